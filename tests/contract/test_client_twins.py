@@ -428,7 +428,7 @@ def test_transactions_commit_and_abort(face: Face, topic: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_members_of_a_group_share_commit_and_take_over(face: Face, topic: str, protocol: str) -> None:
-    """Two members; commits of every kind; one leaves; listeners hear where the user reads."""
+    """Two members; commits of every kind; one leaves; listeners are called in the user's thread."""
     producer = face.make("producer")
     for partition in range(3):
         for number in range(4):
@@ -512,8 +512,8 @@ def test_interceptors_see_what_goes_in_and_out(face: Face, topic: str) -> None:
     assert (seen.sent, seen.consumed, seen.committed) == (9, 9, 9)
 
 
-def test_what_a_group_is_needed_for(face: Face, topic: str) -> None:
-    """Both faces say so, and both wake a poll with an error."""
+def test_group_calls_need_a_group(face: Face, topic: str) -> None:
+    """Both kinds of clients raise, and a wakeup ends a poll of both with an error."""
     alone = face.make("consumer", topic)
     for call in (alone.commit, alone.committed, alone.subscription, alone.group_metadata):
         with pytest.raises(errors.ConfigError, match="group"):
@@ -551,8 +551,8 @@ def test_both_producers_have_the_same_names_and_parameters() -> None:
     assert surface(Producer) == asynchronous
 
 
-def test_admins_look_after_groups_and_transactions(face: Face, topic: str) -> None:
-    """Commits for a group without members, its lag and its end; who writes in a transaction, and no more."""
+def test_admin_manages_groups_and_transactions(face: Face, topic: str) -> None:
+    """Commits for a group without members, its lag and its deletion; producers of a transaction."""
     admin, group = face.make("admin"), f"group.{topic}"
     place, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     producer = face.make("producer", transactional_id=f"admin.{topic}")

@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(action: Any, *args: Any, **kwargs: Any) -> Outcome:
-    """Run and tell. Bad bytes may end in the errors that the codec names and in no other."""
+    """The result, or the error. Invalid bytes may raise the errors that the codec names and no other."""
     try:
         return Outcome(action(*args, **kwargs), None)
     except ALLOWED as error:
@@ -164,7 +164,7 @@ field = st.integers(-3, 40) | st.sampled_from([-(2**31), 2**31 - 1, 2**31, 2**32
 
 @st.composite
 def crooked_records(draw: st.DrawFn) -> bytes:
-    """Records whose lengths, deltas and counts may say anything."""
+    """Records with arbitrary lengths, deltas and counts."""
     out = b""
     for index in range(draw(st.integers(0, 4))):
         delta = draw(st.just(index) | field)
@@ -224,10 +224,10 @@ def test_records_of_both_codecs_look_alike() -> None:
 
 
 @given(builder_settings(), rows, builder_settings())
-def test_both_are_stamped_alike_late_or_early(
+def test_producer_set_early_or_late_gives_the_same_bytes(
     settings: dict[str, Any], some_rows: list[Any], stamp: dict[str, Any]
 ) -> None:
-    """Who writes a batch may be said when it is made, or before it is built: the bytes are the same."""
+    """The producer of a batch may be set when the builder is made, or before the batch is built."""
     names = ("producer_id", "producer_epoch", "base_sequence", "is_transactional")
     batches = []
     for codec in (PYTHON, COMPILED):

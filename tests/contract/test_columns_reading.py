@@ -105,7 +105,9 @@ def test_columns_hold_what_decode_gives(calls: list[tuple[bytes, int, int, int]]
 
 @given(st.lists(honest_batches(), min_size=1, max_size=4), st.booleans(), st.booleans(), st.booleans())
 @hypothesis_settings(max_examples=50)
-def test_only_the_columns_asked_for(batches: list[bytes], keys: bool, values: bool, headers: bool) -> None:
+def test_only_requested_columns_are_built(
+    batches: list[bytes], keys: bool, values: bool, headers: bool
+) -> None:
     """The others are checked and left out."""
     expected = [row for batch in batches for row in expected_rows(batch, 3, 0, 100)[0]]
     expected = [
@@ -161,7 +163,7 @@ def test_full_columns_of_many_batches(batches: list[bytes], max_column_bytes: in
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_compressed_batches(codec: RecordCodec, compression: Compression) -> None:
-    """Every compression, with a checksum that is looked at only when asked."""
+    """Every compression; the checksum is verified only on request."""
     builder = codec.builder(max_bytes=100_000, compression=compression)
     for number in range(300):
         builder.append(number, b"%d" % number, bytes(number), [("h", None), ("h", b"x")])

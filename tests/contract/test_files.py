@@ -152,7 +152,7 @@ def test_atomic_write_replaces_the_content(place: tuple[Files, str]) -> None:
 
 
 def tells(files: Files, folder: str) -> bool:
-    """Whether this file system says what is cached; a freshly written page is."""
+    """Whether this file system reports cached pages; a new page is cached."""
     file = files.open(f"{folder}/probe", create=True)
     file.pwrite(0, [b"x"])
     return file.pread_cached(0, 1) is not None

@@ -220,8 +220,8 @@ def test_offsets_at_the_end_of_the_range(codec: RecordCodec) -> None:
         {"load_factor": float("nan")},
     ],
 )
-def test_a_map_that_cannot_be(codec: RecordCodec, wrong: dict[str, object]) -> None:
-    """No room for a key, more than can be told apart, no load factor."""
+def test_invalid_sizes_are_errors(codec: RecordCodec, wrong: dict[str, object]) -> None:
+    """No room for a key, too many slots, no load factor."""
     with pytest.raises(ValueError, match=r"offset map|load factor"):
         codec.offset_map(**{"memory_bytes": 24_000, **wrong})  # type: ignore[arg-type]
 

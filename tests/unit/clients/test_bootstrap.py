@@ -1,4 +1,4 @@
-"""Where a client first knocks."""
+"""The bootstrap addresses of a client."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from headrace.protocol.errors import ConfigError, NoClusterError
 
 @pytest.fixture(autouse=True)
 def no_other_resolvers() -> Iterator[None]:
-    """Only what a test registers."""
+    """Only the resolvers of the test."""
     kept = dict(bootstrap._resolvers)
     bootstrap._resolvers.clear()
     yield
@@ -36,14 +36,14 @@ def test_addresses(text: str, expected: tuple[Address, ...]) -> None:
 @pytest.mark.parametrize(
     "text", ["", " , ", ":1", "a:", "a:x", "a:0", "a:65536", "::1", "[::1", "[::1]x", "[::1]:"]
 )
-def test_bad_addresses_are_refused(text: str) -> None:
-    """Each kind of damage, found before anything is connected."""
+def test_invalid_addresses_are_errors(text: str) -> None:
+    """Before any connection."""
     with pytest.raises(ConfigError):
         bootstrap.parse_addresses(text)
 
 
-def test_the_argument_wins_over_the_environment() -> None:
-    """And nothing given is None, so that resolvers are asked."""
+def test_argument_overrides_the_environment() -> None:
+    """Without both the result is None, and resolvers are called."""
     environment = {"HEADRACE_BOOTSTRAP": "env:1"}
     assert bootstrap.explicit_bootstrap("arg:1", environment) == "arg:1"
     assert bootstrap.explicit_bootstrap(["a:1", "b:2"], environment) == "a:1,b:2"
@@ -51,8 +51,8 @@ def test_the_argument_wins_over_the_environment() -> None:
     assert bootstrap.explicit_bootstrap(None, {}) is None
 
 
-def test_resolvers_are_asked_in_turn() -> None:
-    """The first finds nothing, the second does, the third is not asked."""
+def test_resolvers_are_called_in_turn() -> None:
+    """The first finds nothing, the second does, the third is not called."""
     asked: list[str] = []
 
     def named(name: str, answer: str | None) -> None:
@@ -67,8 +67,8 @@ def test_resolvers_are_asked_in_turn() -> None:
     assert bootstrap.resolve_bootstrap(None) == (Address("other", 6),)
 
 
-def test_a_resolver_that_refuses_leaves_the_others_to_be_asked() -> None:
-    """Its error is raised when none of them finds a cluster."""
+def test_error_of_a_resolver_does_not_skip_the_others() -> None:
+    """It is raised if none of them finds a cluster."""
 
     def refuse() -> str:
         raise NoClusterError("no cluster 'default' is up here")
@@ -81,13 +81,13 @@ def test_a_resolver_that_refuses_leaves_the_others_to_be_asked() -> None:
         bootstrap.resolve_bootstrap(None)
 
 
-def test_no_cluster_at_all_is_a_clear_error() -> None:
-    """It names the argument, the variable and who was asked."""
+def test_missing_bootstrap_is_an_error() -> None:
+    """It names the argument, the variable and the resolvers."""
     bootstrap.register_resolver("ray", lambda: None)
     with pytest.raises(ConfigError, match=r"bootstrap='host:port'.*HEADRACE_BOOTSTRAP.*searched: ray"):
         bootstrap.resolve_bootstrap(None)
 
 
-def test_addresses_print_as_they_are_written() -> None:
+def test_addresses_as_text() -> None:
     """IPv6 in brackets."""
     assert [str(Address("a", 1)), str(Address("::1", 2))] == ["a:1", "[::1]:2"]

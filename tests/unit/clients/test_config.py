@@ -1,4 +1,4 @@
-"""The clients' config schemas: where values come from, who wins, what is refused."""
+"""The clients' config schemas: sources of values, their precedence, and errors."""
 
 import copy
 import pickle
@@ -24,7 +24,7 @@ from headrace.clients.config import (
 from headrace.protocol.errors import ConfigError
 
 
-def test_arguments_win_over_the_mapping_the_environment_and_the_default() -> None:
+def test_precedence_of_argument_mapping_environment_and_default() -> None:
     """linger.ms is given in all four places, then in one place less each time."""
     environment = {"HEADRACE_LINGER_MS": "7"}
     both = given({"linger.ms": 6}, {"linger_ms": 5}, ClientConfigs)
@@ -44,7 +44,7 @@ def test_every_spelling_of_a_key_is_known(spelling: str) -> None:
     assert dotted(spelling, (ProducerConfig,)) == "max.in.flight.requests.per.connection"
 
 
-def test_an_unknown_key_fails_with_the_nearest_name() -> None:
+def test_unknown_key_error_suggests_the_nearest_name() -> None:
     """A typo of an argument and one of a dotted key."""
     with pytest.raises(ConfigError, match=r"did you mean 'linger\.ms'"):
         given({"linger.m": 1}, {}, (ProducerConfig,))
@@ -54,8 +54,8 @@ def test_an_unknown_key_fails_with_the_nearest_name() -> None:
         given({"fetch.min.byte": 1}, {}, (ConsumerConfig,))
 
 
-def test_keys_that_would_have_no_effect_are_not_accepted() -> None:
-    """What comes later: pretending to have it would lose data."""
+def test_unsupported_keys_of_kafka_are_errors() -> None:
+    """To ignore them could lose data."""
     for key in ("security", "sasl_mechanism"):
         with pytest.raises(ConfigError, match="unknown config key"):
             given(None, {key: "x"}, ClientConfigs)
@@ -95,7 +95,7 @@ def test_acks_is_taken_as_number_or_text() -> None:
         resolve(ProducerConfig, given(None, {"acks": 2}, ClientConfigs), {})
 
 
-def test_no_compression_may_be_said_as_none() -> None:
+def test_compression_none_is_no_compression() -> None:
     """`compression_type=None` is what Python users write for "none"."""
     values = given(None, {"compression_type": None}, ClientConfigs)
     assert resolve(ProducerConfig, values, {}).compression_type == "none"
@@ -111,8 +111,8 @@ def test_each_codec_has_its_own_level(codec: str, level: int | None) -> None:
     assert ProducerConfig.of({"compression.type": "gzip", "compression.gzip.level": 2}).compression_level == 2
 
 
-def test_a_delivery_must_outlive_its_first_attempt() -> None:
-    """Kafka's cross-field rule: delivery.timeout.ms >= linger.ms + request.timeout.ms."""
+def test_delivery_timeout_covers_linger_and_request_timeout() -> None:
+    """Kafka's rule: delivery.timeout.ms >= linger.ms + request.timeout.ms."""
     with pytest.raises(ConfigError, match=r"delivery\.timeout\.ms \(100\).*30005"):
         ProducerConfig.of({"delivery.timeout.ms": 100})
 
@@ -124,8 +124,8 @@ def test_reset_policies_are_kafkas(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["newest", "by_duration:1h", "by_duration:", ""])
-def test_other_reset_policies_are_refused(policy: str) -> None:
-    """A typo must not silently mean `latest`."""
+def test_invalid_reset_policies_are_errors(policy: str) -> None:
+    """A typo must not mean `latest`."""
     with pytest.raises(ConfigError):
         ConsumerConfig.of({"auto.offset.reset": policy})
 
@@ -145,10 +145,10 @@ def test_other_reset_policies_are_refused(policy: str) -> None:
         ({"transactional_id": ""}, True),
     ],
 )
-def test_a_producer_is_idempotent_unless_acks_or_retries_rule_it_out(
+def test_idempotence_is_the_default_unless_acks_or_retries_contradict(
     given: dict[str, Any], is_idempotent: bool
 ) -> None:
-    """Without a word about it; as Kafka's."""
+    """Without a message, as in Kafka."""
     assert ProducerConfig.of(given).is_idempotent is is_idempotent
 
 
@@ -165,8 +165,8 @@ def test_a_producer_is_idempotent_unless_acks_or_retries_rule_it_out(
         ({"transactional_id": 7}, "transactional.id must be text"),
     ],
 )
-def test_what_contradicts_idempotence_is_refused(given: dict[str, Any], text: str) -> None:
-    """Asked for by name, it is not quietly left out."""
+def test_configs_that_contradict_explicit_idempotence_are_errors(given: dict[str, Any], text: str) -> None:
+    """An explicit enable.idempotence is not switched off."""
     with pytest.raises(ConfigError, match=text):
         ProducerConfig.of(given)
 
@@ -186,8 +186,8 @@ def test_what_contradicts_idempotence_is_refused(given: dict[str, Any], text: st
         ("auto_offset_resett", "did you mean 'auto_offset_reset'"),
     ],
 )
-def test_names_of_other_clients_are_refused_with_ours(name: str, advice: str) -> None:
-    """By keyword and in the config mapping, of every client, before anything is connected."""
+def test_argument_names_of_other_clients_are_errors_with_our_names(name: str, advice: str) -> None:
+    """By keyword and in the config mapping, of every client, before any connection."""
     with pytest.raises(ConfigError, match=re.escape(advice)):
         dotted(name, ClientConfigs, is_keyword="_" in name)
     if advice.startswith("did"):
@@ -200,8 +200,8 @@ def test_names_of_other_clients_are_refused_with_ours(name: str, advice: str) ->
             make(bootstrap="localhost:1", config={name: "x"})
 
 
-def test_advice_names_things_that_exist() -> None:
-    """Each `key` in the advice for a config key is a key of some client, or an argument of one."""
+def test_advice_names_existing_keys_and_arguments() -> None:
+    """Each `key` in the advice belongs to some client."""
     arguments = {
         "bootstrap",
         "iter_timeout",
@@ -218,8 +218,8 @@ def test_advice_names_things_that_exist() -> None:
                 assert dotted(word, ClientConfigs), name
 
 
-def test_a_dict_as_first_argument_is_refused_with_the_call_to_write() -> None:
-    """confluent-kafka's clients take one; here it was read as a list of addresses."""
+def test_dict_as_first_argument_is_an_error_with_the_right_call() -> None:
+    """confluent-kafka's clients accept one; here it would be read as a list of addresses."""
     theirs: Any = {"bootstrap.servers": "a:1", "linger.ms": 5}
     ours = r"bootstrap='a:1', config=\{'linger.ms': 5\}"
     makers: list[Any] = [headrace.Producer, headrace.Consumer, headrace.Admin, headrace.connect]
@@ -231,7 +231,7 @@ def test_a_dict_as_first_argument_is_refused_with_the_call_to_write() -> None:
     assert "hidden" not in str(secret.value)
 
 
-def test_new_topics_refuse_names_of_other_clients() -> None:
+def test_new_topic_rejects_argument_names_of_other_clients() -> None:
     """kafka-python's and confluent-kafka's; a typo is an ordinary TypeError."""
     new_topic: Any = NewTopic
     for name, ours in (("num_partitions", "partitions"), ("topic_configs", "configs"), ("topic", "name")):

@@ -1,4 +1,4 @@
-"""A node that hears and says nothing while its connections stand: clients go on with the newer leader."""
+"""A frozen leader keeps its connections open: clients continue with the new leader."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ SLOW = {"request_timeout_ms": HOUR_MS, "delivery_timeout_ms": 2 * HOUR_MS}
 
 
 def fail_over(fake: Any, old: int = 0, new: int = 1) -> None:
-    """The controller has given the old leader up."""
+    """The controller has elected another leader."""
     fake.fenced.add(old)
     fake.move_leader("t", 0, new)
 
@@ -26,11 +26,11 @@ def now() -> float:
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["open", "connecting"])
 @pytest.mark.fake_cluster(nodes=3)
-async def test_a_produce_request_is_given_up_for_a_newer_leader(
+async def test_produce_request_is_abandoned_for_a_newer_leader(
     fake: Any, cluster: Any, is_known: bool
 ) -> None:
-    """In order and once each, within a session and two seconds, although the request may take an hour; the
-    connection to the old leader is closed."""
+    """In order and once each, within a session and two seconds, although the request may take an hour;
+    the connection to the old leader is closed."""
     fake.create("t")
     producer = cluster.producer(linger_ms=0, batch_size=1, acks="all", **SLOW)
     if is_known:
@@ -50,9 +50,8 @@ async def test_a_produce_request_is_given_up_for_a_newer_leader(
 
 
 @pytest.mark.fake_cluster(nodes=3)
-async def test_the_metadata_is_asked_of_others_and_not_too_often(fake: Any, cluster: Any) -> None:
-    """Nobody leads for half a minute: about two questions a second, none of them to the node that is
-    silent after it was noticed."""
+async def test_metadata_refreshes_avoid_the_silent_leader(fake: Any, cluster: Any) -> None:
+    """Without a leader for half a minute: about two requests a second, to the other nodes."""
     fake.create("t")
     producer = cluster.producer(linger_ms=0, **SLOW)
     await producer.send("t", b"before")
@@ -69,8 +68,8 @@ async def test_the_metadata_is_asked_of_others_and_not_too_often(fake: Any, clus
 
 
 @pytest.mark.fake_cluster(nodes=3)
-async def test_a_slow_leader_that_still_leads_is_waited_for(fake: Any, cluster: Any) -> None:
-    """Nothing is sent twice, however long it takes and however often the metadata is asked."""
+async def test_slow_leader_causes_no_retry(fake: Any, cluster: Any) -> None:
+    """Nothing is sent twice, however long the response takes and however often the metadata is refreshed."""
     fake.create("t", 2)
     producer = cluster.producer(linger_ms=0, **SLOW)
     fake.fail_next("Produce", Fault(delay_ms=60_000))
@@ -80,8 +79,8 @@ async def test_a_slow_leader_that_still_leads_is_waited_for(fake: Any, cluster: 
 
 
 @pytest.mark.fake_cluster(nodes=2)
-async def test_a_move_does_not_double_what_the_old_leader_answers(fake: Any, cluster: Any) -> None:
-    """The leadership goes elsewhere in order while a request is under way: its answer, soon, is good."""
+async def test_leader_change_does_not_duplicate_an_acknowledged_batch(fake: Any, cluster: Any) -> None:
+    """The leadership moves while a request is in flight; its late response is valid."""
     fake.create("t")
     producer = cluster.producer(linger_ms=0, **SLOW)
 
@@ -109,8 +108,8 @@ async def test_a_move_does_not_double_what_the_old_leader_answers(fake: Any, clu
 
 
 @pytest.mark.fake_cluster(nodes=2)
-async def test_a_lost_request_is_as_uncertain_as_a_timeout(fake: Any, cluster: Any) -> None:
-    """Without retries the producer hears of it, and does not hear that nothing was written."""
+async def test_lost_request_without_retries_is_a_timeout(fake: Any, cluster: Any) -> None:
+    """The error does not claim that nothing was written."""
     fake.create("t")
     producer = cluster.producer(linger_ms=0, retries=0, **SLOW)
     await producer.send("t", b"before")
@@ -123,7 +122,7 @@ async def test_a_lost_request_is_as_uncertain_as_a_timeout(fake: Any, cluster: A
 
 
 @pytest.mark.fake_cluster(nodes=3)
-async def test_a_consumer_goes_on_with_the_newer_leader(fake: Any, cluster: Any) -> None:
+async def test_consumer_continues_with_the_newer_leader(fake: Any, cluster: Any) -> None:
     """Each record once and in order; a long poll of some seconds is no silence."""
     fake.create("t")
     fake.put("t", 0, b"0", b"1")
@@ -148,8 +147,8 @@ async def test_a_consumer_goes_on_with_the_newer_leader(fake: Any, cluster: Any)
 
 
 @pytest.mark.fake_cluster(nodes=2)
-async def test_a_consumer_leaves_a_follower_that_stands_still(fake: Any, cluster: Any) -> None:
-    """The leader has not changed; the follower is not in the metadata any more."""
+async def test_consumer_leaves_a_frozen_follower(fake: Any, cluster: Any) -> None:
+    """The leader has not changed; the follower is no longer in the metadata."""
     topic = fake.create("t")
     fake.racks = {1: "b"}
     topic.partitions[0].followers = {1: 2}
@@ -177,7 +176,7 @@ async def test_a_consumer_leaves_a_follower_that_stands_still(fake: Any, cluster
 
 @pytest.mark.fake_cluster(nodes=3)
 async def test_connections_to_nodes_that_left_or_moved_are_closed(fake: Any, cluster: Any) -> None:
-    """Once nothing is under way there; one that is still wanted stays until it has its answer."""
+    """Once no request is in flight there."""
     fake.create("t", 3)
     producer = cluster.producer(linger_ms=0, **SLOW)
     await producer.partitions_for("t")

@@ -1,4 +1,4 @@
-"""Closing a producer reports what it loses: raised where nothing else is, logged behind another exception."""
+"""A closing producer reports lost records: raised, or logged behind another exception."""
 
 import asyncio
 import logging
@@ -23,8 +23,8 @@ def failed(number: int, *, is_reported: bool = False) -> Any:
     return SimpleNamespace(is_reported=is_reported, error=HeadraceError(str(number)))
 
 
-def test_the_first_error_that_no_caller_asked_for_is_kept_with_the_count() -> None:
-    """Errors that were asked for do not count, before `add` or after it; what is beyond the bound counts."""
+def test_first_unobserved_error_is_kept_with_the_count() -> None:
+    """Observed errors do not count, before `add` or after it; errors beyond the bound count."""
     losses, outcomes = Losses(), [failed(number) for number in range(MAX_UNREPORTED + 5)]
     losses.add(failed(-1, is_reported=True), 1000)
     assert losses.first() is None
@@ -39,7 +39,7 @@ def test_the_first_error_that_no_caller_asked_for_is_kept_with_the_count() -> No
 
 
 def test_unfinished_records_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A collected owner reports by itself; one that is over, or has nothing left, does not."""
+    """A collected owner reports by itself; a finished one, or one without records, does not."""
     with pytest.warns(ResourceWarning, match="3 for 't'"):
         Unfinished(lambda: Counter(t=3)).report()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
@@ -50,7 +50,7 @@ def test_unfinished_records_are_reported_once(caplog: pytest.LogCaptureFixture) 
     assert len(caplog.records) == 1
 
 
-def test_a_clean_block_raises_the_count(fake: FakeCluster, cluster: Cluster) -> None:
+def test_block_without_an_error_raises_the_count(fake: FakeCluster, cluster: Cluster) -> None:
     """close(timeout) raises after everything is released; a second close does nothing."""
     producer = cluster.producer()
     producer.send("t", b"0").result(60)
@@ -65,8 +65,8 @@ def test_a_clean_block_raises_the_count(fake: FakeCluster, cluster: Cluster) -> 
         producer.send("t", b"late")
 
 
-def test_a_clean_block_raises_an_error_that_no_future_reported(fake: FakeCluster, cluster: Cluster) -> None:
-    """Records failed long before the end of the block; where each was asked for, the end is silent."""
+def test_block_without_an_error_raises_an_unobserved_error(fake: FakeCluster, cluster: Cluster) -> None:
+    """Records failed long before the end of the block; if all errors were observed, nothing is raised."""
     fake.stop_node(0)
     cluster.producer().close()
 
@@ -105,7 +105,7 @@ def test_another_exception_passes_and_the_loss_is_logged(
 
 
 def test_a_cluster_closes_all_clients_and_raises_the_first_error(caplog: pytest.LogCaptureFixture) -> None:
-    """One producer cannot flush: the other one is closed all the same, and so are the connections."""
+    """One producer cannot flush: the other one and the connections are closed nevertheless."""
     fake = FakeCluster(latency_ms=0)
     fake.create("t")
     cluster = Cluster("node0:9000", make_hub=fake.make_hub)
@@ -123,8 +123,8 @@ def test_a_cluster_closes_all_clients_and_raises_the_first_error(caplog: pytest.
             producer.send("t", b"late")
 
 
-async def test_lines_that_the_collector_ends_are_counted_all_the_same() -> None:
-    """A loop is closed with the producer open: its tasks may be collected before the count of what waits."""
+async def test_records_in_line_are_counted_after_their_task_was_collected() -> None:
+    """A loop is closed with the producer open: its tasks may be collected before the count."""
     begun: list[Any] = []
 
     async def load_topic(*_: Any) -> None:
@@ -147,7 +147,7 @@ async def test_lines_that_the_collector_ends_are_counted_all_the_same() -> None:
 
 
 class Interrupted:
-    """A client whose end is interrupted."""
+    """A client whose close is interrupted."""
 
     def __init__(self, interrupt: BaseException) -> None:
         self._interrupt = interrupt
@@ -166,8 +166,8 @@ class AsyncInterrupted(Interrupted):
         raise self._interrupt
 
 
-def test_an_interrupt_while_a_cluster_closes_logs_what_it_loses(caplog: pytest.LogCaptureFixture) -> None:
-    """Ctrl-C ends the flush of one client: the records of another one are counted in the log, not flushed."""
+def test_interrupted_close_of_a_cluster_logs_lost_records(caplog: pytest.LogCaptureFixture) -> None:
+    """Ctrl-C ends the flush of one client: the records of the other one are counted in the log."""
     fake = FakeCluster(latency_ms=0)
     fake.create("t")
     cluster = Cluster("node0:9000", make_hub=fake.make_hub)
@@ -181,7 +181,7 @@ def test_an_interrupt_while_a_cluster_closes_logs_what_it_loses(caplog: pytest.L
     assert "1 records were not acknowledged" in caplog.text
 
 
-async def test_a_cancellation_while_a_cluster_closes_logs_what_it_loses(
+async def test_cancelled_close_of_a_cluster_logs_lost_records(
     fake: Any, cluster: AsyncCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As an interrupt."""
@@ -198,10 +198,10 @@ async def test_a_cancellation_while_a_cluster_closes_logs_what_it_loses(
     assert isinstance(sent.exception(), ClosedError)
 
 
-async def test_the_asyncio_twins_report_the_same(
+async def test_asyncio_producer_reports_lost_records(
     fake: Any, cluster: AsyncCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was awaited is known; a future that nobody awaited, or that was given up, is not."""
+    """An awaited error is observed; a future that was never awaited, or cancelled, is not."""
     fake.create("t")
     async with cluster.producer(**SHORT) as producer:
         await producer.partitions_for("t")

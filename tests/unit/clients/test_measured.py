@@ -3,15 +3,15 @@
 from headrace.clients.measured import WINDOW_MS, Measured
 
 
-def test_what_never_happened() -> None:
-    """Is nought, not an error."""
+def test_metrics_without_events_are_zero() -> None:
+    """And no error."""
     measured = Measured()
     assert (measured.total, measured.total_ms) == (0, 0)
     assert measured.average_ms(5) == measured.highest_ms(5) == measured.per_second(5) == 0
 
 
-def test_times_and_rates_of_what_happened_lately() -> None:
-    """A single event counts as one of a whole window; old windows drop out, totals stay."""
+def test_metrics_of_recent_events() -> None:
+    """A single event counts as one of a whole window; old windows expire, totals stay."""
     measured = Measured()
     measured.record(10, 1_000)
     assert measured.per_second(1_000) == 1 / 30

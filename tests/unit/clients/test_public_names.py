@@ -1,4 +1,4 @@
-"""What users meet first: the star import, illegal topic names, lists of partitions, errors of serdes."""
+"""The star import, invalid topic names, lists of partitions, errors of serdes."""
 
 import sys
 from typing import Any
@@ -25,10 +25,8 @@ def test_the_star_import_replaces_no_module() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_json_refuses_numbers_that_it_cannot_write(
-    fake: FakeCluster, cluster: Cluster, number: float
-) -> None:
-    """Deep inside a value too; they were written as null. None, and a text that says null, are fine."""
+def test_json_serde_rejects_nan_and_infinity(fake: FakeCluster, cluster: Cluster, number: float) -> None:
+    """Deep inside a value too; they were written as null. None, and a text that says null, are valid."""
     producer = cluster.producer(value=headrace.json)
     for value in (number, {"a": [1, {"b": (number,)}]}):
         with pytest.raises(SerializationError, match="JSON has no") as refused:
@@ -39,10 +37,10 @@ def test_json_refuses_numbers_that_it_cannot_write(
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
-def test_an_illegal_topic_name_is_refused_without_asking(
+def test_invalid_topic_name_is_an_error_without_a_request(
     fake: FakeCluster, cluster: Cluster, name: str
 ) -> None:
-    """By every way in; no node is asked, so nothing has to be waited for."""
+    """In every call that takes a topic."""
     producer, consumer = cluster.producer(), cluster.consumer()
     for call in (
         lambda: producer.send(name, b"x"),
@@ -59,8 +57,8 @@ def test_an_illegal_topic_name_is_refused_without_asking(
     assert not [body for api, _, body in fake.asked if api == "Metadata" and name in (body.topics or ())]
 
 
-def test_partitions_are_given_one_by_one_or_as_a_list(fake: FakeCluster, cluster: Cluster) -> None:
-    """Every method that takes some takes both; an empty list is none, no argument is all that are read."""
+def test_partitions_as_arguments_or_as_a_list(fake: FakeCluster, cluster: Cluster) -> None:
+    """An empty list means none, no argument means all that are assigned."""
     consumer = cluster.consumer()
     for given in ((T0, TopicPartition("t", 1)), ([T0, ("t", 1)],), (iter([T0, ("t", 1)]),)):
         consumer.assign(*given)  # type: ignore[arg-type]
@@ -81,8 +79,8 @@ def test_partitions_are_given_one_by_one_or_as_a_list(fake: FakeCluster, cluster
         consumer.end_offsets("t")  # type: ignore[arg-type]
 
 
-async def test_the_asyncio_twin_takes_both_shapes(fake: Any, cluster: Any) -> None:
-    """As above."""
+async def test_asyncio_consumer_takes_partitions_in_both_forms(fake: Any, cluster: Any) -> None:
+    """As the synchronous one."""
     fake.create("t", 2)
     consumer = cluster.consumer()
     await consumer.assign([T0])
@@ -93,7 +91,7 @@ async def test_the_asyncio_twin_takes_both_shapes(fake: Any, cluster: Any) -> No
         await cluster.producer().send("no spaces", b"x")
 
 
-def test_a_deserialisation_error_says_where_and_shows_the_record(fake: FakeCluster, cluster: Cluster) -> None:
+def test_deserialization_error_has_the_place_and_the_record(fake: FakeCluster, cluster: Cluster) -> None:
     """Topic, partition, offset and field as attributes, the record with its bytes; a handler gets both."""
     producer = cluster.producer()
     for value in (b"1", b"no number", b"3"):

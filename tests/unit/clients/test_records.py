@@ -18,8 +18,8 @@ def test_headers_as_mapping_or_pairs() -> None:
     "headers",
     [[("a",)], ["ab1"], ["ab"], [{"key": "a", "value": b"1"}], [(1, b"x")], [("a", 1)], {"a": 1.5}, [None]],
 )
-def test_bad_headers_name_the_fault(headers: object) -> None:
-    """A wrong shape or type is the caller's mistake."""
+def test_invalid_headers_are_errors(headers: object) -> None:
+    """A wrong shape or type."""
     with pytest.raises(TypeError):
         normalize_headers(headers)  # type: ignore[arg-type]
 
@@ -42,12 +42,12 @@ def test_timestamps_are_milliseconds_or_aware_datetimes() -> None:
         ("1", TypeError),
     ],
 )
-def test_bad_timestamps_are_refused(timestamp: object, error: type[Exception]) -> None:
+def test_invalid_timestamps_are_errors(timestamp: object, error: type[Exception]) -> None:
     """A naive datetime would mean another instant on another machine."""
     with pytest.raises(error):
         timestamp_to_ms(timestamp)  # type: ignore[arg-type]
 
 
-def test_metadata_knows_its_partition() -> None:
+def test_metadata_has_its_topic_partition() -> None:
     """For use as a key."""
     assert RecordMetadata("t", 3, 5, 0, -1, 1).topic_partition == TopicPartition("t", 3)

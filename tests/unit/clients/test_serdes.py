@@ -23,7 +23,7 @@ from headrace.protocol.errors import SerializationError
         ),
     ],
 )
-def test_built_in_serdes_go_there_and_back(serde: Any, value: Any, data: bytes) -> None:
+def test_built_in_serdes_round_trip(serde: Any, value: Any, data: bytes) -> None:
     """The bytes are fixed: other clients read them."""
     assert serdes.serializer(serde, "value")("t", value, ()) == data
     assert serdes.deserializer(serde, "value")("t", data, ()) == value
@@ -34,8 +34,8 @@ def test_built_in_serdes_go_there_and_back(serde: Any, value: Any, data: bytes) 
     [(serdes.utf8, 5), (serdes.int64, 2**63), (serdes.int64, "x"), (serdes.bytes_, "text"),
      (serdes.json, {1j}), (serdes.msgpack, object())],
 )  # fmt: skip
-def test_values_that_do_not_fit_raise_one_error(serde: Any, value: Any) -> None:
-    """Whatever the library raises, the user catches SerializationError, naming topic and field."""
+def test_serialization_errors_have_one_class(serde: Any, value: Any) -> None:
+    """SerializationError with topic and field, whatever the library raises."""
     with pytest.raises(SerializationError, match="cannot serialize the key for 'orders'"):
         serdes.serializer(serde, "key")("orders", value, ())
 
@@ -45,8 +45,8 @@ def test_values_that_do_not_fit_raise_one_error(serde: Any, value: Any) -> None:
     [(serdes.utf8, b"\xff"), (serdes.int64, b"1234567"), (serdes.uuid, b"nope"), (serdes.json, b"{"),
      (serdes.msgpack, b"\x92\x01"), (serdes.msgpack, b"\xc1"), (serdes.msgpack, b"\x01\x01")],
 )  # fmt: skip
-def test_bytes_that_do_not_fit_raise_one_error(serde: Any, data: bytes) -> None:
-    """Bad bytes from another producer must not look like a bug of ours."""
+def test_deserialization_errors_have_one_class(serde: Any, data: bytes) -> None:
+    """Invalid bytes are the fault of another producer."""
     with pytest.raises(SerializationError, match="cannot deserialize the value for 'orders'"):
         serdes.deserializer(serde, "value")("orders", data, ())
 
@@ -58,7 +58,7 @@ def test_a_callable_is_a_serde() -> None:
     assert serdes.serializer(lambda value: bytearray(value), "key")("t", b"x", ()) == b"x"
 
 
-def test_a_context_serde_sees_topic_field_and_headers() -> None:
+def test_context_serde_gets_topic_field_and_headers() -> None:
     """A schema registry serde needs them."""
     seen: list[serdes.SerdeContext] = []
 
@@ -79,18 +79,18 @@ def test_a_context_serde_sees_topic_field_and_headers() -> None:
 
 
 def test_null_never_reaches_a_serde() -> None:
-    """A tombstone is null, whatever the serde."""
+    """A tombstone is null with any serde."""
     for serde in (serdes.json, serdes.utf8, lambda value: b"called"):
         assert serdes.serializer(serde, "value")("t", None, ()) is None
 
 
-def test_a_serializer_must_give_bytes() -> None:
-    """Text from a callable would be written in an unknown encoding."""
+def test_serializer_must_return_bytes() -> None:
+    """Text of a callable would have an unknown encoding."""
     with pytest.raises(SerializationError, match="returned str, not bytes"):
         serdes.serializer(str, "value")("t", 1, ())
 
 
-def test_what_is_no_serde_is_refused_at_construction() -> None:
+def test_invalid_serde_is_an_error_at_construction() -> None:
     """`value="json"` is a likely mistake."""
     with pytest.raises(TypeError, match="value= must be a serde"):
         serdes.serializer("json", "value")

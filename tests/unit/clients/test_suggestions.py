@@ -44,7 +44,7 @@ ADMIN: dict[str, Callable[[Any], Any]] = {
 async def test_unknown_topic_of_producer_and_consumer(
     fake: Any, cluster: Any, work: Callable[[Any], Any]
 ) -> None:
-    """The nearest topic that the client may see; internal ones do not hide it."""
+    """The error names the nearest visible topic; internal ones do not hide it."""
     fake.create("orders")
     fake.create("payments")
     with pytest.raises(UnknownTopicOrPartitionError, match=MEANT):
@@ -53,7 +53,7 @@ async def test_unknown_topic_of_producer_and_consumer(
 
 @pytest.mark.parametrize("name", ADMIN)
 async def test_unknown_topic_of_admin(fake: Any, cluster: Any, name: str) -> None:
-    """Of all operations on topics, in their results."""
+    """In the results of all operations on topics."""
     fake.create("orders")
     ((_, error),) = (await ADMIN[name](cluster.admin())).errors.items()
     assert isinstance(error, UnknownTopicOrPartitionError)
@@ -61,8 +61,8 @@ async def test_unknown_topic_of_admin(fake: Any, cluster: Any, name: str) -> Non
         raise error
 
 
-async def test_unknown_topic_without_a_near_one_and_without_an_answer(fake: Any, cluster: Any) -> None:
-    """Nothing is suggested; a list of names that does not come holds the error up for half a second."""
+async def test_unknown_topic_without_a_suggestion(fake: Any, cluster: Any) -> None:
+    """A list of names that does not arrive delays the error by half a second at most."""
     fake.create("payments")
     metadata = cluster.io.hub.metadata
     assert (await metadata.unknown_topic("ordres")).detail == "no topic 'ordres'"
@@ -73,26 +73,24 @@ async def test_unknown_topic_without_a_near_one_and_without_an_answer(fake: Any,
     assert asyncio.get_running_loop().time() - began_s <= NAMES_TIMEOUT_MS / 1000 + 0.01
 
 
-async def test_many_unknown_topics_ask_for_the_names_once(fake: Any, cluster: Any) -> None:
-    """A program that sends to a wrong topic in a loop."""
+async def test_names_are_requested_once_for_many_unknown_topics(fake: Any, cluster: Any) -> None:
+    """A program sends to an unknown topic in a loop."""
     fake.create("orders")
     for _ in range(5):
         await cluster.io.hub.metadata.unknown_topic("ordres")
     assert [request.topics for request in fake.requests("Metadata")].count(None) == 1
 
 
-async def test_unknown_partition_of_a_known_topic_is_no_unknown_topic(fake: Any, cluster: Any) -> None:
-    """The error names the partitions that there are."""
+async def test_unknown_partition_error_has_the_range_of_partitions(fake: Any, cluster: Any) -> None:
+    """The topic is known."""
     fake.create("orders")
     found = await cluster.admin().list_offsets({TopicPartition("orders", 7): LATEST}, timeout=3)
     assert "has partitions 0..0" in str(found.errors[TopicPartition("orders", 7)])
     assert Resource.topic("orders") in await cluster.admin().describe_configs("orders")
 
 
-async def test_offsets_of_an_unknown_group_are_refused_unless_it_is_to_be_new(
-    fake: FakeAdminCluster, cluster: Any
-) -> None:
-    """The error names the group and the nearest one; `create` sets them, as Kafka allows on purpose."""
+async def test_offsets_of_an_unknown_group_need_create(fake: FakeAdminCluster, cluster: Any) -> None:
+    """The error names the group and the nearest one."""
     fake.create("t")
     fake.group("billing")
     admin, place = cluster.admin(), TopicPartition("t", 0)

@@ -1,4 +1,4 @@
-"""Code of the user's that a client calls."""
+"""User code that a client calls."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +15,8 @@ class Both:
         return "b"
 
 
-def test_hooks_come_in_order_and_may_be_left_out() -> None:
-    """A tuple for each name."""
+def test_hooks_are_collected_in_order() -> None:
+    """A tuple for each name; missing ones are left out."""
     single = SimpleNamespace(on_b=lambda: "single", on_a=None)
     on_a, on_b = hooks_of([Both(), single], "on_a", "on_b")
     assert [hook() for hook in on_a] == ["a"]
@@ -39,14 +39,14 @@ class Awaited:
         ([Awaited()], "on_a of .* plain method"),
     ],
 )
-def test_what_is_no_interceptor(bad: Any, why: str) -> None:
-    """Found when the client is made, not at the first record."""
+def test_invalid_interceptor_is_an_error_at_construction(bad: Any, why: str) -> None:
+    """Not at the first record."""
     with pytest.raises(TypeError, match=why):
         hooks_of(bad, "on_a", "on_b")
 
 
-def test_what_user_code_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """And an interrupt is none of that."""
+def test_exceptions_of_user_code_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Interrupts are raised."""
 
     def fails(error: BaseException) -> None:
         raise error

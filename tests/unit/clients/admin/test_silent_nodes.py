@@ -56,8 +56,8 @@ async def test_silent_nodes_do_not_take_the_deadline(
 
 @pytest.mark.fake_cluster(nodes=NODES)
 async def test_creation_executed_by_a_silent_node_is_a_success(fake: Any, cluster: Any) -> None:
-    """The first node creates the topic and does not answer: the next one answers TOPIC_ALREADY_EXISTS, and
-    the topic is what was asked for."""
+    """The first node creates the topic and does not respond: the next one responds TOPIC_ALREADY_EXISTS,
+    and the topic has the requested settings."""
     admin = cluster.admin()
     await admin.describe_cluster()
     await asyncio.sleep(1)

@@ -23,7 +23,7 @@ PAIRS = [[("a", b"1")], None, [], [("b", None), ("c", b"xx")], [("d", b"")]]
 
 
 def read_back(count: int, **given: Any) -> list[Any]:
-    """What a batch made of the columns holds."""
+    """The columns of a batch built from these columns."""
     codec = pick_codec("python")
     builder = codec.builder(max_bytes=1 << 20)
     made = Columns(count, **{"values": None, **given})
@@ -53,8 +53,8 @@ def test_binary_layouts_and_slices(array: Any, cut: tuple[int, int]) -> None:
     assert [record.value for record in read_back(count, values=column)] == WORDS[start : start + count]
 
 
-def test_fixed_size_and_all_null() -> None:
-    """Two more layouts."""
+def test_fixed_size_and_null_columns() -> None:
+    """Two further layouts."""
     fixed = pa.array([b"ab", None, b"cd"], pa.binary(2)).slice(1)
     assert [r.value for r in read_back(2, values=binary_column(to_binary(fixed)))] == [None, b"cd"]
     assert binary_column(to_binary(pa.nulls(3))) is None
@@ -89,7 +89,7 @@ def test_header_layouts_and_slices(kind: Any, cut: tuple[int, int]) -> None:
 
 
 def test_far_offsets_of_large_columns_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice far inside a long buffer; one that is itself too long asks for fewer rows."""
+    """A slice far inside a long buffer; a slice that is too long itself raises TooWide."""
     monkeypatch.setattr(columns, "MAX_COLUMN_BYTES", 10)
     array = pa.array([b"xxxx"] * 9, pa.large_binary())
     assert to_binary(array.slice(7)).to_pylist() == [b"xxxx"] * 2
@@ -103,7 +103,7 @@ def test_far_offsets_of_large_columns_are_moved(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_timestamps_of_every_unit() -> None:
-    """Floored to ms; nulls are now; what is before 1970, or fits no 64 bits of ms, is negative."""
+    """Floored to ms; null is the present; before 1970, or above 64 bits of ms, is negative."""
     for unit, per_ms in (("ms", 1), ("us", 1000), ("ns", 1_000_000)):
         array = pa.array([5 * per_ms, None, -1, 6 * per_ms + per_ms // 2], pa.timestamp(unit, tz="UTC"))
         assert milliseconds(array, 99).to_pylist() == [5, 99, -1, 6]
@@ -115,7 +115,7 @@ def test_timestamps_of_every_unit() -> None:
 
 
 def test_partitions_of_every_width() -> None:
-    """What no partition can be stays what no partition can be."""
+    """Values outside of 32 bits stay invalid."""
     assert int32s(pa.array([1, None, 2**40, -(2**40)])).to_pylist() == [1, None, 2**31 - 1, -(2**31)]
     assert int32s(pa.array([1, None, 2**63 + 1], pa.uint64())).to_pylist() == [1, None, 2**31 - 1]
     assert int32s(pa.array([1, None, -1], pa.int8())).to_pylist() == [1, None, -1]

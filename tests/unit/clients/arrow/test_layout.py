@@ -1,4 +1,4 @@
-"""The layout is one, and costs nothing to those who do not use it."""
+"""The Arrow schema of records, and imports only where it is used."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ from headrace import *  # names everything that is there without it
 """
 
 
-def test_the_schema_is_sparks() -> None:
+def test_schema_equals_sparks() -> None:
     """Names, order and types."""
     assert str(headrace.ARROW_SCHEMA).splitlines()[:7] == [
         "key: binary",
@@ -37,14 +37,14 @@ def test_the_schema_is_sparks() -> None:
     assert str(headers) == "struct<key: string, value: binary>"
 
 
-def test_pyarrow_is_imported_when_it_is_needed_and_missed_by_name() -> None:
+def test_pyarrow_is_imported_at_first_use_and_its_lack_is_an_error() -> None:
     """In a process of its own."""
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_pandas_is_not_imported_for_a_batch() -> None:
-    """It takes tenths of a second, in which an event loop would stand still."""
+    """Its import takes tenths of a second, during which an event loop would stall."""
     code = """if True:
         import sys
         from headrace.clients.arrow.layout import projection, to_record_batch

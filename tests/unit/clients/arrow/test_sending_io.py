@@ -1,4 +1,4 @@
-"""send_arrow over a fake cluster: where rows go, in which order, and what becomes of each."""
+"""send_arrow on a fake cluster: partitions, order and outcome of rows."""
 
 import asyncio
 from typing import Any
@@ -27,7 +27,7 @@ def records(fake: FakeCluster, partition: int) -> list[Any]:
 
 
 def check_places(fake: FakeCluster, result: Any, values: list[bytes | None]) -> None:
-    """Each future says where its row lies, and rows of a partition lie in their order."""
+    """Each future has the place of its row, and rows of a partition are in order."""
     last: dict[int, int] = {}
     for future, value in zip(result, values, strict=True):
         metadata = future.result(0)
@@ -37,8 +37,8 @@ def check_places(fake: FakeCluster, result: Any, values: list[bytes | None]) -> 
         last[metadata.partition] = metadata.offset
 
 
-def test_rows_by_key_by_column_and_sticky(fake: FakeCluster, cluster: Cluster) -> None:
-    """As `send` would place them; all in order although they are handed over partition by partition."""
+def test_rows_are_partitioned_by_key_by_column_and_sticky(fake: FakeCluster, cluster: Cluster) -> None:
+    """As by `send`; in order although rows are appended partition by partition."""
     count = 3000
     keys = [None if number % 3 == 0 else b"k%d" % (number % 50) for number in range(count)]
     given = [number % 3 if number % 7 == 0 else None for number in range(count)]
@@ -61,7 +61,7 @@ def test_rows_by_key_by_column_and_sticky(fake: FakeCluster, cluster: Cluster) -
         result[count]
 
 
-def test_rows_without_keys_stick(fake: FakeCluster, cluster: Cluster) -> None:
+def test_rows_without_keys_use_the_sticky_partition(fake: FakeCluster, cluster: Cluster) -> None:
     """Slices of chunked columns, over many batches."""
     chunks = pa.chunked_array(
         [[b"%d" % number for number in range(start, start + 700)] for start in (0, 700)]
@@ -72,7 +72,7 @@ def test_rows_without_keys_stick(fake: FakeCluster, cluster: Cluster) -> None:
     assert all(records(fake, partition) for partition in range(3))
 
 
-def test_everything_of_a_row_arrives(fake: FakeCluster, cluster: Cluster) -> None:
+def test_all_columns_of_a_row_are_stored(fake: FakeCluster, cluster: Cluster) -> None:
     """Headers, timestamps, null and empty; the metadata has time and sizes."""
     table = {
         "k": ["ä", None],
@@ -93,8 +93,8 @@ def test_everything_of_a_row_arrives(fake: FakeCluster, cluster: Cluster) -> Non
     assert two.timestamp == second.timestamp > 10**12
 
 
-def test_bad_rows_do_not_hold_up_the_others(fake: FakeCluster, cluster: Cluster) -> None:
-    """Too large (by value, by headers), a partition that is not there, a time before 1970."""
+def test_invalid_rows_fail_alone(fake: FakeCluster, cluster: Cluster) -> None:
+    """Too large (by value, by headers), an unknown partition, a time before 1970."""
     producer = cluster.producer(max_request_size=1000, batch_size=500, max_block_ms=2000)
     table = {
         "value": [b"0", b"x" * 1000, b"2", b"3", b"4", b"5", b"6"],
@@ -117,10 +117,10 @@ def test_bad_rows_do_not_hold_up_the_others(fake: FakeCluster, cluster: Cluster)
 
 
 @pytest.mark.parametrize("partition", [[0, None, 0, None], None])
-def test_key_and_value_count_together(
+def test_key_and_value_sizes_add_up(
     fake: FakeCluster, cluster: Cluster, partition: list[int | None] | None
 ) -> None:
-    """A long key beside a short value fits and the other way round, both long ones do not."""
+    """One of them may be long, both may not."""
     producer = cluster.producer(max_request_size=1000, batch_size=500)
     keys = [b"k" * 600, b"", b"k" * 600, None]
     table = {"key": keys, "value": [b"", b"x" * 600, b"y" * 600, None]}
@@ -131,8 +131,8 @@ def test_key_and_value_count_together(
     assert sorted(value or b"-" for value in fake.values("t")) == [b"-", b"-", b"x" * 600]
 
 
-def test_a_topic_that_has_grown(fake: FakeCluster, cluster: Cluster) -> None:
-    """A row may name a partition that the client has not heard of yet."""
+def test_row_may_name_a_new_partition(fake: FakeCluster, cluster: Cluster) -> None:
+    """One that is not in the client's metadata yet."""
     producer = cluster.producer()
     producer.send("t", b"x").result(60)
     fake.grow("t", 5)
@@ -140,16 +140,16 @@ def test_a_topic_that_has_grown(fake: FakeCluster, cluster: Cluster) -> None:
     assert fake.values("t", 4) == [b"new"]
 
 
-def test_a_topic_that_does_not_exist(cluster: Cluster) -> None:
-    """Every row has the outcome that `send_many` would give it."""
+def test_rows_of_an_unknown_topic_fail(cluster: Cluster) -> None:
+    """As with `send_many`."""
     result = cluster.producer(max_block_ms=2000).send_arrow("u", {"value": [b"1", b"2"]})
     assert {row: type(error) for row, error in result.errors(60).items()} == dict.fromkeys(
         (0, 1), UnknownTopicOrPartitionError
     )
 
 
-def test_a_small_buffer_is_waited_for(fake: FakeCluster, cluster: Cluster) -> None:
-    """1 MB through 32 KiB: everything arrives in order."""
+def test_rows_wait_for_buffer_memory(fake: FakeCluster, cluster: Cluster) -> None:
+    """1 MB through 32 KiB: all rows are stored in order."""
     producer = cluster.producer(buffer_memory=32_768, batch_size=4096, linger_ms=1000)
     values: list[bytes | None] = [b"%04d" % number * 250 for number in range(1000)]
     result = producer.send_arrow("t", {"value": values, "key": [b"%d" % (n % 9) for n in range(1000)]})
@@ -157,8 +157,8 @@ def test_a_small_buffer_is_waited_for(fake: FakeCluster, cluster: Cluster) -> No
     check_places(fake, result, values)
 
 
-def test_a_full_buffer_gives_up_once(fake: FakeCluster, cluster: Cluster) -> None:
-    """The node is gone: what entered the buffer stays on its way, every other row failed."""
+def test_full_buffer_fails_the_remaining_rows(fake: FakeCluster, cluster: Cluster) -> None:
+    """The node is down: buffered rows stay in flight, all others fail after one wait."""
     producer = cluster.producer(
         buffer_memory=4096, batch_size=1024, max_block_ms=2000, delivery_timeout_ms=600_000
     )
@@ -173,8 +173,8 @@ def test_a_full_buffer_gives_up_once(fake: FakeCluster, cluster: Cluster) -> Non
     assert len(result.errors()) == len(failed)
 
 
-def test_serdes_see_what_is_not_bytes(fake: FakeCluster, cluster: Cluster) -> None:
-    """Structs through json, numbers through int64; text is bytes already; one bad row fails alone."""
+def test_serdes_apply_to_other_types_than_bytes(fake: FakeCluster, cluster: Cluster) -> None:
+    """Structs through json, numbers through int64; text is bytes already; one invalid row fails alone."""
     producer = cluster.producer(key=headrace.int64, value=headrace.json)
     result = producer.send_arrow(
         "t", {"key": [1, None, 2**62, 3], "value": [{"a": 1}, None, {"a": 2}, {"a": 3}], "partition": [0] * 4}
@@ -190,8 +190,8 @@ def test_serdes_see_what_is_not_bytes(fake: FakeCluster, cluster: Cluster) -> No
     assert fake.values("t", 2) == [b"10", b"5"]
 
 
-def test_custom_partitioners_are_asked_row_by_row(fake: FakeCluster, cluster: Cluster) -> None:
-    """None means the sticky choice; a partition that is not there fails the row."""
+def test_custom_partitioners_are_called_for_each_row(fake: FakeCluster, cluster: Cluster) -> None:
+    """None means the sticky choice; an unknown partition fails the row."""
 
     def choose(_topic: str, key: bytes | None, count: int) -> int | None:
         return None if key is None else int(key)
@@ -205,8 +205,8 @@ def test_custom_partitioners_are_asked_row_by_row(fake: FakeCluster, cluster: Cl
     assert result[3].result().partition == 1
 
 
-def test_interceptors_see_every_row(fake: FakeCluster, cluster: Cluster) -> None:
-    """Rows become records for them."""
+def test_interceptors_are_called_for_each_row(fake: FakeCluster, cluster: Cluster) -> None:
+    """With a record."""
     seen: list[Any] = []
 
     class Upper:
@@ -225,15 +225,15 @@ def test_interceptors_see_every_row(fake: FakeCluster, cluster: Cluster) -> None
     assert len(seen) == 4
 
 
-def test_ignored_keys_stick(fake: FakeCluster, cluster: Cluster) -> None:
-    """partitioner.ignore.keys: keys are written and choose nothing."""
+def test_ignored_keys_use_the_sticky_partition(fake: FakeCluster, cluster: Cluster) -> None:
+    """partitioner.ignore.keys: keys are written and do not select the partition."""
     producer = cluster.producer(partitioner_ignore_keys=True)
     producer.send_arrow("t", {"value": [b"v"] * 9, "key": [b"%d" % n for n in range(9)]}).raise_for_errors(10)
     assert sorted(len(records(fake, partition)) for partition in range(3)) == [0, 0, 9]
 
 
 def test_empty_tables_and_closed_producers(cluster: Cluster) -> None:
-    """Nothing is something; what is wrong is still said."""
+    """An empty table has an empty result; invalid arguments are still errors."""
     producer = cluster.producer()
     result = producer.send_arrow("t", pa.table({"value": pa.array([], pa.binary())}))
     assert (len(result), result.done(), result.results(0), list(result)) == (0, True, [], [])
@@ -245,8 +245,8 @@ def test_empty_tables_and_closed_producers(cluster: Cluster) -> None:
 
 
 @pytest.mark.fake_cluster(max_block_ms=500)
-async def test_the_asyncio_twin_waits_in_line_and_for_all(fake: Any, cluster: Any) -> None:
-    """What was sent before comes first; the result is complete when it is there."""
+async def test_asyncio_send_arrow_waits_for_earlier_records_and_all_rows(fake: Any, cluster: Any) -> None:
+    """The awaited result is complete."""
     fake.create("t")
     producer = cluster.producer(buffer_memory=32_768, batch_size=4096)
     first = producer.send("t", b"first")

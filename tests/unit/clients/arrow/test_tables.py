@@ -1,4 +1,4 @@
-"""What may be handed to send_arrow, and what is refused before anything is sent."""
+"""Tables that send_arrow accepts, and errors before anything is sent."""
 
 from typing import Any
 
@@ -32,8 +32,8 @@ def rows(data: Any, names: Names = NAMES) -> list[Any]:
     ],
     ids=["table", "batch", "pandas", "dict", "numpy", "chunked"],
 )
-def test_every_kind_of_table(data: Any) -> None:
-    """The same two rows."""
+def test_accepted_table_types(data: Any) -> None:
+    """All with the same two rows."""
     assert rows(data) == [Names(None, b"a", None, None, None), Names(b"k", b"b", None, None, None)]
 
 
@@ -46,7 +46,7 @@ def test_columns_are_named_by_the_parameters() -> None:
 
 
 def test_headers_in_the_forms_of_send() -> None:
-    """Mappings, pairs, text values, none; and as Arrow's own come out as Python objects."""
+    """Mappings, pairs, text values, none; Arrow's own become Python objects."""
     own = [{"key": "c", "value": "3"}, {"key": "c", "value": b"4"}]
     found = rows({"value": [b"v"] * 5, "headers": [{"a": "1"}, [("b", None)], (), None, own]})
     assert [row.headers for row in found] == [
@@ -58,8 +58,8 @@ def test_headers_in_the_forms_of_send() -> None:
     ]
 
 
-def test_pieces_are_bounded_by_rows_and_bytes() -> None:
-    """Slices and chunks of any cut give the same rows in order; many small chunks are joined."""
+def test_slices_are_bounded_by_rows_and_bytes() -> None:
+    """Any cut gives the same rows in order; many small chunks are joined."""
     many = table({"value": pa.array([b"x"] * (2 * PIECE_ROWS + 5))})
     assert [piece.count for piece in many.pieces()] == [PIECE_ROWS, PIECE_ROWS, 5]
     wide = [piece.count for piece in table({"value": [b"x" * (PIECE_BYTES // 4)] * 16}).pieces()]
@@ -130,20 +130,20 @@ VALUE = {"value": [b"v"]}
         (pd.DataFrame({"value": [b"a", 1]}), TypeError, "data frame"),
     ],
 )
-def test_what_is_refused_says_what_and_where(data: Any, error: type[Exception], text: str) -> None:
-    """Naming the column and its type."""
+def test_invalid_columns_are_errors(data: Any, error: type[Exception], text: str) -> None:
+    """They name the column and its type."""
     with pytest.raises(error, match=text):
         table(data)
 
 
 @pytest.mark.parametrize("field", Names._fields)
-def test_a_column_that_was_asked_for_must_be_there(field: str) -> None:
-    """A typing error must not send records without keys."""
+def test_named_column_must_exist(field: str) -> None:
+    """A typo must not send records without keys."""
     with pytest.raises(ValueError, match=f"no column 'typo' for {field}=; the columns are \\['value'\\]"):
         table(VALUE, NAMES._replace(**{field: "typo"}))
 
 
-def test_bad_names() -> None:
+def test_invalid_column_names_are_errors() -> None:
     """The value column cannot be switched off, and names are text."""
     with pytest.raises(ValueError, match="value="):
         table(VALUE, NAMES._replace(value=None))
@@ -151,22 +151,22 @@ def test_bad_names() -> None:
         table(VALUE, NAMES._replace(key=5))  # type: ignore[arg-type]
 
 
-def test_other_types_are_let_through_for_serdes() -> None:
-    """Only then."""
+def test_other_column_types_need_a_serde() -> None:
+    """Without one they are errors."""
     assert table({"value": [{"a": 1}]}, serde=True).count == 1
 
 
 @pytest.mark.parametrize("name", ["key", "value", "headers", "partition", "timestamp"])
-def test_a_column_that_is_not_named_by_text_is_refused(name: str) -> None:
-    """Which argument it was, and what came."""
+def test_column_name_of_another_type_is_an_error(name: str) -> None:
+    """It names the argument and the value."""
     names: Any = NAMES._replace(**{name: 5})
     with pytest.raises(TypeError, match=f"^{name}= must be a column name or None, not int 5$"):
         table({"value": [b"x"]}, names)
 
 
 @pytest.mark.parametrize("value", [[b"a", b"b", b"c", b"d", b"e"], None])
-def test_headers_of_a_data_frame_come_in_all_forms_that_send_takes(value: Any) -> None:
-    """Pairs as tuples or lists, dicts, Arrow's own pairs, and none; also beside no other column."""
+def test_headers_of_a_data_frame(value: Any) -> None:
+    """Pairs as tuples or lists, dicts, Arrow's pairs, and none; also without other columns."""
     headers = [
         [("a", b"1"), ("a", None)], {"b": "2"}, None, [["c", b"3"]], [{"key": "d", "value": b"4"}],
     ]  # fmt: skip

@@ -157,8 +157,8 @@ async def test_late_connection_failure_is_not_logged_by_asyncio() -> None:
     await net.close()
 
 
-class Heard(list[Any]):
-    """What was told: the answers, and the texts of errors."""
+class Outcomes(list[Any]):
+    """Responses, and the texts of errors."""
 
     def __call__(self, reply: Any, error: Any) -> None:
         self.append(reply if error is None else error)
@@ -172,7 +172,7 @@ async def opened(net: ZmqNetwork, served: Served) -> Address:
 
 async def test_submit_calls_back_once() -> None:
     """Without an open connection nothing is sent; then each request has one callback, after `submit`."""
-    served, net, heard = Served(), network(), Heard()
+    served, net, heard = Served(), network(), Outcomes()
     address = await serve(served)
     assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
     await net.request(address, METADATA, ASK, timeout_ms=5000)
@@ -189,7 +189,7 @@ async def test_submit_calls_back_once() -> None:
 
 async def test_timeout_of_one_request_fails_the_others_of_the_connection() -> None:
     """After 50 ms the connection is closed."""
-    served, net, heard, other = Served(), network(), Heard(), Heard()
+    served, net, heard, other = Served(), network(), Outcomes(), Outcomes()
     address = await opened(net, served)
     served.is_holding = True
     is_closed: list[bool] = []
@@ -212,7 +212,7 @@ async def test_timeout_of_one_request_fails_the_others_of_the_connection() -> No
 
 async def test_cancelled_request_keeps_the_connection() -> None:
     """Its late response is dropped, the next request succeeds; `drop` ends the connection."""
-    served, net, heard, other = Served(), network(), Heard(), Heard()
+    served, net, heard, other = Served(), network(), Outcomes(), Outcomes()
     address = await opened(net, served)
     served.is_holding = True
     give_up = net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
@@ -239,7 +239,7 @@ async def test_cancelled_request_keeps_the_connection() -> None:
 
 async def test_callbacks_get_lost_connections_and_close() -> None:
     """The server stops during one request, the client closes during another."""
-    served, net, heard = Served(), network(), Heard()
+    served, net, heard = Served(), network(), Outcomes()
     address = await opened(net, served)
     served.is_holding = True
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
@@ -260,7 +260,7 @@ async def test_callbacks_get_lost_connections_and_close() -> None:
 
 async def test_unsupported_api_and_header_errors() -> None:
     """The callback gets the error, and the connection stays."""
-    served, net, heard = Served(apis=(METADATA,)), network(), Heard()
+    served, net, heard = Served(apis=(METADATA,)), network(), Outcomes()
     address = await opened(net, served)
     assert net.submit(address, PRODUCE, PRODUCE_ONE, timeout_ms=5000, on_done=heard)
     assert heard == []

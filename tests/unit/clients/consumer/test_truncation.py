@@ -113,7 +113,7 @@ async def test_preferred_replica_is_read_and_left_after_an_error(fake: Any, clus
 
 @pytest.mark.fake_cluster(nodes=2, metadata_max_age_ms=5000)
 async def test_preferred_replica_expires(fake: Any, cluster: Any) -> None:
-    """After metadata.max.age.ms the leader is asked again."""
+    """After metadata.max.age.ms the consumer fetches from the leader again."""
     fake.racks[1] = "east"
     five(fake)
     fake.topics["t"].partitions[0].followers[1] = 5

@@ -144,7 +144,7 @@ def test_leader_with_skip_assignment_only_watches_topics() -> None:
 
 
 class Naughty(RangeAssignor):
-    """Does what it is told to."""
+    """Returns or raises what the test gave it."""
 
     name = "naughty"
 

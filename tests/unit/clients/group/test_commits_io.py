@@ -31,7 +31,7 @@ class Tasks:
 
 
 class Rig:
-    """A committer between a member and a coordinator that answers as it is told."""
+    """A committer between a member and a coordinator with prepared responses."""
 
     def __init__(self) -> None:
         self.loop: Any = asyncio.get_running_loop()

@@ -1,5 +1,5 @@
-"""Auto-commit and what is in the user's hands: a record is finished when the user comes back for more, in
-whatever way it reads. Until then nobody commits it, and whoever reads on after the user reads it again."""
+"""Auto-commit of finished records: a record is finished at the user's next request for records. Before
+that it is not committed, and the next owner of the partition reads it again."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

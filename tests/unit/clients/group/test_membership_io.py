@@ -214,8 +214,8 @@ async def test_member_without_polls_loses_its_partitions(fake: Any, cluster: Any
 async def test_transaction_uses_the_metadata_of_the_lost_membership(
     fake: Any, cluster: Any, kind: str
 ) -> None:
-    """A transaction names the member that had the partitions until they are given up: the group refuses it,
-    as it would not refuse offsets of nobody."""
+    """A transaction names the former member until its partitions are given up: the group refuses it,
+    unlike offsets without a member."""
     fake.create("t")
     fake.put("t", 0, b"1")
     slow = member(cluster, kind, max_poll_interval_ms=10_000, session_timeout_ms=10_000)

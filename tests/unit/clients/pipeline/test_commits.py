@@ -1,4 +1,4 @@
-"""The decision about a batch: its record, names that cannot collide, and what counts as open."""
+"""The commit decision of a batch: its record, transactional ids without collisions, and open gates."""
 
 from typing import Any
 
@@ -36,24 +36,22 @@ def write(task: str = "3", query: str = "q", epoch: int = 5) -> PreparedWrite:
 
 
 @given(NAMES, st.lists(NAMES, max_size=4, unique=True), st.integers(0, 2**63), st.booleans())
-def test_a_decision_is_read_as_it_was_written(
-    query: str, tasks: list[str], batch: int, is_done: bool
-) -> None:
+def test_commit_decision_round_trip(query: str, tasks: list[str], batch: int, is_done: bool) -> None:
     """For any names of queries and tasks."""
     decision = Decision(batch, is_done, tuple(write(task, query) for task in tasks))
     assert decoded(query, encoded(decision)) == decision
 
 
 @given(NAMES, NAMES, NAMES, NAMES)
-def test_names_do_not_run_into_each_other(query: str, task: str, other_query: str, other_task: str) -> None:
-    """Two tasks have one transactional id only if they are the same; a driver has none of a task's."""
+def test_transactional_ids_do_not_collide(query: str, task: str, other_query: str, other_task: str) -> None:
+    """Two tasks have one id only if they are equal; a driver's id differs from each task's."""
     same = (query, task) == (other_query, other_task)
     assert (task_id(query, task) == task_id(other_query, other_task)) == same
     assert driver_id(query) != task_id(other_query, other_task)
 
 
-def test_empty_names_are_refused() -> None:
-    """They would be everybody's."""
+def test_empty_names_are_errors() -> None:
+    """All queries would share them."""
     assert task_id("q", 0) == task_id("q", "0")
     with pytest.raises(ConfigError, match="query"):
         task_id("", 0)
@@ -66,14 +64,14 @@ def test_empty_names_are_refused() -> None:
     [b"", b"{}", b"[]", b"\xff", b'{"form":2,"batch":1,"done":true,"writes":[]}', b'{"form":1,"batch":1}',
      b'{"form":1,"batch":1,"done":true,"writes":[[1]]}'],
 )  # fmt: skip
-def test_what_is_no_decision(value: bytes) -> None:
-    """One error, with what was found."""
+def test_invalid_decisions_are_errors(value: bytes) -> None:
+    """The error has the record."""
     with pytest.raises(CorruptMessageError, match="decision"):
         decoded("q", value)
 
 
 def test_all_transactions_must_be_prepared() -> None:
-    """Every fault is named, with the task; who is too old for it is told apart."""
+    """The error names each fault with its task; nodes without PrepareTxn have an error of their own."""
     good = write()
     check_all_prepared([good], {})
     for error, says in (
@@ -102,15 +100,15 @@ def test_reports_add_up() -> None:
 
 
 @pytest.mark.parametrize("batch", ["0", None, True, -1, 1.0])
-def test_what_is_no_number_of_a_batch(batch: Any) -> None:
-    """It would be kept, and compare with nothing."""
+def test_invalid_batch_ids_are_errors(batch: Any) -> None:
+    """They would be stored, and compare with no other id."""
     with pytest.raises(ConfigError, match="the batch number must be"):
         checked_batch(batch)
     assert checked_batch(5) == 5
 
 
-def test_a_gate_is_open_as_long_as_its_driver_stands_where_it_stood() -> None:
-    """One that nobody had to open is shut by whoever uses the id."""
+def test_gate_is_open_until_the_epoch_of_its_driver_changes() -> None:
+    """A gate without a producer id is closed by the first user of the id."""
     Gate("d", (7, 3)).check((7, 3))
     Gate("d").check(None)
     for gate, now in ((Gate("d", (7, 3)), (7, 4)), (Gate("d", (7, 3)), (8, 3)), (Gate("d", (7, 3)), None)):

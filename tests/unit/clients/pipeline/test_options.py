@@ -1,4 +1,4 @@
-"""Options by the names of Spark's connector: what is taken, what is refused, and what the refusal says."""
+"""Options by the names of Spark's connector: accepted values, and errors."""
 
 import json
 import pickle
@@ -19,8 +19,8 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOPIC = {"subscribe": "t"}
 
 
-def test_names_are_taken_in_any_case_and_values_as_text_or_typed() -> None:
-    """Spark hands everything over as text, its data source API in lower case."""
+def test_option_names_ignore_case_and_values_are_text_or_typed() -> None:
+    """Spark passes all values as text, its data source API in lower case."""
     typed = read_options(
         {
             "bootstrap": ["a:1", "b:2"],
@@ -69,8 +69,8 @@ def test_defaults_are_sparks() -> None:
     assert not batch.is_read_committed
 
 
-def test_timestamps_go_before_offsets_and_one_for_all_before_one_each() -> None:
-    """Spark's precedence, at both ends."""
+def test_precedence_of_timestamps_and_offsets() -> None:
+    """Spark's: timestamps before offsets, one value for all partitions before one each, at both ends."""
     given: dict[str, Any] = {**TOPIC}
     for name, edge in (
         ("Offsets", {"t": {"0": 1}}),
@@ -133,16 +133,16 @@ def test_timestamps_go_before_offsets_and_one_for_all_before_one_each() -> None:
         ({**TOPIC, "subscribe": "t", "Subscribe": "u"}, "given twice"),
     ],
 )
-def test_what_cannot_be_meant_is_one_error_that_names_the_option(given: dict[str, Any], says: str) -> None:
-    """Before anything is asked of a cluster."""
+def test_invalid_options_are_errors_with_the_option(given: dict[str, Any], says: str) -> None:
+    """Before any request to a cluster."""
     with pytest.raises(ConfigError) as caught:
         read_options(given)
     assert says in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
-def test_a_stream_has_no_end(name: str) -> None:
-    """But it may begin at the end."""
+def test_streams_have_no_end(name: str) -> None:
+    """But they may begin at the end."""
     value: Any = {"endingOffsets": "latest", "endingTimestamp": 5}.get(name, {"t": {"0": 5}})
     with pytest.raises(ConfigError, match=name):
         read_options({**TOPIC, name: value}, stream=True)
@@ -153,22 +153,22 @@ def test_a_stream_has_no_end(name: str) -> None:
     ("text", "ms"),
     [("15m", 900_000), ("1h", 3_600_000), ("500", 500), ("2min", 120_000), ("3 s", 3000), (7, 7)],
 )
-def test_times_are_written_as_spark_writes_them(text: Any, ms: int) -> None:
-    """With a unit, or ms."""
+def test_spark_durations(text: Any, ms: int) -> None:
+    """With a unit, or in ms."""
     assert read_options({**TOPIC, "maxTriggerDelay": text}).limits.max_delay_ms == ms
 
 
-def test_offsets_go_to_json_and_back() -> None:
-    """In Spark's form, sorted, the same text for the same offsets."""
+def test_offsets_json_round_trip() -> None:
+    """In Spark's form, sorted: equal offsets give equal text."""
     offsets = {T1: 3, T0: 2**62, TopicPartition("a.b", 10): 0}
     text = offsets_to_json(offsets)
     assert text == '{"a.b":{"10":0},"t":{"0":4611686018427387904,"1":3}}'
     assert offsets_from_json(text) == offsets
 
 
-def test_positions_go_to_json_and_back() -> None:
-    """With the ids that are known beside Spark's form, which is a position without any; the offsets alone
-    can be taken from both."""
+def test_positions_json_round_trip() -> None:
+    """Spark's form and the known topic ids. Spark's form alone is a position without ids; offsets can be
+    read from both."""
     known = Position({T1: 3, T0: 4, TopicPartition("a", 0): 0}, {"t": b"\x0f", "other": b"x"})
     text = position_to_json(known)
     assert text == '{"a":{"0":0},"t":{"0":4,"1":3},"topic ids":{"t":"0f"}}'
@@ -192,8 +192,8 @@ def test_positions_go_to_json_and_back() -> None:
         '{"t":{"0":1},"topic ids":{"t":"no"}}',
     ],
 )
-def test_what_is_no_position(text: str) -> None:
-    """It says of what."""
+def test_invalid_positions_are_errors(text: str) -> None:
+    """The error names the part."""
     with pytest.raises(ConfigError, match="the offset of it"):
         position_from_json(text, "the offset of it")
 
@@ -210,7 +210,7 @@ def test_what_is_no_position(text: str) -> None:
         ({"kafka.compression.type": "zip"}, "compression.type must be one of"),
     ],
 )
-def test_options_of_a_write(given: dict[str, Any], says: str) -> None:
+def test_write_options(given: dict[str, Any], says: str) -> None:
     """As those of a read."""
     with pytest.raises(ConfigError) as caught:
         write_options(given)
@@ -226,7 +226,7 @@ JSON = st.recursive(
 
 @given(JSON | st.text(max_size=30))
 def test_any_json_is_offsets_or_an_error(value: Any) -> None:
-    """As text and as values, the same; never another error."""
+    """Text and parsed values have the same result; no other error is raised."""
     found: list[Any] = []
     for given_ in (value, json.dumps(value)):
         try:
@@ -242,8 +242,8 @@ def test_any_json_is_offsets_or_an_error(value: Any) -> None:
 
 @pytest.mark.parametrize("field", ["key", "value"])
 @pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.bool_(), pa.struct({"a": pa.int8()})])
-def test_what_can_be_done_about_a_column_of_another_type(field: str, kind: Any) -> None:
-    """It is named with its type, what is wanted, and the casts; nothing is said of producers' serdes."""
+def test_column_of_another_type_is_an_error_with_the_cast(field: str, kind: Any) -> None:
+    """The error names column and type, the expected type and the casts, not the serdes of producers."""
     columns = {"value": pa.array([], pa.binary()), field: pa.array([], kind)}
     with pytest.raises(TypeError) as told:
         checked_names(pa.table(columns), "t")
@@ -254,7 +254,7 @@ def test_what_can_be_done_about_a_column_of_another_type(field: str, kind: Any) 
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_binary(), pa.binary(3), pa.string_view(), pa.null()])
-def test_bytes_and_text_are_taken_in_all_layouts(kind: Any) -> None:
-    """As values, and as keys."""
+def test_bytes_and_text_columns_of_all_layouts(kind: Any) -> None:
+    """As values and as keys."""
     found = checked_names(pa.table({name: pa.array([], kind) for name in ("key", "value")}), "t")
     assert (found.key, found.value, found.partition) == ("key", "value", None)

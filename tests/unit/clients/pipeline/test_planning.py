@@ -1,4 +1,4 @@
-"""From options and answers to ranges: every kind of edge, new and lost partitions, offsets that are gone."""
+"""From options and responses to ranges: edges of each kind, new and deleted partitions, lost offsets."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -36,8 +36,8 @@ def options(**given: Any) -> Any:
     return read_options({"subscribe": "t", **given})
 
 
-def test_places_name_the_leaders_host_first() -> None:
-    """Topics with an error have none; internal ones only when they were asked for by name."""
+def test_preferred_hosts_begin_with_the_leader() -> None:
+    """Topics with an error have none; internal topics only if they were named."""
     parts = (PartitionMetadata(0, 2, 7, (1, 2, 3), (1, 2)),)
     answer = MetadataResponse(
         "c",
@@ -58,14 +58,14 @@ def test_places_name_the_leaders_host_first() -> None:
     "subscription",
     [Subscription(topics=("t", "ordres")), Subscription(partitions=(TopicPartition("ordres", 0),))],
 )
-def test_a_topic_that_does_not_exist_is_answered_with_the_nearest_one(subscription: Subscription) -> None:
-    """As by all other clients."""
+def test_unknown_topic_error_suggests_the_nearest_one(subscription: Subscription) -> None:
+    """As in all other clients."""
     with pytest.raises(UnknownTopicOrPartitionError, match=r"^no topic 'ordres'; did you mean 'orders'\?$"):
         subscribed(subscription, PLACES, known=("orders", "t"))
 
 
-def test_what_is_subscribed() -> None:
-    """Topics by name, partitions by number, patterns by the whole name; what was named has to be there."""
+def test_subscriptions() -> None:
+    """Topics by name, partitions by number, patterns by the whole name; named ones must exist."""
     more = {**PLACES, TopicPartition("tt", 0): PLACES[T0], TopicPartition(COMMITS_TOPIC, 0): PLACES[T0]}
     assert set(subscribed(Subscription(topics=("t",)), more)) == {T0, T1, T2}
     assert set(subscribed(Subscription(partitions=(T1,)), more)) == {T1}
@@ -81,8 +81,8 @@ def test_what_is_subscribed() -> None:
     assert set(subscribed(Subscription(partitions=(T0, TopicPartition("t", 9))), more, is_lax=True)) == {T0}
 
 
-def test_edges_settle_to_exact_offsets() -> None:
-    """By offset, by -2 and -1, by timestamps, and where no record is as new."""
+def test_edges_resolve_to_offsets() -> None:
+    """By offset, by -2 and -1, by timestamps, and after the last timestamp."""
     earliest, latest = logs = Logs({T0: 1, T1: 2}, {T0: 10, T1: 20})
 
     def settle(edge: Edge, by_time: dict[TopicPartition, int], *, or_latest: bool = False) -> Any:
@@ -97,8 +97,8 @@ def test_edges_settle_to_exact_offsets() -> None:
         settle(Edge("o", timestamp=5), {T0: 3, T1: -1})
 
 
-def test_an_edge_names_exactly_what_is_read() -> None:
-    """Spark asserts the same; the error says which lack and which are too many."""
+def test_offsets_of_an_edge_must_name_all_partitions() -> None:
+    """As in Spark; the error has the missing and the extra partitions."""
     assert times(Edge("o", timestamps={T0: 5, T1: 6}), [T0, T1]) == {T0: 5, T1: 6}
     assert times(Edge("o", offsets={T0: 5, T1: -1}), [T0, T1]) == {}
     with pytest.raises(ConfigError, match="missing: t-1; not read: t-2"):
@@ -106,13 +106,13 @@ def test_an_edge_names_exactly_what_is_read() -> None:
 
 
 def test_a_batch_has_the_ranges_between_its_edges() -> None:
-    """With everything that a task needs to know; empty ones are left out."""
+    """With all facts for the task; empty ranges are left out."""
     plan = plan_batch(options(), {T0: 1, T1: 5}, {T0: 4, T1: 5}, Logs({T0: 1, T1: 0}, {T0: 9, T1: 5}), PLACES)
     assert plan.ranges == (OffsetRange("t", 0, 1, 4, ID, 4, 1, ("host1",)),)
     assert (plan.starts, plan.ends, plan.losses) == ({T0: 1, T1: 5}, {T0: 4, T1: 5}, ())
 
 
-def test_a_start_behind_its_end_reads_nothing_where_the_log_has_both() -> None:
+def test_start_behind_the_end_is_empty_inside_the_log() -> None:
     """As when records by time overlap; a start behind the log's end is a loss."""
     plan = plan_batch(options(), {T0: 6}, {T0: 4}, Logs({T0: 0}, {T0: 9}), PLACES)
     assert (plan.ranges, plan.losses) == ((), ())
@@ -120,8 +120,8 @@ def test_a_start_behind_its_end_reads_nothing_where_the_log_has_both() -> None:
         plan_batch(options(), {T0: 12}, {T0: 9}, Logs({T0: 0}, {T0: 9}), PLACES)
 
 
-def test_offsets_that_the_log_does_not_have() -> None:
-    """An error that says how to go on; or what is there, and how much is not."""
+def test_lost_offsets_are_errors_or_counted() -> None:
+    """The error has the remedy; without failOnDataLoss the existing records are read."""
     lax = options(failOnDataLoss="false")
     with pytest.raises(DataLossError, match="failOnDataLoss"):
         plan_batch(options(), {T0: 2}, {T0: 9}, Logs({T0: 5}, {T0: 9}), PLACES)
@@ -134,8 +134,9 @@ def test_offsets_that_the_log_does_not_have() -> None:
     assert [(each.start, each.end) for each in plan.ranges] == [(2, 9)]
 
 
-def test_partitions_come_and_go_between_micro_batches() -> None:
-    """New ones from their start; those that are deleted are losses, and so are first records of new ones."""
+def test_partitions_added_and_deleted_between_micro_batches() -> None:
+    """New ones are read from their start; deleted ones are losses, and so are lost first records of new
+    ones."""
     lax, both = options(failOnDataLoss="false"), Logs({T0: 0, T1: 0}, {T0: 3, T1: 2})
     plan = plan_between(options(), {T0: 1}, {T0: 3, T1: 2}, both, PLACES)
     assert [(each.partition, each.start, each.end) for each in plan.ranges] == [(0, 1, 3), (1, 0, 2)]
@@ -156,9 +157,9 @@ def test_partitions_come_and_go_between_micro_batches() -> None:
         assert plan_between(lax, start, end, logs, only_one).losses == (lost,)
 
 
-def test_a_topic_that_was_created_again_between_micro_batches() -> None:
-    """An error; or all of the new one, if the end is of it, and nothing, if the end is of the old one. What
-    is not known to be another topic is the same."""
+def test_recreated_topic_between_micro_batches() -> None:
+    """An error; or the whole new topic, if the end is of it, and nothing, if the end is of the old one.
+    Without an id the topic counts as the same."""
     lax, logs, old = options(failOnDataLoss="false"), Logs({T0: 0}, {T0: 20}), b"o" * 16
     places = {T0: PLACES[T0]}
 
@@ -188,8 +189,8 @@ def test_a_topic_that_was_created_again_between_micro_batches() -> None:
         assert plan.ends.topic_ids == {"t": ID}
 
 
-def test_an_answer_of_a_node_that_knows_less() -> None:
-    """It lacks a partition, or has a topic under another id than is expected."""
+def test_response_of_a_node_with_stale_metadata() -> None:
+    """It lacks a partition, or has a topic under an unexpected id."""
     assert agrees(PLACES, Position({T0: 3}, {"t": ID}))
     assert agrees(PLACES, Position({T0: 3}))
     assert agrees({}, Position())
@@ -197,8 +198,8 @@ def test_an_answer_of_a_node_that_knows_less() -> None:
     assert not agrees({T0: PLACES[T0]}, Position({T0: 3, T1: 3}))
 
 
-def test_a_task_of_a_stream_does_not_pass_another_topic() -> None:
-    """What else is lost it may."""
+def test_stream_task_fails_for_a_recreated_topic() -> None:
+    """Other losses are tolerated."""
     refuse_another_topic(Loss(T0, 3, 5, "its log starts at 5 now"))
     with pytest.raises(DataLossError, match=r"t-0: 2 offsets .* The next plan reads the new topic"):
         refuse_another_topic(Loss(T0, 3, 5, CREATED_AGAIN))
@@ -208,11 +209,10 @@ OFFSETS = st.integers(0, 12)
 
 
 @given(st.none() | OFFSETS, OFFSETS, OFFSETS, OFFSETS, st.booleans())
-def test_what_is_promised_is_read_or_lost(
+def test_each_planned_offset_is_read_or_lost(
     start: int | None, end: int, one: int, other: int, is_there: bool
 ) -> None:
-    """Each offset of the promise is in a range or in a loss, never in both, and only those that the log has
-    are in a range."""
+    """Never both; only offsets inside the log are in a range."""
     earliest, latest = min(one, other), max(one, other)
     starts = {} if start is None else {T0: start}
     places = {T0: PLACES[T0]} if is_there else {}
@@ -235,7 +235,7 @@ def test_limits_cut_the_ranges_of_a_plan() -> None:
 
 
 def test_filters_cut_ranges() -> None:
-    """Bounds on offsets move its edges; a partition that is not wanted leaves nothing."""
+    """Bounds on offsets move the edges; an excluded partition has no range."""
     whole = OffsetRange("t", 1, 10, 20)
     cut = Filters.of([("offset", ">", 11), ("offset", "<=", 15)]).cut(whole)
     assert cut is not None
@@ -252,7 +252,7 @@ def test_filters_cut_ranges() -> None:
 
 
 def test_times_are_exact_in_every_year() -> None:
-    """Microseconds since 1970 are more than a float has digits for."""
+    """Microseconds since 1970 have more digits than a float."""
     last = datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
     for time, exact in (
         (last, 253_402_300_799_999_999),
@@ -264,7 +264,7 @@ def test_times_are_exact_in_every_year() -> None:
 
 @pytest.mark.parametrize("operator", [">", ">=", "=", "<", "<=", "in"])
 def test_bounds_fit_into_64_bits(operator: str) -> None:
-    """As the columns that they are compared with: nothing is, or everything is, on their far side."""
+    """As the columns that they are compared with: no row, or every row, is beyond them."""
     for number in (2**63 - 1, -(2**63)):
         bounds = Filters.of([("offset", operator, [number * 2] if operator == "in" else number * 2)]).offset
         assert bounds.low >= -(2**63)

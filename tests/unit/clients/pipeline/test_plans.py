@@ -1,4 +1,4 @@
-"""What a stream has planned: which batch reads what, and the record that keeps it."""
+"""The plans of a stream: the offsets of each batch, and the record that stores them."""
 
 import pytest
 from headrace.clients.pipeline.offsets import Position
@@ -19,15 +19,15 @@ def plan(start: int, end: int) -> Plan:
 
 
 def planned(*ends: int) -> Plans:
-    """From 0, batches 0, 1, ... with these ends."""
+    """From 0, with these ends of the batches 0, 1, ..."""
     plans = Plans.beginning(at(0))
     for batch, end in enumerate(ends):
         plans = plans.and_then(batch, plan(plans.ends[T0], end))
     return plans
 
 
-def test_a_batch_that_runs_again_has_the_same_offsets() -> None:
-    """A new one starts where the last one ended; numbers may be left out."""
+def test_repeated_batch_has_the_same_offsets() -> None:
+    """A new one starts at the end of the last one; ids may be left out."""
     plans = planned(10, 25)
     assert plans.of(1) == Planned(1, {T0: 10}, {T0: 25})
     assert plans.of(2) is None
@@ -38,23 +38,23 @@ def test_a_batch_that_runs_again_has_the_same_offsets() -> None:
 
 
 def test_only_the_last_batches_are_kept_and_an_older_checkpoint_is_refused() -> None:
-    """It would read, in silence, what was read before or nothing."""
+    """It would read records twice or none, without an error."""
     plans = planned(*range(1, 8))
     assert [each.batch for each in plans.batches] == [6 - back for back in reversed(range(KEPT))]
     with pytest.raises(ConfigError, match="batch 2 was requested, but batch 6 is already planned"):
         plans.of(2)
 
 
-def test_a_number_that_was_passed_while_nothing_was_new() -> None:
-    """An engine whose disk lost its last files may ask for it again: there was nothing then."""
+def test_repeated_id_of_an_empty_batch() -> None:
+    """An engine that lost its last checkpoint files may use the id again."""
     plans = planned(10).and_then(5, plan(10, 11))
     assert plans.of(3) == Planned(3, at(10), at(10))
     assert plans.of(0) == Planned(0, at(0), at(10))
     assert plans.of(6) is None
 
 
-def test_plans_are_read_as_they_were_written() -> None:
-    """Those of a stream without partitions too."""
+def test_plans_round_trip() -> None:
+    """Also of a stream without partitions."""
     for plans in (
         planned(1, 2, 3, 4),
         Plans.beginning(Position()),
@@ -67,8 +67,8 @@ def test_plans_are_read_as_they_were_written() -> None:
         ]
 
 
-def test_plans_of_before_are_read() -> None:
-    """They had the ids of topics beside all batches."""
+def test_plans_of_earlier_releases_are_read() -> None:
+    """With topic ids beside all batches."""
     value = b'{"form":1,"batches":[[0,"{}","{\\"t\\":{\\"0\\":5}}"]],"topics":{"t":"6964"}}'
     plans = decoded(value)
     assert plans.batches == (Planned(0, Position(), Position({T0: 5})),)
@@ -91,14 +91,14 @@ def test_plans_of_before_are_read() -> None:
         b'{"form":1,"batches":[[0,"{}","{}"]],"topics":{"t":1}}',
     ],
 )
-def test_what_is_no_plans_is_an_error(value: bytes) -> None:
-    """With what it is."""
+def test_invalid_plans_are_errors(value: bytes) -> None:
+    """The error has the text."""
     with pytest.raises(CorruptMessageError):
         decoded(value)
 
 
 def test_ends_do_not_pass_a_bound() -> None:
-    """A partition that came after the bound is none of it, and none of a topic that was created again."""
+    """A partition added after the bound is left out, and so is a recreated topic."""
     both = Position({T0: 10, T1: 5}, {"t": b"id"})
     assert within(both, None) is both
     assert within(both, at(7)) == {T0: 7}

@@ -1,5 +1,4 @@
-"""Ranges over random logs of a fake cluster, with gaps, markers, aborted rows and faults: against the records
-that it holds."""
+"""Ranges over random logs of a fake cluster, with gaps, markers, aborted records and faults."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -23,7 +22,7 @@ from headrace.protocol.records.control import EndTransaction, encode_control
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
-    """Two nodes; whoever opens connections here opens them to these."""
+    """Two nodes; the connection pool connects to them."""
     made = FakeCluster(2, latency_ms=0)
     monkeypatch.setattr(pool_io, "Cluster", partial(Cluster, make_hub=made.make_hub))
     yield made
@@ -45,8 +44,7 @@ def marker(producer_id: int, *, committed: bool) -> bytes:
 
 
 def fill(fake: FakeCluster, random: Random, count: int) -> list[int]:
-    """Batches of any size, of a transaction or of none, with markers, and gaps before some of them; the
-    offsets of what is committed."""
+    """Batches of random size and transaction, with markers and gaps between some; the committed offsets."""
     part, aborted, good = fake.topics["t"].partitions[0], [], []
     while part.end_offset < count:
         size = random.choice([1, 2, 5, 17])
@@ -77,7 +75,7 @@ def offsets(cut: OffsetRange, wanted: Any, **more: Any) -> list[int]:
 
 
 def trouble(random: Random) -> Any:
-    """Every tenth request, or so, goes wrong."""
+    """About every tenth request fails."""
 
     def rule(ask: Ask) -> Fault | None:
         if ask.api not in ("Fetch", "Metadata") or random.random() > 0.1:
@@ -96,8 +94,8 @@ def trouble(random: Random) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_cut_of_any_log_has_exactly_its_records(fake: FakeCluster, seed: int) -> None:
-    """Whatever lies at its ends, whoever leads, and with requests that fail."""
+def test_any_range_of_any_log_has_its_records(fake: FakeCluster, seed: int) -> None:
+    """With any edges, any leader, and failing requests."""
     random = Random(seed)
     fake.create("t")
     good = fill(fake, random, 300)
@@ -129,7 +127,7 @@ def fake_time(fake: FakeCluster, offset: int) -> int:
 
 
 def test_nothing_behind_the_end_is_fetched(fake: FakeCluster) -> None:
-    """A task of a short range asks once, and asks for nothing it has not to read."""
+    """A task with a short range sends one Fetch, with a bound."""
     fake.create("t")
     for _ in range(100):
         fake.put("t", 0, *[b"x" * 1000] * 100)
@@ -143,8 +141,8 @@ def test_nothing_behind_the_end_is_fetched(fake: FakeCluster) -> None:
     assert max(behind) < 10_000
 
 
-def test_a_task_reads_as_the_plan_says(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not as its own environment does: what is open there is planned, and would not be read."""
+def test_isolation_level_comes_from_the_plan(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not from the task's environment: open transactions are planned, and would not be read."""
     fake.create("t")
     part = fake.topics["t"].partitions[0]
     fake.put("t", 0, b"v", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -156,8 +154,8 @@ def test_a_task_reads_as_the_plan_says(fake: FakeCluster, monkeypatch: pytest.Mo
     assert offsets(cut, wanted) == [0]
 
 
-def test_a_replica_nearby_is_read(fake: FakeCluster) -> None:
-    """The leader's word that another is nearer is no word that there is nothing."""
+def test_preferred_replica_is_read(fake: FakeCluster) -> None:
+    """The leader's empty response with a preferred replica does not end the range."""
     fake.create("t")
     fake.put("t", 0, b"a", b"b")
     part = fake.topics["t"].partitions[0]
@@ -170,8 +168,8 @@ def test_a_replica_nearby_is_read(fake: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("left", [0, 4])
-def test_an_unclean_leader_whose_log_is_other_records(fake: FakeCluster, left: int) -> None:
-    """As many offsets as the plan had, or more, but not the same records."""
+def test_diverged_log_of_an_unclean_leader_is_a_loss(fake: FakeCluster, left: int) -> None:
+    """With as many offsets as the plan, or more."""
     fake.create("t")
     for _ in range(5):
         fake.put("t", 0, b"a", b"b")
@@ -186,8 +184,8 @@ def test_an_unclean_leader_whose_log_is_other_records(fake: FakeCluster, left: i
     assert [(loss.start, loss.end) for loss in losses] == [(left, 10)]
 
 
-def test_a_leader_that_moved_with_its_log_is_no_loss(fake: FakeCluster) -> None:
-    """However often, with or without new records since."""
+def test_leader_change_without_truncation_is_no_loss(fake: FakeCluster) -> None:
+    """However often, with or without new records."""
     fake.create("t")
     fake.put("t", 0, b"a", b"b")
     wanted = options()
@@ -200,7 +198,7 @@ def test_a_leader_that_moved_with_its_log_is_no_loss(fake: FakeCluster) -> None:
     assert offsets(whole, wanted) == [0, 1]
 
 
-def test_what_never_comes_is_an_error(fake: FakeCluster) -> None:
+def test_unavailable_records_are_an_error(fake: FakeCluster) -> None:
     """After kafkaConsumer.pollTimeoutMs: a partition without a leader, a log that ends before the range."""
     fake.create("t")
     fake.put("t", 0, b"a", b"b")
@@ -215,8 +213,8 @@ def test_what_never_comes_is_an_error(fake: FakeCluster) -> None:
         offsets(whole, wanted)
 
 
-def test_a_reader_that_stops_early_leaves_nothing_behind(fake: FakeCluster) -> None:
-    """Its connections are given back when the iterator goes."""
+def test_abandoned_iterator_returns_its_connections(fake: FakeCluster) -> None:
+    """To the pool."""
     fake.create("t")
     fake.put("t", 0, b"a", b"b")
     wanted = options()
@@ -228,8 +226,8 @@ def test_a_reader_that_stops_early_leaves_nothing_behind(fake: FakeCluster) -> N
     assert pool_io.close_idle() == 0
 
 
-def test_a_cluster_that_is_not_there_is_told_and_one_that_was_is_waited_for(fake: FakeCluster) -> None:
-    """Nobody answers the first time: an error that names the addresses. Once met: till the call's timeout."""
+def test_unreachable_cluster_is_an_error_and_a_known_one_is_retried(fake: FakeCluster) -> None:
+    """At the first connection the error names the addresses; afterwards calls retry until their timeout."""
     fake.create("t", 1)
     planner = Planner(options(**{"fetchOffset.numRetries": 0}))
     planner.batch()
@@ -244,9 +242,9 @@ def test_a_cluster_that_is_not_there_is_told_and_one_that_was_is_waited_for(fake
         planner.batch()
 
 
-def test_a_plan_that_is_newer_than_the_view(fake: FakeCluster) -> None:
-    """A worker has read a topic that was created again before the next plan: its shared connections know the
-    old one until their metadata is refreshed, and the rows of the new one are not lost."""
+def test_plan_with_newer_metadata_than_the_worker(fake: FakeCluster) -> None:
+    """The worker's shared connections know the old id of a recreated topic until they refresh; no row of
+    the new topic is lost."""
     fake.create("t")
     fake.put("t", 0, b"old")
     (before,) = Planner(options()).batch().ranges

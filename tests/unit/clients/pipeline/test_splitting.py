@@ -1,4 +1,4 @@
-"""How ranges and limits are divided, against brute force over many random plans."""
+"""Division of ranges and limits, compared with brute force over random plans."""
 
 import math
 from fractions import Fraction
@@ -22,7 +22,7 @@ def offsets_in(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
 
 @given(SIZES, st.none() | st.integers(1, 60), st.none() | st.integers(1, 500))
 def test_every_offset_is_in_one_range(sizes: list[int], least: int | None, most: int | None) -> None:
-    """Whatever is cut, nothing is lost or read twice, no range is empty or longer than allowed."""
+    """No range is empty or above the limit."""
     whole = ranges_of(sizes)
     cut = split(whole, least, most)
     assert offsets_in(cut) == offsets_in(whole)
@@ -32,15 +32,14 @@ def test_every_offset_is_in_one_range(sizes: list[int], least: int | None, most:
 
 
 def test_more_parts_than_offsets() -> None:
-    """One for each offset, however many are asked for."""
+    """One range for each offset."""
     (whole,) = ranges_of([3])
     assert [each.size for each in split([whole], 2**31 - 1, None)] == [1, 1, 1]
 
 
 @given(SIZES, st.integers(1, 60))
-def test_the_share_of_each_range_is_sparks(sizes: list[int], least: int) -> None:
-    """In the words of Spark's calculator: those whose rounded share is one stay whole, the others share what
-    is left in proportion."""
+def test_parts_per_range_are_sparks(sizes: list[int], least: int) -> None:
+    """Ranges whose rounded share is one stay whole; the others divide the rest in proportion."""
     whole = [each for each in ranges_of(sizes) if each.size]
 
     def parts(size: int, total: int, count: int) -> int:
@@ -64,15 +63,15 @@ def test_the_share_of_each_range_is_sparks(sizes: list[int], least: int) -> None
     assert found == [min(count, each.size) for count, each in zip(expected, whole, strict=True)]
 
 
-def test_a_known_case() -> None:
-    """One large partition beside small ones takes all the further tasks."""
+def test_large_partition_gets_the_additional_tasks() -> None:
+    """Beside small ones."""
     cut = split(ranges_of([1000, 10, 10]), 6, None)
     assert [each.size for each in cut] == [250, 250, 250, 250, 10, 10]
 
 
 @given(st.integers(1, 300), st.integers(1, 40))
 def test_parts_are_even(size: int, parts: int) -> None:
-    """They differ by one at most, the longer ones last, and lie next to each other."""
+    """Sizes differ by one at most, the larger ones last, and the parts are adjacent."""
     cut = divided(OffsetRange("t", 0, 5, 5 + size), parts)
     sizes = [each.size for each in cut]
     assert len(cut) == min(parts, size)
@@ -82,9 +81,8 @@ def test_parts_are_even(size: int, parts: int) -> None:
 
 
 @given(SIZES, st.integers(1, 5000))
-def test_a_limit_is_shared_in_proportion(sizes: list[int], limit: int) -> None:
-    """Never past the end, one at least for whoever has something, and in all no more than the limit but for
-    those ones."""
+def test_limit_is_divided_in_proportion(sizes: list[int], limit: int) -> None:
+    """Never past the end, and at least one record for each partition that has some."""
     tps = [TopicPartition("t", number) for number in range(len(sizes))]
     starts = dict.fromkeys(tps, 100)
     ends = {tp: 100 + size for tp, size in zip(tps, sizes, strict=True)}
@@ -102,7 +100,7 @@ def test_a_limit_is_shared_in_proportion(sizes: list[int], limit: int) -> None:
 
 
 def test_partitions_without_a_start_keep_their_end() -> None:
-    """Whoever plans finds their start, or says what is lost."""
+    """The planner finds their start or reports the loss."""
     one, other = TopicPartition("t", 0), TopicPartition("t", 1)
     assert rate_limited(1, {one: 0}, {one: 10, other: 7}) == {one: 1, other: 7}
     assert rate_limited(1, {one: 10}, {one: 10}) == {one: 10}
@@ -112,8 +110,8 @@ def test_partitions_without_a_start_keep_their_end() -> None:
     st.lists(st.tuples(st.integers(0, 500), st.integers(1, 300)), min_size=1, max_size=6),
     st.integers(1, 10**6),
 )
-def test_bytes_become_offsets_by_the_average_of_each_log(logs: list[tuple[int, int]], limit: int) -> None:
-    """All if they fit; else as many as fit, to an offset, shared as limits are, and one at least."""
+def test_byte_limit_uses_the_average_record_size(logs: list[tuple[int, int]], limit: int) -> None:
+    """All if they fit; else divided like a limit of records, one at least."""
     tps = [TopicPartition("t", number) for number in range(len(logs))]
     starts = dict.fromkeys(tps, 100)
     ends = {tp: 100 + new for tp, (new, _) in zip(tps, logs, strict=True)}
@@ -123,8 +121,8 @@ def test_bytes_become_offsets_by_the_average_of_each_log(logs: list[tuple[int, i
     assert found == (total if total_bytes <= limit else max(total * limit // total_bytes, 1))
 
 
-def test_logs_of_unknown_size_are_like_the_others() -> None:
-    """Bounded even where nothing is known at all."""
+def test_log_without_a_size_uses_the_average_of_the_others() -> None:
+    """Bounded also if no size is known."""
     one, other = TopicPartition("t", 0), TopicPartition("t", 1)
     ends = {one: 100, other: 100}
     assert offsets_within(1000, {}, ends, {one: (2000, 100)}) == 200 * 1000 // 4000

@@ -289,7 +289,7 @@ def test_close_all_removes_every_batch() -> None:
 
 
 class _Log:
-    """Lanes, a slot and a builder that write down who looks at what."""
+    """Lanes, a slot and a builder that record their calls in order."""
 
     def __init__(self, builder: Any = None) -> None:
         self.events: list[str] = []

@@ -16,8 +16,8 @@ NEVER_S = 3600.0
 
 
 @pytest.fixture
-def never_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The interpreter takes the GIL from nobody: who gets it was let in."""
+def no_switch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The interpreter never takes the GIL from a thread: another thread runs only after a yield."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(NEVER_S)
     monkeypatch.setattr(gil_yield_io, "LONGEST_S", 60)
@@ -46,7 +46,7 @@ def on(loop: asyncio.AbstractEventLoop, work: Callable[..., Any], *arguments: An
     asyncio.run_coroutine_threadsafe(run(), loop).result(60)
 
 
-@pytest.mark.usefixtures("never_asked")
+@pytest.mark.usefixtures("no_switch")
 def test_loop_with_a_readable_descriptor_runs_within_some_steps(loop: asyncio.AbstractEventLoop) -> None:
     """The switch interval is an hour: without yields the loop would not read it."""
     ours, theirs = socket.socketpair()
@@ -67,7 +67,7 @@ def test_loop_with_a_readable_descriptor_runs_within_some_steps(loop: asyncio.Ab
     theirs.close()
 
 
-@pytest.mark.usefixtures("never_asked")
+@pytest.mark.usefixtures("no_switch")
 def test_a_loop_that_waits_for_the_lock_gets_it_at_the_next_step(loop: asyncio.AbstractEventLoop) -> None:
     """No descriptor is readable, but the loop waits for the lock that the other thread had."""
     lock = threading.Lock()

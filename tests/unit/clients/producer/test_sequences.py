@@ -182,8 +182,7 @@ def test_duplicate_sequence_is_a_success() -> None:
 
 @pytest.mark.parametrize("code", [OUT_OF_ORDER, errors.UnknownProducerIdError.code])
 def test_a_gap_before_the_first_batch_raises_the_epoch(code: int) -> None:
-    """All that is under way is numbered anew from 0, once every answer is there; new bytes, not the old ones
-    written over."""
+    """Batches in flight get sequences from 0 once every response has arrived, in new bytes."""
     rig = rig_with()
     first, second, third = sent_now(rig, b"1", b"2", b"3")
     before = bytes(second.batches[0].data)
@@ -407,9 +406,9 @@ def test_responses_after_the_end_change_nothing() -> None:
     assert outcomes(rig) == [errors.ClosedError] * 3
 
 
-def test_what_may_be_stored_gets_no_other_number() -> None:
-    """Answers were lost, and the leader, started again, remembers the last batch only: the first and the
-    second fail, for they may be in the log; the third, whose answer is known, is numbered anew."""
+def test_batches_that_may_be_stored_keep_their_sequence() -> None:
+    """Responses were lost, and the restarted leader remembers the last batch only: the first two fail,
+    since they may be in the log; the third, whose outcome is known, gets a new sequence."""
     rig = rig_with()
     first, second, third = sent_now(rig, b"1", b"2", b"3")
     rig.lose(first, errors.NetworkError("cut"))

@@ -1,4 +1,4 @@
-"""Arguments as `ray.data.read_kafka` names them, and what the core is told."""
+"""Arguments by the names of `ray.data.read_kafka`, and the options that result."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,14 +19,14 @@ from headrace.protocol.model import TopicPartition
 LOGS = {TopicPartition("t", 0): 100, TopicPartition("t", 1): 50}
 
 
-def test_what_is_for_ray_and_what_for_the_core() -> None:
-    """None says nothing, as in Ray's own signatures."""
+def test_arguments_of_ray_and_of_the_reader() -> None:
+    """None means unset, as in Ray's signatures."""
     found = split({"num_cpus": 0.5, "memory": None, "failOnDataLoss": False}, OF_READ_TASKS)
     assert found == ({"num_cpus": 0.5}, {"failOnDataLoss": False})
 
 
-def test_options_of_the_core() -> None:
-    """A consumer's keys get their prefix; what is not committed is not read, unless that is wanted."""
+def test_consumer_options() -> None:
+    """A consumer's keys get their prefix; the default is read_committed."""
     found = core_options(["a", "b"], "h:1", {"timeout_ms": 5, "consumer_config": {"client.id": "me"}})
     assert found == {
         "bootstrap.servers": "h:1",
@@ -50,14 +50,14 @@ def test_options_of_the_core() -> None:
         ("t", {"consumer_config": {"bootstrap.servers": "other:1"}}, "twice"),
     ],
 )
-def test_what_cannot_be_meant(topics: Any, given: dict[str, Any], text: str) -> None:
-    """One error that names it."""
+def test_invalid_arguments_are_errors(topics: Any, given: dict[str, Any], text: str) -> None:
+    """The error names the argument."""
     with pytest.raises(ConfigError, match=text):
         core_options(topics, "h:1", given)
 
 
-def test_words_and_times_are_options() -> None:
-    """A time without a zone is UTC; one that lies ahead leaves nothing to read."""
+def test_start_and_end_by_word_and_time() -> None:
+    """A time without a zone is UTC; a time in the future leaves nothing to read."""
     assert start_side("earliest").options == {"startingOffsets": "earliest"}
     assert end_side("latest").options == {"endingOffsets": "latest"}
     assert end_side(None).options == {}
@@ -69,16 +69,16 @@ def test_words_and_times_are_options() -> None:
 
 
 def test_times_are_exact() -> None:
-    """The ms of a far year is no float; what lies between two ms begins with the later one; 1969 is before
-    all records."""
+    """Ms of a far year exceed a float; a time between two ms becomes the later one; 1969 is before all
+    records."""
     far = datetime(2039, 3, 29, 19, 55, 40, 595_000, UTC)
     assert end_side(far).options == {"endingTimestamp": 2_185_041_340_595}
     assert end_side(far.replace(microsecond=595_001)).options == {"endingTimestamp": 2_185_041_340_596}
     assert start_side(datetime(1969, 1, 1, tzinfo=UTC)).options["startingTimestamp"] == 0
 
 
-def test_numbers_are_offsets_of_each_partition() -> None:
-    """One number ends at each log's end at the latest; what is not named is read whole."""
+def test_integers_are_offsets_of_each_partition() -> None:
+    """One number ends at the end of each log at the latest; partitions without one are read whole."""
     assert offsets_of(start_side(60), "start_offset", LOGS, is_end=False) == dict.fromkeys(LOGS, 60)
     assert list(offsets_of(end_side(60), "end_offset", LOGS, is_end=True).values()) == [60, 50]
     named = start_side({"t": {1: 7}})
@@ -90,15 +90,15 @@ def test_numbers_are_offsets_of_each_partition() -> None:
 
 
 @pytest.mark.parametrize("given", ["latest", "x", -1, True, 1.5, [1], {"t": 5}, {"t": {0: "latest"}}, {}])
-def test_starts_that_cannot_be_meant(given: Any) -> None:
-    """Each is an error that names the argument."""
+def test_invalid_starts_are_errors(given: Any) -> None:
+    """The error names the argument."""
     with pytest.raises(ConfigError, match="start_offset"):
         start_side(given)
 
 
 @pytest.mark.parametrize("given", ["earliest", -2, {"t": {0: "earliest"}}, {"t": {0: "soon"}}])
-def test_ends_that_cannot_be_meant(given: Any) -> None:
-    """Each is an error that names the argument."""
+def test_invalid_ends_are_errors(given: Any) -> None:
+    """The error names the argument."""
     with pytest.raises(ConfigError, match="end_offset"):
         end_side(given)
 
@@ -111,8 +111,8 @@ def test_ends_that_cannot_be_meant(given: Any) -> None:
         (datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_a_start_behind_its_end(start: Any, end: Any) -> None:
-    """Is an error, but where nothing is said of the other."""
+def test_start_behind_the_end_is_an_error(start: Any, end: Any) -> None:
+    """Unless only one of them is given."""
     with pytest.raises(ConfigError, match="is after"):
         check_order(start_side(start), end_side(end))
     check_order(start_side(start), end_side("latest"))

@@ -1,4 +1,4 @@
-"""What of a read goes where, which filters Ray's expressions are, and where a stream goes on."""
+"""Placement of ranges, filters from Ray's expressions, and the start offsets of streams."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,8 +15,9 @@ from headrace.clients.ray_data.predicates import filters_of
 from headrace.protocol.model import TopicPartition
 
 
-def test_ranges_go_to_their_leaders_machines() -> None:
-    """By address or host name; where the leader's has no Ray, to a replica's; nodes of one machine share."""
+def test_ranges_are_placed_on_the_machines_of_their_leaders() -> None:
+    """By address or host name; without Ray there, on a replica's machine; nodes of one machine share the
+    ranges."""
     nodes = ray_nodes(
         [
             {"NodeID": "a", "Alive": True, "NodeManagerAddress": "10.0.0.1", "NodeManagerHostname": "one"},
@@ -56,8 +57,8 @@ def compared(column: str, op: Operation, value: Any) -> BinaryExpr:
     return BinaryExpr(op, ColumnExpr(column), LiteralExpr(value))
 
 
-def test_expressions_that_are_filters() -> None:
-    """Comparisons with values in either order, joined by `and`."""
+def test_comparisons_become_filters() -> None:
+    """With the value on either side, joined by `and`."""
     offset, partition = compared("offset", Operation.GE, 5), compared("partition", Operation.IN, [0, 2])
     turned = BinaryExpr(Operation.LT, LiteralExpr(9), ColumnExpr("offset"))
     both = BinaryExpr(Operation.AND, BinaryExpr(Operation.AND, offset, partition), turned)
@@ -80,8 +81,8 @@ def test_expressions_that_are_filters() -> None:
     ],
     ids=str,
 )
-def test_expressions_that_ray_filters_by(other: Any) -> None:
-    """None of these is pushed down, nor one that has it for a part."""
+def test_other_expressions_are_left_to_ray(other: Any) -> None:
+    """Alone or as a part of an expression."""
     assert filters_of(other) is None
     assert filters_of(BinaryExpr(Operation.AND, compared("offset", Operation.GE, 5), other)) is None
 
@@ -89,17 +90,17 @@ def test_expressions_that_ray_filters_by(other: Any) -> None:
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def test_a_stream_goes_on_where_its_group_is() -> None:
-    """A topic that is new to it begins at the start that was given, a partition that came later at its first
-    record (it has no place yet), and what is not read any more is left out."""
+def test_stream_starts_at_the_committed_offsets() -> None:
+    """A new topic begins at the given start, an added partition at its first record; partitions that are
+    not read any more are left out."""
     committed = {A0: OffsetAndMetadata(5, "topic id ab"), B0: None, TopicPartition("gone", 0): _at(9)}
     found = Checkpoint.of(committed)
     assert found.topic_ids == {"a": "ab"}
     assert found.beginning({A0: 70, A1: 80, B0: 90}) == {A0: 5, B0: 90}
 
 
-def test_a_topic_that_was_created_again() -> None:
-    """Has another id under the same name; nothing is known of it then."""
+def test_recreated_topic_has_no_committed_offsets() -> None:
+    """It has another id under the same name."""
     found = Checkpoint({A0: 5, B0: 6}, {"a": "ab"})
     assert found.renewed({"a": "ab", "b": "cd"}) == []
     assert found.renewed({"b": "cd"}) == []  # not there now
@@ -107,14 +108,14 @@ def test_a_topic_that_was_created_again() -> None:
     assert found.without(["a"]) == Checkpoint({B0: 6}, {})
 
 
-def test_what_a_group_commits_is_read_again() -> None:
-    """Offsets with the topic's id beside them, where it is known."""
+def test_committed_offsets_round_trip() -> None:
+    """With the topic's id, where it is known."""
     found = Checkpoint({A0: 5, B0: 6}, {"a": "ab"})
     assert Checkpoint.of(found.notes()) == found
 
 
-def test_ends_up_to_a_target() -> None:
-    """Partitions that came after it are not read."""
+def test_ends_up_to_a_target_offset() -> None:
+    """Partitions added after it are not read."""
     assert clipped({A0: 5, A1: 9, B0: 3}, {A0: 7, A1: 8}) == {A0: 5, A1: 8}
     assert clipped({A0: 5}, None) == {A0: 5}
 

@@ -1,4 +1,4 @@
-"""Shards of a training: every row once per epoch, whenever it is stopped and however many go on."""
+"""Shards of a training: every row once per epoch, with restarts and any number of workers."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ def rows(ranges: Iterable[OffsetRange]) -> list[Any]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 100, 200])
 def test_shards_are_even_and_have_each_row_once(count: int) -> None:
-    """Sizes differ by one at most, with more shards than rows too."""
+    """Sizes differ by one at most, also with more shards than rows."""
     parts = [rows(PLAN.of(shard, count)) for shard in range(count)]
     assert Counter(row for part in parts for row in part) == ALL
     sizes = [len(part) for part in parts]
@@ -31,7 +31,7 @@ def test_shards_are_even_and_have_each_row_once(count: int) -> None:
 
 
 def begun(place: Place) -> Place:
-    """As an iterator begins an epoch."""
+    """The start of an iterator's epoch."""
     if place.rests:
         return place
     whole = PLAN.of(place.shard, place.count)
@@ -39,7 +39,7 @@ def begun(place: Place) -> Place:
 
 
 def read(place: Place, most: int, seen: Counter[Any]) -> Place:
-    """Some rows more, over the ends of epochs."""
+    """Some rows more, across the ends of epochs."""
     while most > 0:
         place = begun(place)
         (epoch, ranges), later = place.rests[0], place.rests[1:]
@@ -62,9 +62,9 @@ def _after(ranges: Iterable[OffsetRange], skip: int) -> Iterable[OffsetRange]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_any_number_of_workers_goes_on_exactly(seed: int) -> None:
-    """Stopped at random places, in different epochs even, and gone on with by another number of workers,
-    several times: each epoch that is finished had each row once."""
+def test_any_number_of_workers_resumes_exactly(seed: int) -> None:
+    """Stopped at random places, even in different epochs, and resumed by another number of workers: each
+    finished epoch has each row once."""
     random, seen = Random(seed), Counter[Any]()
     count = random.randint(1, 4)
     places = [first_place(shard, count) for shard in range(count)]
@@ -84,8 +84,8 @@ def test_any_number_of_workers_goes_on_exactly(seed: int) -> None:
     assert seen == Counter({(epoch, row): 1 for epoch in range(last) for row in ALL})
 
 
-def test_as_many_workers_keep_their_own() -> None:
-    """Nothing is dealt out anew then."""
+def test_same_number_of_workers_keeps_its_shards() -> None:
+    """The rows are not divided again."""
     seen = Counter[Any]()
     places = [read(first_place(shard, 3), 5 * shard, seen) for shard in range(3)]
     states = [place.state(PLAN.mark) for place in places]
@@ -93,8 +93,8 @@ def test_as_many_workers_keep_their_own() -> None:
     assert own_place(PLAN, states[2], 2, 3) == places[2]
 
 
-def test_workers_of_a_loader_share_what_is_left() -> None:
-    """The rests too, not only whole epochs; and their shards are those of more workers."""
+def test_workers_of_a_loader_share_the_remaining_rows() -> None:
+    """Of started epochs too; their shards are those of more workers."""
     place = read(first_place(1, 2), 10, Counter())
     parts = [spread(place, number, 3) for number in range(3)]
     assert [(part.shard, part.count) for part in parts] == [(3, 6), (4, 6), (5, 6)]
@@ -102,8 +102,8 @@ def test_workers_of_a_loader_share_what_is_left() -> None:
     assert [row for part in parts for row in rows(PLAN.of(part.shard, part.count))] == rows(PLAN.of(1, 2))
 
 
-def test_states_that_do_not_fit() -> None:
-    """Each is an error that says why."""
+def test_incompatible_states_are_errors() -> None:
+    """The error has the cause."""
     states = [first_place(shard, 3).state(PLAN.mark) for shard in range(3)]
     other = Shards(PLAN.ranges[:2], OPTIONS)
     for given, text in [

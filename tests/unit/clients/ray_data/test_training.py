@@ -1,4 +1,4 @@
-"""Columns as arrays and tensors, and what is imported for them."""
+"""Columns as arrays and tensors, and their imports."""
 
 import subprocess
 import sys
@@ -20,8 +20,8 @@ TIMES = pa.array([1_000_000, 2_000_000], pa.timestamp("us", tz="UTC"))
 PLAN = Shards(tuple(OffsetRange("t", each, 0, 10) for each in range(4)), read_options({"subscribe": "t"}))
 
 
-def test_neither_ray_nor_torch_is_imported_by_accident() -> None:
-    """`headrace` alone has no Ray; the iterator of a training has neither, nor has what it pickles."""
+def test_ray_and_torch_are_imported_at_first_use() -> None:
+    """`headrace` imports no Ray; the iterator of a training and its pickle import neither."""
     program = (
         "import sys\n"
         "from headrace import ray_data\n"
@@ -32,8 +32,8 @@ def test_neither_ray_nor_torch_is_imported_by_accident() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_numpy_arrays() -> None:
-    """Numbers and times as such, bytes as objects, null as None."""
+def test_columns_as_numpy_arrays() -> None:
+    """Numbers and times keep their type, bytes are objects, null is None."""
     found = as_numpy(pa.table({"offset": [1, 2], "timestamp": TIMES, "key": [b"a", None]}))
     assert found["offset"].tolist() == [1, 2]
     assert found["timestamp"].dtype == np.dtype("datetime64[us]")
@@ -42,7 +42,7 @@ def test_numpy_arrays() -> None:
 
 
 class FakeTorch(ModuleType):
-    """As much of torch as is used: it refuses what it would warn of, or refuse."""
+    """The used part of torch: it raises where torch would warn or raise."""
 
     uint8, int32, int64 = np.uint8, np.int32, np.int64
     empty = staticmethod(np.empty)
@@ -67,8 +67,8 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 
 
 @pytest.mark.usefixtures("torch")
-def test_tensors() -> None:
-    """Bytes of one length are uint8 of two dimensions; times are microseconds."""
+def test_columns_as_tensors() -> None:
+    """Bytes of one length are two-dimensional uint8; times are microseconds."""
     found = as_torch(pa.table({"value": [b"ab", b"cd"], "offset": [1, 2], "timestamp": TIMES}))
     assert found["value"].tolist() == [[97, 98], [99, 100]]
     assert found["value"].dtype == np.uint8
@@ -77,8 +77,8 @@ def test_tensors() -> None:
 
 
 @pytest.mark.usefixtures("torch")
-def test_tensors_of_parts_of_columns() -> None:
-    """Of what a batch was cut from its tensors have nothing; empty ones are tensors too."""
+def test_tensors_of_slices() -> None:
+    """They do not hold the rest of the batch; an empty slice is a tensor too."""
     whole = pa.table(
         {"value": [b"ab", b"cd", b"ef"], "partition": pa.array([1, 2, 3], pa.int32()), "offset": [4, 5, 6]}
     )
@@ -101,21 +101,21 @@ def test_tensors_of_parts_of_columns() -> None:
         (pa.array(["a"]), "string"),
     ],
 )
-def test_columns_that_are_no_tensors(column: Any, text: str) -> None:
-    """Each is an error that names the column and the way out."""
+def test_columns_without_a_tensor_type_are_errors(column: Any, text: str) -> None:
+    """The error names the column and the remedy."""
     with pytest.raises(ValueError, match=f"'value' has.*{text}.*decode="):
         as_torch(pa.table({"value": column}))
 
 
-def test_tensors_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to install."""
+def test_missing_torch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install."""
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match="tensors: torch is not installed here: pip install"):
         as_torch(pa.table({"offset": [1]}))
 
 
 def fetched(range_: OffsetRange, *_: Any, columns: list[str]) -> Any:
-    """Each offset but every third one has a row, in batches of four."""
+    """A row for two of three offsets, in batches of four."""
     offsets = [each for each in range(range_.start, range_.end) if each % 3]
     for start in range(0, len(offsets), 4):
         some = offsets[start : start + 4]
@@ -141,8 +141,8 @@ def rows(batches: Any) -> list[tuple[int, int]]:
 
 
 @pytest.mark.usefixtures("gaps")
-def test_batches_over_gaps_and_the_ends_of_ranges() -> None:
-    """All have the size that is wanted but the last; each `for` is an epoch."""
+def test_batches_span_gaps_and_ranges() -> None:
+    """All have the batch size but the last; each `for` is an epoch."""
     whole = iterator()
     for epoch in range(2):
         assert whole.epoch == epoch
@@ -155,8 +155,8 @@ def test_batches_over_gaps_and_the_ends_of_ranges() -> None:
 
 @pytest.mark.usefixtures("gaps")
 @pytest.mark.parametrize("batches", range(6))
-def test_it_goes_on_after_any_batch(batches: int) -> None:
-    """What was handed out does not come again, and nothing is left out."""
+def test_iteration_resumes_after_any_batch(batches: int) -> None:
+    """No row is repeated or left out."""
     first = iterator()
     seen = rows(batch for _, batch in zip(range(batches), first, strict=False))
     second = iterator(batch_size=3)
@@ -166,8 +166,8 @@ def test_it_goes_on_after_any_batch(batches: int) -> None:
 
 
 @pytest.mark.usefixtures("gaps")
-def test_other_workers_go_on_together() -> None:
-    """From the states of all of them, in any order."""
+def test_other_workers_resume_together() -> None:
+    """From the states of all, in any order."""
     before = [iterator(rank, 3) for rank in range(3)]
     seen = rows(next(iter(each)) for each in before[:2])
     states = [each.state_dict() for each in reversed(before)]
@@ -182,7 +182,7 @@ def test_other_workers_go_on_together() -> None:
 
 @pytest.mark.usefixtures("gaps")
 def test_workers_of_a_data_loader_share_a_shard(torch: FakeTorch) -> None:
-    """Also what is left of an epoch, when it was loaded before they were forked."""
+    """Also the rest of an epoch that was loaded before they were forked."""
     first = iterator(1, 2)
     seen = rows([next(iter(first))])
     state, found = first.state_dict(), []
@@ -199,7 +199,7 @@ def test_workers_of_a_data_loader_share_a_shard(torch: FakeTorch) -> None:
 @pytest.mark.parametrize(
     "more", [{"batch_size": 0}, {"batch_format": "pandas"}, {"rank": 1, "size": 1}, {"rank": 0, "size": None}]
 )
-def test_arguments_that_cannot_be_meant(more: dict[str, Any]) -> None:
-    """Each is an error."""
+def test_invalid_arguments_are_errors(more: dict[str, Any]) -> None:
+    """Each with its own error."""
     with pytest.raises(ConfigError):
         iterator(**more)

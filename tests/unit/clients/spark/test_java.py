@@ -1,4 +1,4 @@
-"""Which Java it is, and the options that one from 17 on needs."""
+"""The Java version, and the options that Java 17 needs."""
 
 import pytest
 from headrace.clients.spark.java import JAVA_OPTIONS, major_version, with_options
@@ -13,13 +13,13 @@ from headrace.clients.spark.java import JAVA_OPTIONS, major_version, with_option
         ("no such thing", None),
     ],
 )
-def test_versions(shown: str, expected: int | None) -> None:
-    """Of all ages."""
+def test_java_versions(shown: str, expected: int | None) -> None:
+    """Old and new version formats."""
     assert major_version(shown) == expected
 
 
-def test_options_are_added_once_behind_what_is_given() -> None:
-    """Nothing that was given is taken apart."""
+def test_java_options_are_appended_once() -> None:
+    """Given options stay as they are."""
     assert with_options("") == JAVA_OPTIONS
     mine = '-Xmx1g "-Dname=two words" --add-opens java.base/x=y --add-opens java.base/z=y'
     assert with_options(mine) == f"{mine} {JAVA_OPTIONS}"

@@ -1,5 +1,5 @@
-"""Filters as Spark hands them over, against what they mean, row by row; classes of the same names stand in
-for those of Spark."""
+"""Filters pushed by Spark, compared with their meaning row by row; classes of the same names replace
+Spark's."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -82,7 +82,7 @@ MEANING = {
 
 
 def holds(wanted: Any, row: Row) -> bool:
-    """As in SQL: what is compared with null does not hold."""
+    """As in SQL: a comparison with null does not hold."""
     if isinstance(wanted, Not):
         return not holds(wanted.child, row)
     mine = getattr(row, wanted.attribute[0])
@@ -94,7 +94,7 @@ def holds(wanted: Any, row: Row) -> bool:
 
 
 def takes(taken: Pushed, row: Row) -> bool:
-    """Whether a read yields the row."""
+    """Whether a read returns the row."""
     filters = taken.filters
     if not taken.has_topic(row.topic):
         return False
@@ -140,8 +140,8 @@ ROWS = st.builds(
 
 
 @given(st.lists(FILTERS, max_size=4), st.lists(ROWS, max_size=20))
-def test_the_rows_are_those_that_all_filters_hold_for(filters: list[Any], rows: list[Row]) -> None:
-    """What is not taken is handed back as it was, and Spark applies it."""
+def test_pushed_and_remaining_filters_select_the_right_rows(filters: list[Any], rows: list[Row]) -> None:
+    """Spark applies the filters that are not accepted."""
     taken, left = pushed(filters)
     assert all(any(each is other for other in filters) for each in left)
     found = [row for row in rows if takes(taken, row) and all(holds(each, row) for each in left)]
@@ -149,13 +149,13 @@ def test_the_rows_are_those_that_all_filters_hold_for(filters: list[Any], rows: 
 
 
 @given(st.lists(PLAIN.filter(lambda each: each.attribute[0] in ("partition", "offset", "timestamp"))))
-def test_what_says_which_ranges_are_read_is_taken(filters: list[Any]) -> None:
-    """All of it."""
+def test_filters_on_partition_and_offset_are_accepted(filters: list[Any]) -> None:
+    """Every operator."""
     assert pushed(filters)[1] == []
 
 
-def test_what_is_not_understood_is_left() -> None:
-    """Parts of structs, values of other types, times without a zone, filters of later versions."""
+def test_unknown_filters_are_left_to_spark() -> None:
+    """Struct fields, values of other types, times without a zone, filters of later versions."""
     left: list[Any] = [
         EqualTo(("headers", "key"), "k"),
         EqualTo(("offset",), 1.5),

@@ -4,7 +4,7 @@ import pytest
 from headrace.clients.spark.schemas import schema_of
 
 
-def test_columns_by_what_is_asked_for() -> None:
+def test_requested_columns() -> None:
     """All but the headers, all, or some in their order."""
     names, schema = schema_of(None, include_headers=False)
     assert names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -16,7 +16,7 @@ def test_columns_by_what_is_asked_for() -> None:
     )
 
 
-def test_columns_that_there_are_not() -> None:
-    """As Arrow's."""
+def test_unknown_columns_are_errors() -> None:
+    """As with Arrow."""
     with pytest.raises(ValueError, match="unknown column 'size'"):
         schema_of(["size"], include_headers=False)

@@ -1,4 +1,4 @@
-"""What a session says where it cannot start; Spark is in an environment of its own, see tests/spark35."""
+"""Errors of a session that cannot start; tests with Spark are in tests/spark35."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ def install(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
 
 
 def java(folder: Path, says: str) -> str:
-    """A Java that says that it is of some version; its home."""
+    """The home of a Java that prints this version."""
     program = folder / "bin" / "java"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
@@ -31,17 +31,17 @@ def java(folder: Path, says: str) -> str:
         ({"pyspark": "4.2.0", "raydp": "1.6.5"}, None, r"RayDP needs PySpark 3.5, but 4.2.0 is installed"),
     ],
 )
-def test_packages_that_are_missing_or_do_not_fit(
+def test_missing_and_incompatible_packages_are_errors(
     monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], master: str | None, said: str
 ) -> None:
-    """With the extra that has them."""
+    """With the extra that installs them."""
     install(monkeypatch, **versions)
     with pytest.raises(ConfigError, match=said), headrace.spark.session(master=master):
         pass
 
 
-def test_a_java_that_is_missing_or_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Before Spark says it in its own way."""
+def test_missing_or_old_java_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before Spark reports it."""
     install(monkeypatch, pyspark="3.5.7")
 
     def refused(said: str) -> None:
@@ -57,7 +57,7 @@ def test_a_java_that_is_missing_or_too_old(monkeypatch: pytest.MonkeyPatch, tmp_
     refused("bin/java is version 11")
 
 
-def test_places_on_ray_are_for_ray() -> None:
+def test_placement_options_need_ray() -> None:
     """A local master has one place."""
     with (
         pytest.raises(ConfigError, match="need executors on Ray: omit master"),
@@ -66,8 +66,8 @@ def test_places_on_ray_are_for_ray() -> None:
         pass
 
 
-def test_nothing_of_spark_is_imported_before_it_is_used() -> None:
-    """`headrace.spark` is a name, and its functions are."""
+def test_spark_is_imported_at_first_use() -> None:
+    """`headrace.spark` and its functions are importable without it."""
     assert callable(headrace.spark.read)
     assert callable(headrace.spark.stream)
     assert "pyspark" not in sys.modules

@@ -1,4 +1,4 @@
-"""Offsets and limits of micro-batches as Spark hands them over."""
+"""Offsets and limits of micro-batches in Spark's API."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class ReadMaxFiles:
 
 
 @given(OFFSETS, st.dictionaries(st.sampled_from(["a", "b", "c"]), st.binary(max_size=3)), st.randoms())
-def test_offsets_go_through_a_checkpoint(
+def test_offsets_round_trip_through_a_checkpoint(
     offsets: dict[TopicPartition, int], ids: dict[str, bytes], random: Any
 ) -> None:
-    """And are the same text in whatever order they were found, for Spark compares texts."""
+    """The text does not depend on the order of partitions: Spark compares texts."""
     position = Position(offsets, ids)
     text = json.dumps(to_spark(position))
     again = from_spark(json.loads(text))
@@ -60,22 +60,22 @@ def test_offsets_go_through_a_checkpoint(
     assert json.dumps(to_spark(Position(dict(shuffled), other))) == text
 
 
-def test_checkpoints_of_before_are_read() -> None:
-    """They had no ids; a pattern may have matched nothing so far."""
+def test_checkpoints_of_earlier_releases_are_read() -> None:
+    """Without topic ids; a pattern may have matched nothing so far."""
     assert from_spark({"t": {"0": 23}}) == {TopicPartition("t", 0): 23}
     assert from_spark({"t": {"0": 23}}).topic_ids == {}
     assert from_spark({}) == {}
 
 
 @pytest.mark.parametrize("given_", [{"t": 3}, {"t": {"x": 3}}, {"t": {"0": -1}}, {"t": {"0": "3"}}])
-def test_offsets_of_another_form_are_refused(given_: Any) -> None:
-    """A checkpoint of another source, for instance."""
+def test_offsets_of_another_source_are_errors(given_: Any) -> None:
+    """For instance from the checkpoint of another source."""
     with pytest.raises(ConfigError, match="the offset of a checkpoint"):
         from_spark(given_)
 
 
-def test_the_engine_goes_before_the_options() -> None:
-    """All that is there if it says so; else all limits of the options, of which it can only know one."""
+def test_limit_of_the_engine_overrides_the_options() -> None:
+    """All available offsets if the engine says so; else the limits of the options."""
     options = read_options(
         {
             "subscribe": "t",

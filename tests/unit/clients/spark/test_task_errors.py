@@ -1,4 +1,4 @@
-"""Errors of tasks, out of what PySpark shows."""
+"""Errors of tasks, parsed from PySpark's messages."""
 
 import pytest
 from headrace.clients.spark.task_errors import error_of
@@ -44,15 +44,15 @@ Traceback (most recent call last):
     ],
     ids=["python", "java"],
 )
-def test_the_error_is_of_its_class_and_says_the_same(line: str, expected: Exception, around: str) -> None:
-    """The last one of a chain, whatever Java says behind it."""
+def test_task_error_has_its_class_and_text(line: str, expected: Exception, around: str) -> None:
+    """The last one of a chain, with or without a Java stack trace."""
     found = error_of(around.replace("{}", WORKER.replace("{}", line)))
     assert type(found) is type(expected)
     assert str(found) == str(expected)
 
 
-def test_an_error_that_needs_more_than_its_text_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its fields are not to be had."""
+def test_error_with_more_fields_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message does not have the fields."""
 
     class NeedsMore(HeadraceError):
         def __init__(self, text: str, more: int) -> None:
@@ -73,6 +73,6 @@ def test_an_error_that_needs_more_than_its_text_keeps_its_name(monkeypatch: pyte
         "headrace.protocol.errors.No: x",
     ],
 )
-def test_an_error_of_somebody_else_is_none_of_ours(text: str) -> None:
-    """It stays as Spark shows it."""
+def test_foreign_errors_are_not_converted(text: str) -> None:
+    """Spark's error stays."""
     assert error_of(text) is None

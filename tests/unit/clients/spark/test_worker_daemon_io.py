@@ -1,4 +1,4 @@
-"""Spark's archives on the path of its workers: gone where its packages are there without them."""
+"""Spark's archives on the path of its workers: removed where its packages are installed."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ from headrace.clients.spark.worker_daemon_io import drop_archives
 
 @pytest.fixture
 def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """On the path, with a folder in the jar that was taken for a package; and one of a user."""
+    """On the path, with a folder in the jar that looks like a package; and one of a user."""
     found = []
     for name in ("pyspark.zip", "py4j-0.10.9.7-src.zip", "spark-core_2.12-3.5.7.jar", "mine.zip"):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
@@ -24,10 +24,10 @@ def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_archives_go_where_the_packages_are_installed(
+def test_archives_are_removed_where_the_packages_are_installed(
     archives: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With all that would bring them back; those of users stay."""
+    """With all that would restore them; those of users stay."""
     for name in ("pyspark", "py4j"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
@@ -39,8 +39,8 @@ def test_archives_go_where_the_packages_are_installed(
     assert not [entry for entry in sys.path_importer_cache if entry.startswith(tuple(archives[:-1]))]
 
 
-def test_archives_stay_where_they_are_all_there_is(archives: list[str]) -> None:
-    """A worker could not start without."""
+def test_archives_stay_without_installed_packages(archives: list[str]) -> None:
+    """A worker could not start without them."""
     drop_archives()
     assert [entry for entry in sys.path if entry in archives] == archives
     assert "a_folder_of_the_jar" in sys.modules

@@ -1,4 +1,4 @@
-"""What Spark's workers have imported is looked at once, by no collection after that."""
+"""The modules that Spark's workers import are frozen: later collections skip them."""
 
 import os
 import subprocess
@@ -19,8 +19,8 @@ print(*counts)
 
 
 @pytest.mark.parametrize("is_worker", [True, False])
-def test_imports_are_frozen_once_in_a_worker_and_nowhere_else(is_worker: bool) -> None:
-    """Whatever comes later can be garbage."""
+def test_imports_are_frozen_once_and_in_workers_only(is_worker: bool) -> None:
+    """Objects made later can be collected."""
     env = {name: value for name, value in os.environ.items() if name != "SPARK_REUSE_WORKER"}
     env |= {"SPARK_REUSE_WORKER": "1"} if is_worker else {}
     ran = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=True)

@@ -95,8 +95,8 @@ def test_log_append_time_stamps_every_record_with_the_max_timestamp(codec: Recor
     assert codec.inspect(data)[1:3] == (4242, 4242)
 
 
-def test_the_first_record_without_a_key_is_told(codec: RecordCodec) -> None:
-    """By its place in the batch; an empty key is one."""
+def test_first_record_without_a_key_is_reported(codec: RecordCodec) -> None:
+    """By its index in the batch; an empty key is a key."""
     for keys, expected in (((b"a", b""), -1), ((b"a", None, b"c", None), 1), ((None,), 0)):
         builder = codec.builder(max_bytes=1000)
         for key in keys:

@@ -1,4 +1,4 @@
-"""Which codec a process gets."""
+"""The codec of a process."""
 
 import os
 import subprocess
@@ -10,14 +10,14 @@ from headrace.protocol.records.codec import active_codec, pick_codec
 
 
 def test_the_compiled_codec_is_the_default() -> None:
-    """Nothing asked for, nothing slow."""
+    """Without HEADRACE_CODEC."""
     assert pick_codec(None).name == pick_codec("compiled").name == "compiled"
     assert pick_codec("python").name == "python"
     assert active_codec() is active_codec()
 
 
 def test_unknown_names_are_refused() -> None:
-    """A typing error must not silently choose."""
+    """A typo must not choose a codec."""
     with pytest.raises(ConfigError, match="HEADRACE_CODEC must be 'compiled' or 'python', not 'pyhton'"):
         pick_codec("pyhton")
 

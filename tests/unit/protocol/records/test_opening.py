@@ -25,8 +25,8 @@ def test_the_records_of_a_good_batch() -> None:
     assert opened(by_hand.batch(zlib.compress(record, wbits=31), attributes=1)) == record
 
 
-def test_damage_is_told_before_anything_is_believed() -> None:
-    """A wrong CRC hides every other fault: nothing behind it can be trusted."""
+def test_crc_is_checked_before_other_fields() -> None:
+    """With a wrong CRC no other field can be trusted."""
     data = by_hand.batch(b"", 2**31 - 1, attributes=7, crc=0)
     with pytest.raises(CorruptMessageError, match="CRC-32C"):
         opened(data)
@@ -34,8 +34,8 @@ def test_damage_is_told_before_anything_is_believed() -> None:
         opened(data, check_crc=False)
 
 
-def test_counts_are_told_before_anything_is_decompressed() -> None:
-    """Counts that contradict each other are refused whatever the stream is."""
+def test_counts_are_checked_before_decompression() -> None:
+    """Contradicting counts are an error with any stream."""
     with pytest.raises(InvalidRecordError, match="last offset delta 9 does not belong to 1"):
         opened(by_hand.batch(b"not gzip", 1, last_delta=9, attributes=1))
     with pytest.raises(CorruptMessageError, match="gzip"):

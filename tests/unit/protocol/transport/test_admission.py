@@ -111,8 +111,8 @@ def test_all_requests_share_a_limit_of_bytes() -> None:
     door.knock(frames=(b"x" * 500,))
 
 
-def test_answers_that_nobody_reads_stop_new_requests() -> None:
-    """The peer's own share of unread bytes first, then the limit of all; reading opens the door again."""
+def test_unread_responses_stop_new_requests() -> None:
+    """First at the peer's share of unread bytes, then at the limit of all; reading frees both."""
     door = Door(
         max_response_bytes_pending=100, max_peer_response_bytes_pending=50, free_response_bytes_pending=10
     )
@@ -139,8 +139,8 @@ def test_a_request_is_settled_once() -> None:
         door.admission.settle(request, 0)
 
 
-def test_the_welcome_says_who_the_server_is_now() -> None:
-    """The owner fills in cluster, node and incarnation after the router was made: the hello has them."""
+def test_handshake_has_the_current_identity_of_the_server() -> None:
+    """The owner sets cluster, node and incarnation after the router was made."""
     door = Door(max_in_flight=9, idle_timeout_ms=1234, max_request_bytes=5000)
     door.identity.cluster_id, door.identity.node_id, door.identity.incarnation = "c", 4, 8
     hello = ApiVersionsRequest("some\nsoftware", "from the year 3000", "id\n")

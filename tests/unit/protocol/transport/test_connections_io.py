@@ -138,10 +138,11 @@ def test_connections_beyond_the_limit_are_ended_at_once(
     assert client.recv(1) == b""
 
 
-def test_a_stranger_that_left_just_now_is_not_taken_for_its_successor(
+def test_reused_descriptor_is_not_a_silent_connection(
     ends: tuple[socket.socket, socket.socket, int],
 ) -> None:
-    """The sweep finds a silent stranger; the latest news is that it left and another has its number."""
+    """The sweep finds a silent connection; the pending events are its end, and a new one with its
+    descriptor."""
     client, ours, port = ends
     number = ours.fileno()
 

@@ -38,8 +38,8 @@ def raw_server(max_in_flight: int = 10, min_version: int = 0, max_version: int =
         server.close()
 
 
-async def test_the_handshake_tells_who_the_server_is() -> None:
-    """Cluster, node, incarnation and limits are there as soon as the connection is."""
+async def test_handshake_has_the_identity_and_limits_of_the_server() -> None:
+    """Cluster, node, incarnation and limits are known once the connection is open."""
     async with serving(RouterLimits(max_in_flight=17)) as served:
         client = await served.connect()
         hello = client.hello
@@ -49,8 +49,8 @@ async def test_the_handshake_tells_who_the_server_is() -> None:
         assert client.is_closed
 
 
-async def test_nobody_listens_fails_fast() -> None:
-    """A port that refuses: NetworkError with the address, long before the timeout."""
+async def test_refused_connection_fails_at_once() -> None:
+    """NetworkError with the address, long before the timeout."""
     (port,) = reserve_ports(1)
     loop = asyncio.get_running_loop()
     start_s = loop.time()
@@ -149,8 +149,8 @@ async def test_a_timed_out_request_leaves_the_connection_usable() -> None:
         client.close()
 
 
-async def test_answers_that_nobody_asked_for_are_ignored() -> None:
-    """Unknown numbers, and one answered twice: the caller gets the first, the connection lives."""
+async def test_unexpected_responses_are_ignored() -> None:
+    """Unknown correlation ids, and a second response: the caller gets the first, the connection stays."""
     with raw_server() as server:
         client, key = await server.accept()
         future = client.send(METADATA, ASK)
@@ -380,8 +380,8 @@ async def test_received_frames_stay_valid_after_the_connection() -> None:
     assert bytes(frame) == b"k" * 500_000
 
 
-async def test_the_handshake_is_never_repeated_by_itself() -> None:
-    """A connection sends one ApiVersions and then only what it is asked to."""
+async def test_handshake_is_not_repeated() -> None:
+    """A connection sends one ApiVersions, and then only requests of its callers."""
     with raw_server() as server:
         client, _ = await server.accept()
         client.send(METADATA, ASK)
@@ -427,8 +427,8 @@ async def test_an_answer_is_not_missed_when_a_send_finds_the_socket_full(served:
     client.close(0)
 
 
-async def test_nothing_is_sent_while_a_quota_keeps_the_client_waiting(served: Served) -> None:
-    """What is asked meanwhile waits here, in order, and goes when the time is over; closing loses nothing."""
+async def test_throttled_client_sends_no_request(served: Served) -> None:
+    """Its requests wait, in order, and are sent when the throttle time is over; closing loses none."""
     client = await served.connect()
     served.is_holding = True
     first = client.send(METADATA, ASK)

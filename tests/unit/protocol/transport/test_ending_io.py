@@ -32,7 +32,7 @@ BLIND = {"RCVHWM": 1, "RCVBUF": 4096}  # takes little unless it is read
 
 
 async def ask_all(served: Served, peer: RawPeer) -> None:
-    """The peer asks COUNT times; the server holds what it was asked."""
+    """The peer sends COUNT requests; the server holds them."""
     before = len(served.held)
     await peer.shake_hands()
     for number in range(COUNT):
@@ -41,7 +41,7 @@ async def ask_all(served: Served, peer: RawPeer) -> None:
 
 
 async def read_and_leave(peer: RawPeer) -> list[int]:
-    """The numbers of the answers that come before the farewell, at which the peer leaves."""
+    """The correlation ids of the responses before the farewell, after which the peer closes."""
     numbers: list[int] = []
     while True:
         header, _ = await peer.answer()
@@ -53,7 +53,7 @@ async def read_and_leave(peer: RawPeer) -> list[int]:
 
 
 async def is_over(peer: RawPeer) -> None:
-    """The peer's connection has ended, which its own full queue hides until it reads."""
+    """Wait for the end of the peer's connection, which a full queue hides until the peer reads."""
 
     def has_ended() -> bool:
         while peer.socket.poll(0):
@@ -65,11 +65,11 @@ async def is_over(peer: RawPeer) -> None:
 
 @pytest.mark.parametrize("frames", [(b"s" * 100,), (b"m" * 8000,) * 50, (b"l" * 400_000,)])
 @pytest.mark.parametrize("is_asking", [False, True])
-async def test_every_answer_taken_before_the_stop_reaches_a_peer_that_reads(
+async def test_responses_before_the_stop_reach_a_reading_peer(
     twin: str, frames: tuple[bytes, ...], is_asking: bool
 ) -> None:
-    """Forty answers, small, of many parts and large, to a slow reader, which may go on asking meanwhile: all
-    of them are there before the router is gone, and what was asked since was not heard."""
+    """Forty responses, small, of many parts and large, to a slow reader, which may send more requests:
+    all arrive before the router ends, and later requests are not handled."""
     async with serving(LIMITS) as served:
         served.is_holding = True
         with raw_peer(served.router.port, **BLIND) as peer:
@@ -90,9 +90,9 @@ async def test_every_answer_taken_before_the_stop_reaches_a_peer_that_reads(
         served.held.clear()
 
 
-async def test_our_client_takes_its_answers_and_leaves(twin: str) -> None:
-    """Forty large answers and one request that gets none, from a loop that is kept busy by its own answers:
-    each answer is heard; what has none fails with the reason; the stop needs no linger for it."""
+async def test_client_reads_its_responses_and_closes(twin: str) -> None:
+    """Forty large responses and one request without any, on a busy loop: each response is delivered, the
+    last request fails with the reason, and the stop needs no linger."""
     async with serving(LIMITS) as served:
         served.is_holding = True
         served.frame = bytes(400_000)
@@ -111,9 +111,9 @@ async def test_our_client_takes_its_answers_and_leaves(twin: str) -> None:
         served.router.reply(left_over, b"")
 
 
-async def test_a_peer_that_reads_nothing_does_not_hold_the_stop(twin: str) -> None:
-    """One reads, one does not: the stop ends with the linger, the reader has everything, the other one
-    sees its connection end."""
+async def test_peer_that_reads_nothing_does_not_delay_the_stop(twin: str) -> None:
+    """The stop ends with the linger; a reading peer has all responses, the other one sees the end of its
+    connection."""
     async with serving(LIMITS) as served:
         served.is_holding = True
         with raw_peer(served.router.port, **BLIND) as blind, raw_peer(served.router.port) as reader:
@@ -128,8 +128,8 @@ async def test_a_peer_that_reads_nothing_does_not_hold_the_stop(twin: str) -> No
         served.held.clear()
 
 
-async def test_a_full_queue_gets_its_farewell_later(twin: str) -> None:
-    """The answers fill a peer's queue to the mark: the farewell follows when it has read some of them."""
+async def test_farewell_waits_for_room_in_a_full_queue(twin: str) -> None:
+    """Responses fill a peer's queue: the farewell follows when it has read some of them."""
     async with serving(RouterLimits(max_in_flight=COUNT)) as served:
         served.is_holding = True
         with raw_peer(served.router.port, **BLIND) as peer:
@@ -152,8 +152,8 @@ async def test_a_full_queue_gets_its_farewell_later(twin: str) -> None:
         served.held.clear()
 
 
-async def test_who_connects_to_a_server_that_stops_is_told(served: Served, twin: str) -> None:
-    """Its handshake fails at once with the reason, instead of at its timeout."""
+async def test_handshake_with_a_stopping_server_fails_at_once(served: Served, twin: str) -> None:
+    """With the reason, before its timeout."""
     with raw_peer(served.router.port) as staying:
         await staying.shake_hands()
         stopping = asyncio.create_task(served.router.stop(LONG_MS))
@@ -187,11 +187,9 @@ async def test_the_port_can_be_bound_at_once(twin: str, way: str) -> None:
         served.held.clear()
 
 
-async def test_connections_whose_input_has_stopped_end_too(
-    twin: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A peer sends more than the queue takes while the loop is busy; ZeroMQ does not look at its connection
-    any more, and would be shut over it."""
+async def test_connections_with_stopped_input_are_closed(twin: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A peer sends more than the queue takes while the loop is busy: ZeroMQ no longer polls the
+    connection."""
     async with serving(RouterLimits(max_in_flight=1)) as served:
         with raw_peer(served.router.port, SNDHWM=1) as peer:
             await peer.shake_hands()
@@ -203,7 +201,7 @@ async def test_connections_whose_input_has_stopped_end_too(
         assert not caplog.records
 
 
-async def test_who_else_stops_or_closes_waits_for_the_same_end(twin: str) -> None:
+async def test_concurrent_stops_wait_for_the_same_end(twin: str) -> None:
     """A second stop returns with the first one; a close ends both at once; later ones do nothing."""
     async with serving(LIMITS) as served:
         served.is_holding = True
@@ -221,8 +219,8 @@ async def test_who_else_stops_or_closes_waits_for_the_same_end(twin: str) -> Non
         served.held.clear()
 
 
-async def test_a_stop_that_is_cancelled_closes(twin: str) -> None:
-    """The caller may have no more time: the port is free nevertheless."""
+async def test_cancelled_stop_closes_the_router(twin: str) -> None:
+    """The port is free."""
     async with serving(LIMITS) as served:
         served.is_holding = True
         with raw_peer(served.router.port, **BLIND) as peer:
@@ -238,8 +236,8 @@ async def test_a_stop_that_is_cancelled_closes(twin: str) -> None:
         served.held.clear()
 
 
-async def test_an_idle_client_hears_of_the_stop(served: Served, twin: str) -> None:
-    """Our own client, without a request under way."""
+async def test_idle_client_is_notified_of_the_stop(served: Served, twin: str) -> None:
+    """Without a request in flight."""
     client = await served.connect()
     assert (await client.request(METADATA, ASK, timeout_s=PATIENCE_S)).body
     await served.router.stop(LONG_MS)
@@ -247,9 +245,9 @@ async def test_an_idle_client_hears_of_the_stop(served: Served, twin: str) -> No
 
 
 @pytest.mark.parametrize(("way", "rounds"), [("close", 10), ("stop", 5), ("client", 10)])
-def test_who_breaks_off_meanwhile_never_aborts_the_process(twin: str, way: str, rounds: int) -> None:
-    """In a process of its own, again and again: connections break in the middle of large messages, at the
-    same time as the router or the client at this end closes."""
+def test_connections_lost_during_a_close_never_abort_the_process(twin: str, way: str, rounds: int) -> None:
+    """In a process of its own, repeatedly: connections break in the middle of large messages while the
+    router or the client at this end closes."""
     script = Path(closing_stress.__file__)
     paths = os.pathsep.join([str(script.parent), *filter(None, sys.path)])
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Why a server cannot listen."""
+"""Errors of a server that cannot listen."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from headrace.protocol.transport.listen_errors import address_error, listen_erro
     ],
 )
 def test_error_names_server_address_and_remedy(number: int, advice: str) -> None:
-    """The errno stays, for callers that tell errors apart."""
+    """The errno stays, for callers that distinguish errors."""
     error = listen_error("node 2", address_error("::1", 9092, OSError(number, os.strerror(number))))
     assert error.errno == number
     assert str(error).startswith(

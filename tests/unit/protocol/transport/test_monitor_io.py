@@ -1,4 +1,4 @@
-"""News of connections."""
+"""Connection events of ZeroMQ's monitor."""
 
 import zmq
 from headrace.protocol.transport.context_io import shared_context
@@ -6,8 +6,8 @@ from headrace.protocol.transport.monitor_io import SocketMonitor
 from transport_kit import until
 
 
-async def test_connections_are_told_as_they_come_and_go() -> None:
-    """A peer connects and leaves: accepted and disconnected, with the same descriptor."""
+async def test_connects_and_disconnects_are_reported() -> None:
+    """With the same descriptor."""
     events: list[tuple[int, int]] = []
     server, client = shared_context().socket(zmq.ROUTER), shared_context().socket(zmq.DEALER)
     monitor = SocketMonitor(

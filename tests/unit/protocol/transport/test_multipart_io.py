@@ -205,7 +205,8 @@ def test_hundreds_of_parts(tcp: tuple[zmq.Socket[bytes], zmq.Socket[bytes]]) -> 
 def test_a_message_too_long_is_cut_and_the_rest_skipped(
     pair: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
 ) -> None:
-    """Never more than asked for is assembled; the skip takes several turns; the next message is whole."""
+    """Never more than the requested parts are assembled; the skip takes several turns; the next message
+    is whole."""
     left, right = both(pair)
     long = [b"%d" % number for number in range(100)]
     left.send(long)

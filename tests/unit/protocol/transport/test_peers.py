@@ -45,8 +45,8 @@ def test_a_full_table_refuses() -> None:
     table.admit(peer("three"))
 
 
-def test_a_descriptor_used_anew_belongs_to_the_new_peer() -> None:
-    """Connection 7 breaks and the next one gets number 7: forgetting the old one leaves the new one."""
+def test_reused_descriptor_belongs_to_the_new_peer() -> None:
+    """Connection 7 breaks and the next one gets number 7: removing the old peer leaves the new one."""
     table, old, new = PeerTable(5), peer("old", 7), peer("new", 7)
     table.admit(old)
     table.admit(new)

@@ -18,7 +18,7 @@ def test_a_view_counts_for_as_long_as_it_lives() -> None:
     assert (pending.total(), pending.of(b"a"), pending.of(b"b")) == (0, 0, 0)
 
 
-def test_views_of_the_same_bytes_are_told_apart() -> None:
+def test_views_of_the_same_bytes_count_separately() -> None:
     """The same cached batch goes to 100 readers: 100 times its size, and back to zero."""
     pending, batch = PendingBytes(), b"z" * 1000
     views = [pending.track(b"a", batch) for _ in range(100)]

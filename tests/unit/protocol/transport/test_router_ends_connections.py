@@ -10,11 +10,9 @@ from headrace.protocol.transport.router_io import RouterLimits
 from transport_kit import ASK, METADATA_BODY, PATIENCE_S, PRODUCE_ONE, Served, raw_peer, serving, until
 
 
-async def test_a_peer_whose_queue_is_full_sees_its_connection_end() -> None:
-    """Thousands of refusals that it does not read: one does not fit any more, and the connection is over.
-
-    It sees that as soon as it reads; until then its own full queue hides it.
-    """
+async def test_connection_with_a_full_queue_is_closed() -> None:
+    """The peer reads none of thousands of refusals. It sees the end once it reads; its full queue hides
+    it until then."""
     async with serving(RouterLimits(max_in_flight=4)) as served:
         with raw_peer(served.router.port, RCVHWM=1, RCVBUF=4096, SNDHWM=100_000) as peer:
             await peer.shake_hands("flood")

@@ -90,8 +90,9 @@ async def test_a_full_window_of_unread_answers_is_within_the_limits() -> None:
 
 
 @pytest.mark.parametrize("session", [0, 1, 2**62])
-async def test_a_request_without_a_session_is_told_to_shake_hands(served: Served, session: int) -> None:
-    """Before the handshake, or with a session from elsewhere: NetworkError in the header, nothing runs."""
+async def test_request_without_a_session_is_an_error(served: Served, session: int) -> None:
+    """Before the handshake, or with the session of another router: NetworkError in the header, no handler
+    runs."""
     with raw_peer(served.router.port) as peer:
         peer.session = session
         peer.ask(METADATA.key, wire.encode(ASK), number=5)
@@ -317,10 +318,10 @@ async def test_an_error_of_the_handler_is_the_answer(served: Served) -> None:
 
 
 @pytest.mark.parametrize("place", ["handler", "on_peer_gone"])
-async def test_a_bug_of_the_owner_ends_the_router_visibly(
+async def test_unexpected_exception_ends_the_router(
     served: Served, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Any other exception, in the handler or in the news of a gone peer: run() raises it, clients notice."""
+    """In the handler or in on_peer_gone: run() raises it, clients see the end."""
 
     def broken(_: object) -> None:
         raise ZeroDivisionError("a bug")
@@ -353,8 +354,8 @@ async def test_closing_frees_the_port_at_once_and_ends_run() -> None:
         await running
 
 
-async def test_a_port_that_is_taken_is_an_os_error(served: Served) -> None:
-    """Two servers on one port: the second says so, and leaves nothing open."""
+async def test_port_in_use_is_an_os_error(served: Served) -> None:
+    """The second server on a port leaves nothing open."""
     second = Router("127.0.0.1", served.router.port, lambda request: None, [], ServerIdentity())
     with pytest.raises(OSError, match="cannot listen"):
         second.start()
