@@ -21,9 +21,7 @@ def _config(rng: random.Random, *, hostile: bool) -> dict[str, str]:
         "statestore.cache.max.bytes": rng.choice(("0", "10485760", "10485760", "300")),
     }
     if rng.random() < 0.35:
-        config["dsl.store.suppliers.class"] = (
-            "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers"
-        )
+        config["default.dsl.store"] = "in_memory"
     if rng.random() < 0.1:
         config["processing.guarantee"] = "exactly_once_v2"
     if hostile:

@@ -114,9 +114,7 @@ class Generator:
         form = self.rng.random()
         if form < 0.3:
             made["name"] = made.get("name") or self.name("store")
-            made["supplier"] = self.pick(("memory", "persistent"))
-            if forms != "session":
-                made["supplier"] = self.pick(("memory", "persistent", "timestamped"))
+            made["supplier"] = self.pick(("memory", "persistent" if forms == "session" else "timestamped"))
             if forms in {"window", "session"}:
                 made["retention"] = span + self.pick((0, 0, 100, 100_000))
             elif self.chance(0.1):
