@@ -1,0 +1,115 @@
+"""The harness of `make oracle-streams`: cases by seed, comparison, reduction, and a few cases in Kafka Streams."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+
+import kafka_oracle
+import pytest
+from beside.comparing import Known
+from streams.cases import Case, inputs, printed
+from streams.comparing import compare, has_output
+from streams.generating import generate
+from streams.java_io import JavaStreams
+from streams.operators import PAIRS
+from streams.shrinking import shrink, without
+
+RESULT = {
+    "describe": "Topologies:\n",
+    "records": [[0, "out", "61", "62", 5, []], [1, "out", "61", None, 6, [["h", "00"]]]],
+    "stores": {"s": [["a", "b"]]},
+    "dropped": 0,
+    "effects": [],
+}
+CASE: Case = {"config": {}, "nodes": [], "events": [{"advance_ms": 1}, {"advance_ms": 1}]}
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaStreams]:
+    """Kafka Streams in a JVM."""
+    kafka_oracle.require()
+    with closing(JavaStreams()) as made:
+        yield made
+
+
+def test_a_seed_gives_the_same_case_each_time() -> None:
+    """And it can be printed as JSON."""
+    assert generate(5) == generate(5) != generate(6)
+    assert json.loads(printed(generate(5))) == generate(5)
+
+
+def test_seeds_cover_all_pairs_of_operators() -> None:
+    """Each pair once within as many seeds as there are pairs; the operators of a pair are in their case."""
+    seen = Counter(tuple(generate(seed)["pair"]) for seed in range(len(PAIRS)))
+    assert set(seen) == set(PAIRS)
+    assert max(seen.values()) == 1
+
+
+def test_nodes_read_what_was_built_before() -> None:
+    """Otherwise Kafka Streams could not build the topology either."""
+    for seed in range(200):
+        built: set[str] = set()
+        for node in generate(seed)["nodes"]:
+            assert {source.split(".")[0] for source in inputs(node)} <= built
+            built.add(node["id"])
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "place"),
+    [
+        ("records", [RESULT["records"][0]], "/records/event 1"),
+        ("records", [[0, "out", "61", "62", 4, []], RESULT["records"][1]], "/records/event 0"),
+        ("stores", {"s": [["a", "c"]]}, "/stores/s/0/1"),
+        ("dropped", 1, "/dropped"),
+        ("effects", ["n1: a=b"], "/effects"),
+        ("describe", "Topologies:\n x", "/describe"),
+        ("error", {"place": "event 1", "chain": ["X"]}, "error"),
+    ],
+)
+def test_each_part_of_a_result_is_compared(part: str, value: object, place: str) -> None:
+    """A difference in one part is found there, unless it is known."""
+    other = RESULT | {part: value}
+    found = compare(CASE, RESULT, other, [])
+    assert [difference.place for difference in found if difference.place.startswith(place)]
+    assert not compare(CASE, RESULT, RESULT, [])
+    assert not compare(CASE, RESULT, other, [Known("*", "a reason")])
+
+
+def test_after_an_error_only_what_came_before_counts() -> None:
+    """What an event gave until it failed is not defined."""
+    failed = RESULT | {"error": {"place": "event 1", "chain": []}}
+    assert not compare(CASE, failed, failed | {"records": RESULT["records"][:1], "stores": {}}, [])
+    assert compare(CASE, failed, failed | {"records": []}, [])
+
+
+def test_cases_are_reduced_to_what_makes_them_differ() -> None:
+    """Nodes, events and fields that do not matter are gone."""
+    case = generate(7)
+    culprit = case["nodes"][0]["id"]
+
+    def differs(smaller: Case) -> bool:
+        return len(smaller["events"]) > 1 and any(node["id"] == culprit for node in smaller["nodes"])
+
+    small = shrink(case, differs)
+    assert [node["id"] for node in small["nodes"]] == [culprit]
+    assert len(small["events"]) == 2
+    assert small["config"] == {}
+
+
+def test_a_node_goes_with_its_readers_and_their_topics() -> None:
+    """A case without a source has no events for it."""
+    case = generate(7)
+    assert without(case, case["nodes"][0]["id"]) is None or all(
+        case["nodes"][0]["id"] not in inputs(node) for node in without(case, case["nodes"][0]["id"])["nodes"]
+    )
+
+
+def test_kafka_streams_gives_the_same_each_time(java: JavaStreams) -> None:
+    """In one JVM, case after case; most have output."""
+    cases = [generate(seed) for seed in range(1, 13)]
+    results = list(java.results(cases))
+    assert results == list(java.results(cases))
+    assert sum(map(has_output, results)) > len(cases) / 2
