@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from beside.comparing import Difference, Known, differences, unexplained
 
 from .cases import Case, Result
 
+DEAD_LETTERS = "dlq"
 UNREADABLE = [["unreadable"]]
 
 
@@ -16,8 +18,15 @@ def _by_event(rows: list[list[Any]], end: int) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for event, topic, *rest in rows:
         if event < end:
+            if topic == DEAD_LETTERS:  # class, text and trace of an error are those of the language
+                rest[-1] = [name for name, _ in rest[-1]]
             made.setdefault(f"event {event}", {}).setdefault(topic, []).append(rest)
     return made
+
+
+def described(result: Result) -> list[str]:
+    """The lines of the topology; the class of a function is that of the language."""
+    return re.sub(r"extractor class: [^)]*", "extractor", result.get("describe", "")).splitlines()
 
 
 def comparable(case: Case, result: Result) -> dict[str, Any]:
@@ -26,7 +35,7 @@ def comparable(case: Case, result: Result) -> dict[str, Any]:
     end = len(case["events"]) + 1
     if place.startswith("event"):
         end = int(place.split()[1])
-    made: dict[str, Any] = {"error": place, "describe": result.get("describe", "").splitlines()}
+    made: dict[str, Any] = {"error": place, "describe": described(result)}
     if place in {"build", "start"}:
         return made if place == "start" else {"error": place}
     made["records"] = _by_event(result.get("records", []), end)
