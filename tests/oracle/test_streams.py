@@ -1,4 +1,4 @@
-"""The harness of `make oracle-streams`: cases by seed, comparison, reduction, and a few cases in Kafka Streams."""
+"""The harness of `make oracle-streams`: cases by seed, comparison, reduction, a few in Kafka Streams."""
 
 from __future__ import annotations
 
