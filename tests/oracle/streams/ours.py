@@ -138,7 +138,7 @@ def rows(store: Any, times: list[int]) -> list[list[Any]]:
     if hasattr(store, "all"):
         with store.all() as entries:
             return [[shown(key), shown(value)] for key, value in entries]
-    return [[type(store).__name__]]
+    return [["unreadable"]]
 
 
 def _versions(store: Any, key: Any, times: list[int]) -> list[list[Any]]:

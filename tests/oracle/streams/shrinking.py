@@ -8,8 +8,10 @@ from typing import Any
 from .cases import SOURCES, Case, Node, inputs, topics
 
 NEEDED = {"id", "op", "input", "other", "topic", "topics", "branches", "kind", "size", "processor"}
+# without a serde a case is about that
+SERDES = {"key", "value", "other_value"}
 # what an aggregate, a join or a mapping cannot be without
-FUNCTIONS = {"f", "key_f", "value_f", "initial", "subtract_f", "merge_f", "count", "before", "after", "uses"}
+FUNCTIONS = {"f", "key_f", "value_f", "initial", "subtract_f", "merge_f", "count", "before", "after", "uses", "grace", "pattern", "history", "retention", "supplier"}
 
 
 def shrink(case: Case, differs: Callable[[Case], bool], *, limit: int = 400) -> Case:
@@ -96,12 +98,13 @@ def _fewer_nodes(case: Case, is_kept: Callable[[Case], bool]) -> Case:
 def _simpler(node: Node) -> Iterator[Node]:
     """The node without one of its fields."""
     for name in node:
-        if name not in NEEDED | FUNCTIONS:
+        if name not in NEEDED | FUNCTIONS | SERDES:
             yield {key: value for key, value in node.items() if key != name}
         elif isinstance(node[name], dict):
             yield from (
                 node | {name: {key: value for key, value in node[name].items() if key != part}}
                 for part in node[name]
+                if part not in SERDES
             )
 
 

@@ -89,8 +89,9 @@ final class Behaviour {
             case "versions": versions(key, value, timestamp, headers, emit); break;
             case "buffer": ((KeyValueStore<Object, Object>) store).put(key, value); break;
             case "headers":
-                headers.add("seen", Functions.text(value).getBytes(StandardCharsets.UTF_8));
-                emit.emit(key, value, timestamp + 7, headers);
+                // the headers of a record are shared by all that follow: a copy, as in Python
+                Headers seen = new RecordHeaders(headers).add("seen", Functions.text(value).getBytes(StandardCharsets.UTF_8));
+                emit.emit(key, value, timestamp + 7, seen);
                 emit.emit(key, value, timestamp + 3, new RecordHeaders());
                 break;
             case "where":

@@ -58,7 +58,7 @@ final class Dump {
                 keyed(() -> versions(versions, number));
             }
         } else {
-            rows.addArray().add(store.getClass().getSimpleName());
+            rows.addArray().add("unreadable");
         }
     }
 
