@@ -207,8 +207,8 @@ class KStreamBranch(BindingSupplier):
         child_nodes: Sequence[str],
         takes: Takes = Takes.KEY_VALUE,
     ) -> None:
-        self.predicates = tuple(predicates)
-        self.child_nodes = tuple(child_nodes)
+        self.predicates = predicates
+        self.child_nodes = child_nodes
         self.takes = takes
 
     def bind(self, context: ProcessorContext) -> Forward:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...clients import serdes
 from ...clients.serdes import ContextSerde, Serde, SerdeContext
 from ...protocol.errors import SerializationError
+from ..topology.serdes import resolve
 
 if TYPE_CHECKING:
     from .stores import StoreContext
@@ -29,8 +30,7 @@ def kept_types(serde: Serde[Any]) -> frozenset[type]:
 
 def bind_serde(serde: Any, field: str, store_name: str, context: StoreContext) -> Serde[Any]:
     """The serde of a store. `field`: "key" or "value". Errors: TypeError without one."""
-    if serde is None:
-        serde = context.key_serde if field == "key" else context.value_serde
+    serde = resolve(serde, field, key=context.key_serde, value=context.value_serde)
     if isinstance(serde, Serde):
         return serde
     if not isinstance(serde, ContextSerde):

@@ -190,12 +190,12 @@ class TestDriver:
             return None
         record = queue.popleft()
         key, value = record.key, record.value
-        assert record.timestamp is not None
+        timestamp = self._wall_ms if record.timestamp is None else record.timestamp
         if key is not None:
             key = deserializer(serdes.key, "key")(topic, key, record.headers)
         if value is not None:
             value = deserializer(serdes.value, "value")(topic, value, record.headers)
-        return Record(key, value, record.timestamp, record.headers)
+        return Record(key, value, timestamp, record.headers)
 
     def outputs_left(self, topic: str) -> int:
         return len(self._outputs.get(topic, ()))
@@ -274,8 +274,7 @@ class TestDriver:
         timestamp: int | None,
         headers: Headers,
     ) -> None:
-        time = self._wall_ms if timestamp is None else timestamp
-        self._sent.append(ProducedRecord(topic, key, value, time, headers, partition))
+        self._sent.append(ProducedRecord(topic, key, value, timestamp, headers, partition))
 
     def _process_all(self) -> None:
         self._capture()
@@ -296,7 +295,7 @@ class TestDriver:
         sent, self._sent = self._sent, []
         for record in sent:
             topic, key, value, timestamp, headers, _ = record
-            assert timestamp is not None
+            timestamp = self._wall_ms if timestamp is None else timestamp
             self._outputs.setdefault(topic, deque()).append(record)
             self._history.setdefault(topic, []).append(record)
             is_input, is_global = self._reads(topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from typing import Any
 
@@ -108,10 +109,8 @@ def _settings(config: dict[str, str]) -> TaskSettings:
 
 
 def _close_quietly(driver: TestDriver) -> None:
-    try:
+    with contextlib.suppress(Exception):  # the first error is the one that is told
         driver.close()
-    except Exception:  # noqa: BLE001 - the first error is the one that is told
-        pass
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:

@@ -11,7 +11,23 @@ NEEDED = {"id", "op", "input", "other", "topic", "topics", "branches", "kind", "
 # without a serde a case is about that
 SERDES = {"key", "value", "other_value"}
 # what an aggregate, a join or a mapping cannot be without
-FUNCTIONS = {"f", "key_f", "value_f", "initial", "subtract_f", "merge_f", "count", "before", "after", "uses", "grace", "pattern", "history", "retention", "supplier"}
+FUNCTIONS = {
+    "f",
+    "key_f",
+    "value_f",
+    "initial",
+    "subtract_f",
+    "merge_f",
+    "count",
+    "before",
+    "after",
+    "uses",
+    "grace",
+    "pattern",
+    "history",
+    "retention",
+    "supplier",
+}
 
 
 def shrink(case: Case, differs: Callable[[Case], bool], *, limit: int = 400) -> Case:
@@ -104,7 +120,7 @@ def _simpler(node: Node) -> Iterator[Node]:
             yield from (
                 node | {name: {key: value for key, value in node[name].items() if key != part}}
                 for part in node[name]
-                if part not in SERDES
+                if part not in SERDES and name != "uses"
             )
 
 
