@@ -15,9 +15,9 @@ from ..processors.sliding_window_aggregates import KStreamSlidingWindowAggregate
 from ..processors.tables import KTablePassThrough
 from ..processors.window_aggregates import KStreamWindowAggregate
 from ..topology.errors import TopologyError
-from .graph import GraphNode, ProcessorNode
+from .graph import GraphNode, ProcessorNode, RepartitionNode
 from .handles import TableHandle
-from .repartition import RepartitionNode, repartition_node
+from .repartition import repartition_node
 from .stores import Materialized, Store, StoreArgument
 from .windowed_serdes import session_windowed, time_windowed
 from .windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows

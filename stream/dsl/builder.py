@@ -20,12 +20,22 @@ from .optimizations import chosen, optimize
 from .stores import Materialized, Store, StoreArgument, processor_store
 
 if TYPE_CHECKING:
+    # With defaults: a stream without serdes has any types.
+    from typing_extensions import TypeVar
+
+    Key = TypeVar("Key", default=Any)
+    Value = TypeVar("Value", default=Any)
+
     from collections.abc import Callable, Collection, Iterable
 
+    from ...clients.serdes import ContextSerde, Serde
     from ..processors.user import UserProcessor
     from ..state.builders import StoreBuilder
     from ..topology.built import BuiltTopology
+    from ..topology.serdes import DerivedSerde
     from ..topology.specs import OffsetReset, TimestampExtractor
+
+    SerdeOf = Serde[Key] | ContextSerde[Key] | DerivedSerde
 
 
 class Builder:
@@ -50,12 +60,12 @@ class Builder:
     def stream(
         self,
         *topics: str | re.Pattern[str],
-        key: Any = None,
-        value: Any = None,
+        key: SerdeOf[Key] | None = None,
+        value: SerdeOf[Value] | None = None,
         timestamp: TimestampExtractor | Callable[[Any], int] | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
-    ) -> KStream[Any, Any]:
+    ) -> KStream[Key, Value]:
         """The records of some topics, or of all topics whose names match a pattern."""
         graph = self._open()
         pattern = next((topic for topic in topics if isinstance(topic, re.Pattern)), None)
@@ -76,21 +86,21 @@ class Builder:
         self,
         topic: str,
         *,
-        key: Any = None,
-        value: Any = None,
+        key: SerdeOf[Key] | None = None,
+        value: SerdeOf[Value] | None = None,
         timestamp: TimestampExtractor | Callable[[Any], int] | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
         store: StoreArgument = None,
-    ) -> KTable[Any, Any]:
+    ) -> KTable[Key, Value]:
         """The records of a topic as updates of a table; it is stored if it is read or `store` has a name."""
         graph = self._open()
         materialized = Materialized(graph, store, f"{topic}-")
-        materialized.key = key = materialized.key if key is None else key
-        materialized.value = value = materialized.value if value is None else value
+        materialized.key = materialized.key if key is None else key
+        materialized.value = materialized.value if value is None else value
         options = {
-            "key": key,
-            "value": value,
+            "key": materialized.key,
+            "value": materialized.value,
             "timestamp": _extractor(timestamp),
             "offset_reset": offset_reset,
         }
@@ -103,8 +113,8 @@ class Builder:
                 node.name,
                 node,
                 frozenset([node.source_name]),
-                key,
-                value,
+                materialized.key,
+                materialized.value,
                 node.supplier,
                 materialized.queryable_name,
             )
@@ -114,20 +124,24 @@ class Builder:
         self,
         topic: str,
         *,
-        key: Any = None,
-        value: Any = None,
+        key: SerdeOf[Key] | None = None,
+        value: SerdeOf[Value] | None = None,
         timestamp: TimestampExtractor | Callable[[Any], int] | None = None,
         name: str | None = None,
         store: StoreArgument = None,
-    ) -> GlobalKTable[Any, Any]:
+    ) -> GlobalKTable[Key, Value]:
         """A table of which every worker has all partitions of the topic."""
         graph = self._open()
         materialized = Materialized(graph, store, f"{topic}-", is_queryable=True)
         if materialized.is_versioned:
             raise TopologyError(f"the store of global table {topic} cannot be versioned")
-        materialized.key = key = materialized.key if key is None else key
-        materialized.value = value = materialized.value if value is None else value
-        options = {"key": key, "value": value, "timestamp": _extractor(timestamp)}
+        materialized.key = materialized.key if key is None else key
+        materialized.value = materialized.value if value is None else value
+        options = {
+            "key": materialized.key,
+            "value": materialized.value,
+            "timestamp": _extractor(timestamp),
+        }
         node = self._table_source(topic, materialized, options, name, is_global=True)
         graph.add(node)
         return GlobalKTable(node.supplier.view(), materialized.name)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..processors.stateless import KStreamFilter
+from ..task.timestamps import FailOnInvalidTimestamp
 from ..topology import java_order
 from ..topology.errors import TopologyError, caller
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..processing import ProcessorSupplier
-    from ..topology.specs import OffsetReset, StoreBuilder, TimestampExtractor
+    from ..topology.specs import OffsetReset, Partitioner, StoreBuilder, TimestampExtractor
     from ..topology.topology_builder import TopologyBuilder
 
 
@@ -281,3 +283,57 @@ class TableTableJoinNode(ProcessorNode):
         for _, supplier, parent_name, _ in self.sides:
             if parent_name == parent.name:
                 supplier.use_versioned_semantics = True
+
+
+class RepartitionNode(GraphNode):
+    """A sink to a repartition topic and the source that reads it, named as the source.
+
+    `filter_name` None: no filter before the sink (grouped tables). `is_optimizable`: the
+    DSL added it, so that it may be merged with others.
+    """
+
+    def __init__(
+        self,
+        source_name: str,
+        sink_name: str,
+        topic: str,
+        *,
+        key: Any,
+        value: Any,
+        filter_name: str | None = None,
+        partitioner: Partitioner | None = None,
+        partitions: int | None = None,
+        is_optimizable: bool = False,
+    ) -> None:
+        super().__init__(source_name)
+        self.sink_name = sink_name
+        self.topic = topic
+        self.key = key
+        self.value = value
+        self.filter_name = filter_name
+        self.drops_null_keys = False
+        self.partitioner = partitioner
+        self.partitions = partitions
+        self.is_optimizable = is_optimizable
+
+    def write(self, topology: TopologyBuilder) -> None:
+        topology.add_internal_topic(self.topic, self.partitions)
+        parents = self.parent_names
+        if self.filter_name is not None:
+            keeps = _has_key if self.drops_null_keys else _everything
+            topology.add_processor(self.filter_name, KStreamFilter(keeps), parents)
+            parents = [self.filter_name]
+        topology.add_sink(
+            self.sink_name, self.topic, parents, key=self.key, value=self.value, partitioner=self.partitioner
+        )
+        topology.add_source(
+            self.name, [self.topic], key=self.key, value=self.value, timestamp=FailOnInvalidTimestamp()
+        )
+
+
+def _everything(_key: Any, _value: Any) -> bool:
+    return True
+
+
+def _has_key(key: Any, _value: Any) -> bool:
+    return key is not None

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..processing import TableProcessorSupplier, ValueGetterSupplier
-    from .graph import GraphNode
+    from .graph import GraphNode, RepartitionNode
     from .logical_graph import LogicalGraph
-    from .repartition import RepartitionNode
 
 
 class Handle:

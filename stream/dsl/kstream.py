@@ -266,16 +266,32 @@ class KStream(Generic[K, V]):
         of a global table for the key that `key` returns. `how`: "inner", "left" or "outer"."""
         return self._join(how, other, joiner_of(joiner, with_key), options)
 
+    @overload
     def left_join(
         self,
         other: KStream[K, V2] | KTable[K, V2] | GlobalKTable[Any, V2],
-        joiner: Callable[..., R],
+        joiner: Callable[[V, V2 | None], R],
         **options: Any,
-    ) -> KStream[K, R]:
+    ) -> KStream[K, R]: ...
+    @overload
+    def left_join(
+        self, other: Any, joiner: Callable[..., R], *, with_key: Literal[True], **options: Any
+    ) -> KStream[K, R]: ...
+    def left_join(self, other: Any, joiner: Callable[..., Any], **options: Any) -> KStream[K, Any]:
         """As `join`, and with None for a missing right value. The same options."""
         return self.join(other, joiner, how="left", **options)
 
-    def outer_join(self, other: KStream[K, V2], joiner: Callable[..., R], **options: Any) -> KStream[K, R]:
+    @overload
+    def outer_join(
+        self, other: KStream[K, V2], joiner: Callable[[V | None, V2 | None], R], **options: Any
+    ) -> KStream[K, R]: ...
+    @overload
+    def outer_join(
+        self, other: KStream[K, V2], joiner: Callable[..., R], *, with_key: Literal[True], **options: Any
+    ) -> KStream[K, R]: ...
+    def outer_join(
+        self, other: KStream[K, Any], joiner: Callable[..., Any], **options: Any
+    ) -> KStream[K, Any]:
         """As `join`, and with None for a missing value of either side. The same options."""
         return self.join(other, joiner, how="outer", **options)
 

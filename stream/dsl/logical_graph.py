@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from ..topology.errors import TopologyError
 from ..topology.topology_builder import TopologyBuilder
-from .graph import GraphNode, ProcessorNode, RootNode, SourceNode, SuppressNode, TableSourceNode
+from .graph import (
+    GraphNode,
+    ProcessorNode,
+    RepartitionNode,
+    RootNode,
+    SourceNode,
+    SuppressNode,
+    TableSourceNode,
+)
 from .names import Names
-from .repartition import RepartitionNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from .handles import StreamHandle
 
 
 class LogicalGraph:
     """Nodes and names of one application under construction."""
 
-    def __init__(self, make_stream: Callable[[StreamHandle], Any], *, persistent: bool = True) -> None:
+    def __init__(self, make_stream: Callable[[Any], Any], *, persistent: bool = True) -> None:
         """`make_stream`: the class of streams, for the tables that become streams."""
         self.make_stream = make_stream
         self.names = Names()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .graph import JoinWindowNode, StreamStreamJoinNode
+from .graph import JoinWindowNode, RepartitionNode, StreamStreamJoinNode
 from .logical_graph import LogicalGraph, first_above
-from .repartition import RepartitionNode, repartition_node
+from .repartition import repartition_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

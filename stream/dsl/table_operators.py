@@ -17,9 +17,9 @@ from ..state.builders import StoreBuilder, StoreKind
 from ..state.formats.changes import changed
 from ..topology.errors import TopologyError
 from ..topology.serdes import DerivedSerde
-from .graph import GraphNode, ProcessorNode, RootNode, SuppressNode, VersionedProcessorNode
+from .graph import GraphNode, ProcessorNode, RepartitionNode, RootNode, SuppressNode, VersionedProcessorNode
 from .handles import StreamHandle, TableHandle
-from .repartition import SUFFIX, RepartitionNode
+from .repartition import SUFFIX
 from .stores import Materialized, Store, StoreArgument
 
 if TYPE_CHECKING:
