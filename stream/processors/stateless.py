@@ -199,7 +199,7 @@ class KStreamForeach(BindingSupplier):
 
 class KStreamBranch(BindingSupplier):
     """Forwards a record to the child of the first predicate that is true, or to the last child if there is
-    one more child than predicates."""
+    one more child than predicates. The lists may grow until the topology is complete."""
 
     def __init__(
         self,

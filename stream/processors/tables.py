@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..processing import Takes
-from ..records import Change, RecordContext, ValueAndTimestamp
-from .binding import BindingSupplier, BoundProcessor
+from ..records import Change, ValueAndTimestamp
+from .binding import BindingSupplier
 from .table_store import KTableMaterializedValueGetterSupplier, TableStore, change_forwarder
-from .user import ReadOnlyContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...clients.records import Headers
-    from ..processing import Forward, Processor, ProcessorContext, Table, ValueGetter, ValueGetterSupplier
+    from ..processing import Forward, ProcessorContext, Table, ValueGetter, ValueGetterSupplier
     from .aggregates import StoredTableSupplier
 
 
@@ -251,90 +250,6 @@ class KTableMapValues(DerivedTableSupplier):
                 forward(key, new, None if found is None else found[0], timestamp, headers, is_latest)
 
         return stored
-
-
-class KTableTransformValues(DerivedTableSupplier):
-    """Maps the values of a table, deletions included, by a transformer that `factory` makes for each task.
-
-    A transformer has `transform(key, value)`, and `init(context)` and `close()` if it needs them. It cannot
-    forward.
-    """
-
-    def __init__(self, parent: Table, factory: Callable[[], Any], store: Any = None) -> None:
-        super().__init__(parent, store)
-        self.factory = factory
-
-    def getter(self, parent: ValueGetter) -> ValueGetter:
-        return TransformedValueGetter(parent, self.factory())
-
-    def create(self) -> Processor:
-        transformer = self.factory()
-        return BoundProcessor(
-            lambda context: self._bind(context, transformer), getattr(transformer, "close", _nothing)
-        )
-
-    def _bind(self, context: ProcessorContext, transformer: Any) -> Forward:
-        _init_transformer(transformer, context)
-        transform = transformer.transform
-        send_old_values = self.send_old_values
-        if self.store is None:
-            forward_change = context.forward
-
-            def computed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                new = transform(key, value[0])
-                old = transform(key, value[1]) if send_old_values else None
-                forward_change(key, Change(new, old, value[2]), timestamp, headers)
-
-            return computed
-        store = TableStore(context, self.store.name)
-        get, put = store.get, store.put
-        forward = change_forwarder(context, store.store, send_old_values)
-
-        def stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            new = transform(key, value[0])
-            found = get(key) if send_old_values else None
-            is_latest = put(key, new, timestamp)
-            if is_latest is not None:
-                forward(key, new, None if found is None else found[0], timestamp, headers, is_latest)
-
-        return stored
-
-
-class TransformedValueGetter(DerivedValueGetter):
-    """Transforms what the parent's getter returns; the transformer sees no position of an input record."""
-
-    def __init__(self, parent: ValueGetter, transformer: Any) -> None:
-        super().__init__(parent, self._transformed)
-        self._transformer = transformer
-
-    def init(self, context: ProcessorContext) -> None:
-        super().init(context)
-        self._context = context
-        _init_transformer(self._transformer, context)
-
-    def _transformed(self, key: Any, found: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
-        value, timestamp = (None, -1) if found is None else found
-        before = self._context.record_context
-        self._context.record_context = RecordContext(timestamp, -1, "", -1)
-        try:
-            result = self._transformer.transform(key, value)
-        finally:
-            self._context.record_context = before
-        return None if result is None else ValueAndTimestamp(result, timestamp)
-
-    def close(self) -> None:
-        super().close()
-        getattr(self._transformer, "close", _nothing)()
-
-
-def _init_transformer(transformer: Any, context: ProcessorContext) -> None:
-    init = getattr(transformer, "init", None)
-    if init is not None:
-        init(ReadOnlyContext(context))
-
-
-def _nothing() -> None:
-    pass
 
 
 class KTablePassThrough(BindingSupplier):

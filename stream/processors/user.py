@@ -95,13 +95,6 @@ class FixedKeyContext(UserContext):
         super().forward(record, child)
 
 
-class ReadOnlyContext(UserContext):
-    """The context of a function that returns its result. Errors: TypeError for `forward`."""
-
-    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
-        raise TypeError("transform_values returns the new value: it cannot forward records")
-
-
 class UserProcessorAdapter:
     """Runs one processor of a user in a task."""
 

@@ -55,6 +55,11 @@ class TypedKeyValueStore(TypedStore):
         self._write(key_bytes, data)
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
+        if isinstance(self._inner, ListValueBytes):
+            # As in Java: only a stream-stream join calls it, to delete the values of a key that has some.
+            if self._get_bytes(self._dumps_key(key)) is not None:
+                self.put(key, value)
+            return None
         old = self.get(key)
         if old is None:
             self.put(key, value)
@@ -161,7 +166,7 @@ class CachedKeyValueStore(TypedKeyValueStore):
 
 def _logged(inner: KeyValueBytes, context: StoreContext, name: str, is_timestamped: bool) -> Write:
     put, log = inner.put, context.log_change
-    if isinstance(inner, LruKeyValueBytes):
+    if isinstance(inner, LruKeyValueBytes) and not is_timestamped:  # timestamped: Java logs none either
         inner.on_evicted = lambda key: log(name, key, None, _timestamp(context), ())
 
     def write(key: bytes, value: bytes | None) -> None:

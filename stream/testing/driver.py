@@ -6,7 +6,7 @@ processed as well. After each record, punctuators on stream time are called and 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -229,7 +229,11 @@ class TestDriver:
     @property
     def dropped_records(self) -> dict[str, int]:
         """The number of skipped records by reason."""
-        return {} if self._task is None else dict(self._task.context.dropped_records)
+        found: Counter[str] = Counter()
+        for task in (self._task, self._global_task):
+            if task is not None:
+                found.update(task.context.dropped_records)
+        return dict(found)
 
     # internals
 
