@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .dsl.app import App as App
+    from .app_io import App as App
     from .dsl.builder import Builder as Builder
     from .dsl.kstream import BranchedKStream as BranchedKStream
     from .dsl.kstream import KStream as KStream
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Name -> module. Loaded when first used: most programs need a few of them.
 _MODULES = {
-    "App": "dsl.app",
+    "App": "app_io",
     "Builder": "dsl.builder",
     "KStream": "dsl.kstream",
     "BranchedKStream": "dsl.kstream",

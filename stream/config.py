@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once_v2"
 COMMIT_INTERVAL_MS = {AT_LEAST_ONCE: 30 * SECOND, EXACTLY_ONCE: 100}
-OPTIMISATIONS = ("merge.repartition.topics", "reuse.ktable.source.topics", "single.store.self.join")
+OPTIMIZATIONS = ("merge.repartition.topics", "reuse.ktable.source.topics", "single.store.self.join")
 CLIENT_PREFIXES = (
     "main.consumer.",
     "restore.consumer.",
@@ -89,7 +89,7 @@ class StreamsConfig(Config):
     poll_ms: int = key(
         "poll.ms", 100, low=1, high=MAX_LONG, unit="ms", doc="Longest wait of one poll for records."
     )
-    optimisation: str = key(
+    optimization: str = key(
         "topology.optimization",
         "none",
         doc="none, all, or a list of merge.repartition.topics, reuse.ktable.source.topics and"
@@ -174,14 +174,14 @@ class StreamsConfig(Config):
     )
 
     def __post_init__(self) -> None:
-        """Validate the application id and the optimisations. Errors: ConfigError."""
+        """Validate the application id and the optimizations. Errors: ConfigError."""
         super().__post_init__()
         if not _APPLICATION_ID.fullmatch(self.application_id):
             raise ConfigError(
                 f"application.id {self.application_id!r} must be 1 to 249 letters, digits, dots, underscores"
                 " or hyphens: it is part of topic names"
             )
-        _ = self.optimisations
+        _ = self.optimizations
 
     @property
     def is_exactly_once(self) -> bool:
@@ -194,17 +194,17 @@ class StreamsConfig(Config):
         return COMMIT_INTERVAL_MS[self.guarantee] if self.commit_interval_ms < 0 else self.commit_interval_ms
 
     @property
-    def optimisations(self) -> frozenset[str]:
-        """The optimisations that are on. Errors: ConfigError for an unknown one."""
-        names = [name.strip() for name in self.optimisation.split(",")]
+    def optimizations(self) -> frozenset[str]:
+        """The optimizations that are on. Errors: ConfigError for an unknown one."""
+        names = [name.strip() for name in self.optimization.split(",")]
         if names == ["none"]:
             return frozenset()
         if names == ["all"]:
-            return frozenset(OPTIMISATIONS)
-        unknown = [name for name in names if name not in OPTIMISATIONS]
+            return frozenset(OPTIMIZATIONS)
+        unknown = [name for name in names if name not in OPTIMIZATIONS]
         if unknown:
             raise ConfigError(
-                f"topology.optimization: {unknown[0]!r} is none of {', '.join(OPTIMISATIONS)}; none and all"
+                f"topology.optimization: {unknown[0]!r} is none of {', '.join(OPTIMIZATIONS)}; none and all"
                 " stand alone"
             )
         return frozenset(names)

@@ -51,8 +51,8 @@ class Serdes(NamedTuple):
 class TestDriver:
     """Use it in a `with` statement, or close it: an iterator of a store that was left open is then found.
 
-    `settings`: serdes and handlers of the application. `now`: where the wall clock starts; it stands still
-    until `advance_wall_clock_time`. `cache_bytes` 0: stores have no caches.
+    `settings`: serdes and handlers; those of an `App` if there are none. `now`: where the wall clock starts;
+    it stands still until `advance_wall_clock_time`. `cache_bytes` 0: stores have no caches.
     """
 
     __test__ = False  # not a test of pytest
@@ -68,7 +68,9 @@ class TestDriver:
     ) -> None:
         self.application_id = application_id
         self.settings = replace(
-            settings or TaskSettings(), window_emit_interval_ms=0, outer_join_emit_interval_ms=0
+            settings or getattr(topology, "settings", None) or TaskSettings(),
+            window_emit_interval_ms=0,
+            outer_join_emit_interval_ms=0,
         )
         self._wall_ms = to_time(now)
         self._built = topology.build(application_id, caching=cache_bytes > 0)

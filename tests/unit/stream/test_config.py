@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from headrace.protocol.errors import ConfigError
-from headrace.stream.config import OPTIMISATIONS, StreamsConfig, split_config
+from headrace.stream.config import OPTIMIZATIONS, StreamsConfig, split_config
 
 
 def test_the_commit_interval_follows_the_guarantee() -> None:
@@ -21,16 +21,16 @@ def test_an_application_id_that_is_no_part_of_a_topic_name_is_refused(applicatio
         StreamsConfig.of(application_id=application_id)
 
 
-def test_optimisations_are_all_none_or_a_list() -> None:
+def test_optimizations_are_all_none_or_a_list() -> None:
     """A list may not hold `all` or an unknown name."""
-    assert StreamsConfig.of(application_id="a").optimisations == frozenset()
-    assert StreamsConfig.of(application_id="a", optimisation="all").optimisations == set(OPTIMISATIONS)
+    assert StreamsConfig.of(application_id="a").optimizations == frozenset()
+    assert StreamsConfig.of(application_id="a", optimization="all").optimizations == set(OPTIMIZATIONS)
     two = StreamsConfig.of(
-        application_id="a", optimisation="merge.repartition.topics, single.store.self.join"
+        application_id="a", optimization="merge.repartition.topics, single.store.self.join"
     )
-    assert two.optimisations == {"merge.repartition.topics", "single.store.self.join"}
+    assert two.optimizations == {"merge.repartition.topics", "single.store.self.join"}
     with pytest.raises(ConfigError, match="stand alone"):
-        StreamsConfig.of(application_id="a", optimisation="all,merge.repartition.topics")
+        StreamsConfig.of(application_id="a", optimization="all,merge.repartition.topics")
 
 
 def test_client_keys_are_split_by_their_longest_prefix() -> None:

@@ -1,0 +1,152 @@
+"""An application: its topology, its configuration, and how it is run."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .config import StreamsConfig, split_config
+from .dsl.builder import Builder
+from .task.handlers import LogAndFail, RetryOrFail
+from .task.settings import TaskSettings
+from .task.timestamps import FailOnInvalidTimestamp
+from .worker.engines_io import open_engine
+from .worker.instance_io import AppInstance, UncaughtHandler, shut_down
+from .worker.state_directory_io import StateDirectory, default_state_dir
+from .worker.states import InstanceState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .task.handlers import DeserializationHandler, ProcessingHandler, ProductionHandler
+
+log = logging.getLogger("headrace.stream")
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class App(Builder):
+    """A builder with the id and the configuration of its application.
+
+    `application_id` is the group id and the prefix of internal topics. `key`, `value` and `timestamp` serve
+    where an operator names none. `config` has keys of StreamsConfig, and of the clients with a prefix
+    ("producer.linger.ms"); keyword arguments are keys of StreamsConfig (`guarantee="exactly_once_v2"`,
+    `threads=4`, `commit_interval_ms=100`). The handlers decide on records that fail. Errors: ConfigError.
+    """
+
+    def __init__(
+        self,
+        application_id: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp: Any = None,
+        on_deserialization_error: DeserializationHandler | None = None,
+        on_processing_error: ProcessingHandler | None = None,
+        on_production_error: ProductionHandler | None = None,
+        config: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        own, self.client_configs = split_config(config or {})
+        self.config = StreamsConfig.of({**own, "application.id": application_id}, **options)
+        super().__init__(
+            optimization=self.config.optimization,
+            persistent=self.config.default_store == "rocksDB",
+            require_names=self.config.explicit_names,
+        )
+        dead_letters = self.config.dead_letter_topic or None
+        self.settings = TaskSettings(
+            key_serde=key,
+            value_serde=value,
+            timestamp_extractor=timestamp or FailOnInvalidTimestamp(),
+            deserialization_handler=on_deserialization_error or LogAndFail(dead_letters),
+            processing_handler=on_processing_error or LogAndFail(dead_letters),
+            production_handler=on_production_error or RetryOrFail(dead_letters),
+            handles_global_failures=self.config.processing_handler_global,
+            max_task_idle_ms=self.config.max_task_idle_ms,
+            buffered_records=self.config.buffered_records,
+        )
+
+    @property
+    def application_id(self) -> str:
+        """The id of the application."""
+        return self.config.application_id
+
+    def instance(
+        self,
+        bootstrap: Any = None,
+        *,
+        threads: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        on_uncaught: UncaughtHandler = shut_down,
+    ) -> AppInstance:
+        """An instance that is not started: `start` it, or use it in a `with` statement.
+
+        `bootstrap` as for `Producer`. `config` overrides that of the application. `on_uncaught` decides what
+        an error that ends a thread means.
+        """
+        own, clients = split_config(config or {})
+        if threads is not None:
+            own["num.stream.threads"] = threads
+        client_configs = {name: {**given, **clients[name]} for name, given in self.client_configs.items()}
+        return AppInstance(
+            self.topology(),
+            self.config.merged(own),
+            self.settings,
+            bootstrap=bootstrap,
+            client_configs=client_configs,
+            open_engine=open_engine,
+            on_uncaught=on_uncaught,
+        )
+
+    def run(
+        self,
+        bootstrap: Any = None,
+        *,
+        threads: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        on_uncaught: UncaughtHandler = shut_down,
+    ) -> None:
+        """Run in this process until SIGTERM or SIGINT; then commit, close the stores and return.
+
+        Arguments as of `instance`. Errors: the one that ended the instance; InternalTopicError and
+        StateDirectoryError at the start.
+        """
+        instance = self.instance(bootstrap, threads=threads, config=config, on_uncaught=on_uncaught)
+        with _stop_at_signals() as stopping, instance:
+            while not stopping.is_set() and not instance.wait_for(
+                InstanceState.ERROR, InstanceState.NOT_RUNNING, timeout_s=0.2
+            ):
+                pass
+        instance.wait()
+
+    def clean_up(self) -> None:
+        """Delete the stores of this application on this machine. They are restored from their changelogs.
+
+        Errors: StateDirectoryError while an instance runs.
+        """
+        folder = Path(self.config.state_dir or default_state_dir(), self.application_id)
+        if not folder.exists():
+            return
+        with StateDirectory(self.config.state_dir, self.application_id):
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def _stop_at_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set. Only the main thread of a process gets signals."""
+    stopping = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping
+        return
+    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in _SIGNALS}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
