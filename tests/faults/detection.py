@@ -30,11 +30,7 @@ from disturbance import KINDS, Disturbance  # noqa: E402
 from fault_cluster import FaultCluster, Server, hold  # noqa: E402
 from headrace.controller.quorum.record_batches import decode_batches  # noqa: E402
 from headrace.protocol.errors import HeadraceError  # noqa: E402
-from headrace.protocol.metadata.records import (  # noqa: E402
-    FenceBrokerRecord,
-    PartitionChangeRecord,
-    UnfenceBrokerRecord,
-)
+from headrace.protocol.metadata.records import FenceBrokerRecord, PartitionChangeRecord, UnfenceBrokerRecord  # noqa: E402
 
 TOPIC, PARTITIONS = "t", 90
 SEND_EVERY_S = 0.02
@@ -210,13 +206,7 @@ def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     config = dict(pair.split("=", 1) for pair in options.controller)
     if options.session:
         config |= {"broker.session.timeout.ms": options.session, "broker.heartbeat.interval.ms": 2_000}
-    with FaultCluster(
-        directory,
-        nodes=3,
-        controllers=3,
-        controller_config=config,
-        proxied=False,
-    ) as cluster:
+    with FaultCluster(directory, nodes=3, controllers=3, controller_config=config, proxied=False) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, 3, min_insync_replicas=2)
         with Load(cluster.bootstrap) as load:
             cluster.until(lambda: len(load.acked_s) > 100, "records are acknowledged")

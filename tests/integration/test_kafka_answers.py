@@ -175,12 +175,7 @@ def test_log_levels_and_topic_configs_are_altered_by_one_request(wire: Wire) -> 
     try:
         answer = wire.ask("incremental_alter_configs", 1, resources=resources)
         told = [(each["resource_type"], each["error_code"]) for each in answer["responses"]]
-        assert told == [
-            (8, "none"),
-            (2, "none"),
-            (8, "invalid_request"),
-            (2, "unknown_topic_or_partition"),
-        ]
+        assert told == [(8, "none"), (2, "none"), (8, "invalid_request"), (2, "unknown_topic_or_partition")]
         keys = (("8", "1", name), ("2", TOPIC, "retention.ms"))
         wanted = [
             {"resource_type": int(kind), "resource_name": of, "configuration_keys": [key]}

@@ -29,12 +29,7 @@ from headrace.clients.pipeline import (
 from headrace.clients.pipeline.commits import Decision, Gate, driver_id, task_id
 from headrace.clients.pipeline.visible_io import is_visible
 from headrace.clients.sync.producer_io import Producer
-from headrace.protocol.errors import (
-    ApiTimeoutError,
-    DataLossError,
-    InvalidTxnStateError,
-    ProducerFencedError,
-)
+from headrace.protocol.errors import ApiTimeoutError, DataLossError, InvalidTxnStateError, ProducerFencedError
 from markers import until_markers_are_written
 from pipeline_rig import Killed, pipeline_cluster
 from reading import to_the_end

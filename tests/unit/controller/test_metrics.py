@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from controller_kit import Driver
 from headrace.controller.metrics import ElectionCounts, controller_metrics
-from headrace.protocol.metadata.records import (
-    NoOpRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    TopicRecord,
-)
+from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
 
 ID = b"t" * 16
 

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from history import (
-    ENDS_PROCESS,
-    History,
-    Op,
-    Outcome,
-    Process,
-    outcome_of,
-    outcome_of_abort,
-)
+from history import ENDS_PROCESS, History, Op, Outcome, Process, outcome_of, outcome_of_abort
 from history_checks import found_in
 
 

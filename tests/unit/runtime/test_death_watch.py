@@ -134,9 +134,7 @@ def test_each_message_counts_once_per_gcs() -> None:
     assert asked == [(b"", 0), (b"one", 2), (b"one", 3), (b"one", 3)]
 
 
-def test_subscription_is_renewed_after_silence_or_a_gcs_restart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_subscription_is_renewed_after_silence_or_a_gcs_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A restarted GCS does not know its subscribers, but knows the processes that ended meanwhile; an
     exception of the listener stops nothing."""
     past = Tables([[], [b"meanwhile"], [b"meanwhile"]], [])

@@ -50,13 +50,7 @@ async def test_exception_in_the_nodes_timer_ends_the_node() -> None:
     unused: Any = None
     tasks = TaskOwner()
     effects = NodeEffects(
-        core,
-        unused,
-        unused,
-        tasks,
-        is_ending=lambda: False,
-        is_closed=lambda: False,
-        log=unused,
+        core, unused, unused, tasks, is_ending=lambda: False, is_closed=lambda: False, log=unused
     )
     effects.perform()
     await asyncio.wait_for(tasks.wait_stopping(), 60)

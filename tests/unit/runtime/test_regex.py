@@ -144,9 +144,7 @@ def test_record_has_topics_metadata_version_and_time() -> None:
 
 _chars = st.sampled_from("ab.-1")
 _atoms = st.one_of(
-    _chars.map(re.escape),
-    st.just("."),
-    st.sampled_from([r"\d", r"\w", "[ab]", "[^a]", "[a-c1]", "^", "$"]),
+    _chars.map(re.escape), st.just("."), st.sampled_from([r"\d", r"\w", "[ab]", "[^a]", "[a-c1]", "^", "$"])
 )
 
 
@@ -160,8 +158,7 @@ def _grow(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 @given(
-    st.recursive(_atoms, _grow, max_leaves=8),
-    st.lists(st.text("abc.-1", min_size=1, max_size=8), max_size=8),
+    st.recursive(_atoms, _grow, max_leaves=8), st.lists(st.text("abc.-1", min_size=1, max_size=8), max_size=8)
 )
 def test_matches_equal_pythons(expression: str, names: list[str]) -> None:
     """On the common syntax. Python's $ also matches before a final newline, which no topic name has."""

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from controller_kit import Driver
-from headrace.protocol.errors import (
-    InvalidPartitionsError,
-    InvalidRequestError,
-    StaleBrokerEpochError,
-)
+from headrace.protocol.errors import InvalidPartitionsError, InvalidRequestError, StaleBrokerEpochError
 from headrace.protocol.messages.control import CreatePartitionsRequest, PartitionGrowth, ReplicaAssignment
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 from controller_kit import Driver
 from headrace.controller.state.broker_states import BrokerState, state_of
-from headrace.protocol.errors import (
-    BrokerIdNotRegisteredError,
-    OffsetOutOfRangeError,
-    StaleBrokerEpochError,
-)
+from headrace.protocol.errors import BrokerIdNotRegisteredError, OffsetOutOfRangeError, StaleBrokerEpochError
 from headrace.protocol.messages.control import BrokerHeartbeatRequest, ReplicaAssignment
 
 STOP = {"want_shutdown": True}

@@ -378,9 +378,7 @@ def test_claimed_partitions_are_bounded(rig: ConsumerGroupRig) -> None:
     assert not reported
 
 
-def test_unreplaced_static_member_is_removed_after_its_session(
-    rig: ConsumerGroupRig,
-) -> None:
+def test_unreplaced_static_member_is_removed_after_its_session(rig: ConsumerGroupRig) -> None:
     """A classic member joins with its instance id, but the append fails, and no member joins again."""
     modern = SimMember(rig, "a", ("log_a",))
     first = SimClassicMember(rig, ("log_a",), instance_id="one")

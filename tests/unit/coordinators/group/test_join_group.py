@@ -78,13 +78,7 @@ def test_session_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
     assert not rig.log
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"protocols": ()},
-        {"protocol_type": ""},
-    ],
-)
+@pytest.mark.parametrize("more", [{"protocols": ()}, {"protocol_type": ""}])
 def test_join_without_a_protocol_is_refused(more: dict[str, object]) -> None:
     rig = GroupRig()
     assert rig.join(**more).code == InconsistentGroupProtocolError.code

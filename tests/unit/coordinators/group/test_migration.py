@@ -211,11 +211,7 @@ def test_migration_policy_is_enforced(
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"protocol_type": "connect"},
-        {"protocols": (GroupProtocol("range", b"no subscription"),)},
-    ],
+    "changes", [{"protocol_type": "connect"}, {"protocols": (GroupProtocol("range", b"no subscription"),)}]
 )
 def test_other_protocol_types_stay_classic(rig: ConsumerGroupRig, changes: dict[str, object]) -> None:
     """Also unreadable subscriptions."""

@@ -17,12 +17,7 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import CreatedTopic, CreateTopicsResponse
-from headrace.protocol.messages.groups import (
-    GROUP_KEY,
-    TRANSACTION_KEY,
-    Coordinator,
-    FindCoordinatorRequest,
-)
+from headrace.protocol.messages.groups import GROUP_KEY, TRANSACTION_KEY, Coordinator, FindCoordinatorRequest
 from headrace.protocol.messages.transactions import (
     AllocateProducerIdsResponse,
     InitProducerIdRequest,

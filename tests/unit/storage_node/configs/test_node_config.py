@@ -77,14 +77,7 @@ def test_compression_levels() -> None:
         name: LogConfig(compression_type=name, **levels).target_level
         for name in ("gzip", "lz4", "zstd", "snappy", "uncompressed", "producer")
     }
-    assert found == {
-        "gzip": 2,
-        "lz4": 4,
-        "zstd": 6,
-        "snappy": None,
-        "uncompressed": None,
-        "producer": None,
-    }
+    assert found == {"gzip": 2, "lz4": 4, "zstd": 6, "snappy": None, "uncompressed": None, "producer": None}
 
 
 @pytest.mark.parametrize(

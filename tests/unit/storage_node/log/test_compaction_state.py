@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import pytest
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-)
+from headrace.protocol.errors import CorruptMessageError, InvalidRecordError
 from headrace.protocol.records.header import assigned_prefix, read_batch_header
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.tail_cache import Tail, TailCache

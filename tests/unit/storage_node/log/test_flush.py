@@ -6,9 +6,7 @@ import threading
 from pathlib import Path
 
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    KafkaError,
-)
+from headrace.protocol.errors import KafkaError
 from headrace.protocol.records.header import read_batch_header
 from headrace.runtime.files.files_io import OsFiles
 from log_rig import NOW, append, batch, check_dense, keys_of, open_log

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-    KafkaStorageError,
-)
+from headrace.protocol.errors import CorruptMessageError, InvalidRecordError, KafkaStorageError
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
 from headrace.runtime.files.file_layer import FileGoneError

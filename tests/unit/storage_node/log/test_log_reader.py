@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    OffsetOutOfRangeError,
-)
+from headrace.protocol.errors import OffsetOutOfRangeError
 from headrace.storage_node.log.log import Log
 from log_rig import append, batch, check_dense, open_log, read_all, split
 

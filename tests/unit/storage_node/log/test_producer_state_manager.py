@@ -9,14 +9,7 @@ from headrace.storage_node.log.disk_room import DiskRoom
 from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
 from headrace.storage_node.log.producer_snapshot import parse_producer_snapshot
 from log_rig import FOLDER, NOW, append, batch, open_log
-from producer_oracle import (
-    SMALL_SEGMENTS,
-    check_producers,
-    fill,
-    idempotent,
-    reopened,
-    snapshots,
-)
+from producer_oracle import SMALL_SEGMENTS, check_producers, fill, idempotent, reopened, snapshots
 
 
 def test_snapshot_per_segment_and_at_the_log_end() -> None:

@@ -9,11 +9,7 @@ from headrace.protocol.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from headrace.protocol.metadata.records import (
-    FenceBrokerRecord,
-    RegisterBrokerRecord,
-    UnfenceBrokerRecord,
-)
+from headrace.protocol.metadata.records import FenceBrokerRecord, RegisterBrokerRecord, UnfenceBrokerRecord
 from headrace.storage_node.replica.partition_table import PartitionTable
 
 
