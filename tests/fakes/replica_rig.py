@@ -78,6 +78,13 @@ class Replicas:
         for node in range(1, nodes + 1):
             self.start(node, FakeFiles())
 
+    @classmethod
+    def settled(cls, nodes: int = 3, **facts: Any) -> Replicas:
+        """Whose followers have fetched from the leader."""
+        cluster = cls(nodes, **facts)
+        cluster.settle()
+        return cluster
+
     # --- nodes and metadata -------------------------------------------------------------------------------
 
     def start(self, node: int, files: FakeFiles) -> None:
@@ -140,6 +147,12 @@ class Replicas:
         rig = self.leader if node is None else self.nodes[node]
         return rig.produce(TOPIC, batch(*(values or (b"v",))), acks=acks, **facts)
 
+    def write(self, *values: bytes, **facts: Any) -> FakeRequest:
+        """`produce`, until nothing moves any more."""
+        request = self.produce(*values, **facts)
+        self.settle()
+        return request
+
     # --- time and messages --------------------------------------------------------------------------------
 
     def break_link(self, follower: int, leader: int) -> None:
@@ -155,6 +168,11 @@ class Replicas:
         self._fetches = [f for f in self._fetches if f not in lost]
         for fetch in lost:
             self._fail(fetch.follower, fetch.effect)
+
+    def cut_link(self, follower: int, leader: int) -> None:
+        """The connection breaks, and there is no other until `heal`."""
+        self.cut.add((follower, leader))
+        self.break_link(follower, leader)
 
     def isolate(self, node: int) -> None:
         """Nobody hears it, nor it anybody, the controller included."""

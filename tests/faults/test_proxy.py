@@ -79,6 +79,12 @@ def call(network: ChaosNetwork, name: str = "client-1") -> socket.socket:
     return caller
 
 
+@pytest.fixture
+def caller(network: ChaosNetwork, echo: Echo) -> Iterator[socket.socket]:
+    with call(network) as made:
+        yield made
+
+
 def dial(network: ChaosNetwork) -> socket.socket:
     caller = socket.create_connection((HOST, network._proxies["node-1"].port))
     caller.settimeout(PATIENCE_S)
@@ -125,15 +131,14 @@ def test_a_frozen_link_holds_bytes_until_it_heals(network: ChaosNetwork, echo: E
         assert receive(caller, 3) == b"one"
 
 
-def test_a_link_frozen_one_way(network: ChaosNetwork, echo: Echo) -> None:
+def test_a_link_frozen_one_way(caller: socket.socket, network: ChaosNetwork) -> None:
     """The server hears, and is not heard."""
-    with call(network) as caller:
-        network.freeze(ONE, Way.BACK)
-        caller.sendall(b"one")
-        until(lambda: network.figures("client-1", "node-1")["held_back"] == 3)
-        assert echo.received.endswith(b"one")
-        network.heal()
-        assert receive(caller, 3) == b"one"
+    network.freeze(ONE, Way.BACK)
+    caller.sendall(b"one")
+    until(lambda: network.figures("client-1", "node-1")["held_back"] == 3)
+    assert echo.received.endswith(b"one")
+    network.heal()
+    assert receive(caller, 3) == b"one"
 
 
 def test_a_link_that_is_frozen_before_anyone_calls(network: ChaosNetwork, echo: Echo) -> None:
@@ -176,46 +181,42 @@ def test_a_cut_link_refuses_those_who_say_its_name(network: ChaosNetwork, echo: 
     call(network).close()
 
 
-def test_a_half_closed_link(network: ChaosNetwork, echo: Echo) -> None:
+def test_a_half_closed_link(caller: socket.socket, network: ChaosNetwork) -> None:
     """The server sees an end and may still answer; the caller's later bytes go nowhere."""
-    with call(network) as caller:
-        network.freeze(ONE, Way.BACK)
-        caller.sendall(b"before")
-        until(lambda: network.figures("client-1", "node-1")["held_back"] == 6)
-        network.half_close(ONE, Way.OUT)
-        until(lambda: echo.ends)
-        assert echo.ends == ["end"]
-        network.heal()
-        assert receive(caller, 6) == b"before"
-        assert caller.recv(1) == b""
+    network.freeze(ONE, Way.BACK)
+    caller.sendall(b"before")
+    until(lambda: network.figures("client-1", "node-1")["held_back"] == 6)
+    network.half_close(ONE, Way.OUT)
+    until(lambda: echo.ends)
+    assert echo.ends == ["end"]
+    network.heal()
+    assert receive(caller, 6) == b"before"
+    assert caller.recv(1) == b""
 
 
-def test_a_trickle_changes_nothing_but_the_pieces(network: ChaosNetwork, echo: Echo) -> None:
+def test_a_trickle_changes_nothing_but_the_pieces(caller: socket.socket, network: ChaosNetwork) -> None:
     """Every byte in a write of its own."""
     network.shape(ONE, piece_bytes=1)
-    with call(network) as caller:
-        caller.sendall(b"abc" * 100)
-        assert receive(caller, 300) == b"abc" * 100
+    caller.sendall(b"abc" * 100)
+    assert receive(caller, 300) == b"abc" * 100
 
 
-def test_delay_and_rate_are_at_least_what_was_asked(network: ChaosNetwork, echo: Echo) -> None:
+def test_delay_and_rate_are_at_least_what_was_asked(caller: socket.socket, network: ChaosNetwork) -> None:
     """Lower bounds only: how much more it becomes is the machine's business."""
-    with call(network) as caller:
-        network.shape(ONE, Way.OUT, delay_s=0.05)
-        network.shape(ONE, Way.BACK, bytes_per_s=10_000, piece_bytes=100)
-        begun = time.monotonic()
-        caller.sendall(b"x" * 1_000)
-        assert receive(caller, 1_000) == b"x" * 1_000
-        assert time.monotonic() - begun >= 0.05 + 0.1
+    network.shape(ONE, Way.OUT, delay_s=0.05)
+    network.shape(ONE, Way.BACK, bytes_per_s=10_000, piece_bytes=100)
+    begun = time.monotonic()
+    caller.sendall(b"x" * 1_000)
+    assert receive(caller, 1_000) == b"x" * 1_000
+    assert time.monotonic() - begun >= 0.05 + 0.1
 
 
-def test_losses_reset_connections(network: ChaosNetwork, echo: Echo) -> None:
+def test_losses_reset_connections(caller: socket.socket, network: ChaosNetwork) -> None:
     """With certainty here."""
-    with call(network) as caller:
-        network.shape(ONE, Way.OUT, reset_chance=1.0)
-        caller.sendall(b"one")
-        with pytest.raises(ConnectionResetError):
-            caller.recv(1)
+    network.shape(ONE, Way.OUT, reset_chance=1.0)
+    caller.sendall(b"one")
+    with pytest.raises(ConnectionResetError):
+        caller.recv(1)
 
 
 def test_a_server_that_is_gone_or_has_moved(network: ChaosNetwork, echo: Echo) -> None:

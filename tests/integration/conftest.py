@@ -1,16 +1,17 @@
-"""What integration tests share: a Ray that no test kills, and the command line of a file's cluster."""
+"""What integration tests share: a Ray that no test kills, rigs, and the command line of a file's cluster."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
+from command_line import CommandLine
+from headrace import LocalCluster
 from headrace_command import Headrace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from command_line import CommandLine
+from hostile_rig import Probe, attack
+from node_rig import Rig, node_rig
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +22,18 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def shell(command_line: CommandLine, cluster: Any) -> CommandLine:
+def rig(tmp_path: Path) -> AbstractAsyncContextManager[Rig]:
+    """A storage node beside a controller that does as it is told."""
+    return node_rig(tmp_path)
+
+
+@pytest.fixture
+def probe(cluster: LocalCluster) -> AbstractAsyncContextManager[Probe]:
+    """The well-behaved client of the `cluster` of the file, beside an attack."""
+    return attack(cluster)
+
+
+@pytest.fixture
+def shell(command_line: CommandLine, cluster: LocalCluster) -> CommandLine:
     """Runs command lines against the `cluster` of the file."""
     return command_line.at(cluster.bootstrap)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,11 @@ from node_rig import Rig, batch, node_rig, until
 
 CONFIG = {"log.tail.cache.bytes": 0, "fetch.read.ahead.bytes": 0}
 BATCHES, SIZE = 30, 50_000
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> AbstractAsyncContextManager[Rig]:
+    return node_rig(tmp_path, config=CONFIG)
 
 
 def evict(directory: Path) -> bool:
@@ -88,26 +94,25 @@ def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return release
 
 
-async def test_cold_pages_are_served(tmp_path: Path) -> None:
+async def test_cold_pages_are_served(rig: Rig, tmp_path: Path) -> None:
     """All of the log comes back, in order; a second read of the cached pages takes no thread."""
-    async with node_rig(tmp_path, config=CONFIG) as rig:
-        topic_id, client = await cold_topic(rig, tmp_path)
-        assert await read_all(client, topic_id) == [*range(BATCHES)]
-        if is_cached(log_file(tmp_path)):
-            runs = 0
-            read = ColdRead.run
+    topic_id, client = await cold_topic(rig, tmp_path)
+    assert await read_all(client, topic_id) == [*range(BATCHES)]
+    if is_cached(log_file(tmp_path)):
+        runs = 0
+        read = ColdRead.run
 
-            def counted(self: ColdRead) -> None:
-                nonlocal runs
-                runs += 1
-                read(self)
+        def counted(self: ColdRead) -> None:
+            nonlocal runs
+            runs += 1
+            read(self)
 
-            ColdRead.run = counted  # type: ignore[method-assign]
-            try:
-                assert await read_all(client, topic_id) == [*range(BATCHES)]
-            finally:
-                ColdRead.run = read  # type: ignore[method-assign]
-            assert runs == 0, "cached pages need no thread"
+        ColdRead.run = counted  # type: ignore[method-assign]
+        try:
+            assert await read_all(client, topic_id) == [*range(BATCHES)]
+        finally:
+            ColdRead.run = read  # type: ignore[method-assign]
+        assert runs == 0, "cached pages need no thread"
 
 
 async def test_a_file_system_without_nowait_is_served_by_threads(
@@ -147,62 +152,61 @@ async def test_others_are_served_while_cold_reads_hang(tmp_path: Path, held: thr
 
 
 @pytest.mark.parametrize("crash", [False, True])
-async def test_a_node_ends_during_a_cold_read(tmp_path: Path, held: threading.Event, crash: bool) -> None:
+async def test_a_node_ends_during_a_cold_read(
+    rig: Rig, tmp_path: Path, held: threading.Event, crash: bool
+) -> None:
     """It waits for the thread and starts again on the same disk with nothing lost. A crash answers nobody; a
     node that is still saying farewell may answer, and then with what is there."""
-    async with node_rig(tmp_path, config=CONFIG) as rig:
-        topic_id, client = await cold_topic(rig, tmp_path)
-        slow = await held_fetch(rig, tmp_path, client, topic_id)
-        router = rig.node._router
-        ending = asyncio.create_task(rig.restart(crash=crash))
-        # not before: while it takes its leave of the controller it still answers
-        await until(lambda: router._is_closed or router._is_stopping)
-        held.set()
-        await ending
-        (outcome,) = await asyncio.gather(slow, return_exceptions=True)
-        if crash or isinstance(outcome, BaseException):
-            assert isinstance(outcome, (HeadraceError, asyncio.CancelledError))
-        else:
-            answer, found = outcome
-            assert answer.error_code or [offset for offset, _ in found] == [*range(len(found))]
-        again = await rig.client()
-        assert await read_all(again, topic_id) == [*range(BATCHES)]
+    topic_id, client = await cold_topic(rig, tmp_path)
+    slow = await held_fetch(rig, tmp_path, client, topic_id)
+    router = rig.node._router
+    ending = asyncio.create_task(rig.restart(crash=crash))
+    # not before: while it takes its leave of the controller it still answers
+    await until(lambda: router._is_closed or router._is_stopping)
+    held.set()
+    await ending
+    (outcome,) = await asyncio.gather(slow, return_exceptions=True)
+    if crash or isinstance(outcome, BaseException):
+        assert isinstance(outcome, (HeadraceError, asyncio.CancelledError))
+    else:
+        answer, found = outcome
+        assert answer.error_code or [offset for offset, _ in found] == [*range(len(found))]
+    again = await rig.client()
+    assert await read_all(again, topic_id) == [*range(BATCHES)]
 
 
 async def test_the_files_of_a_deleted_topic_may_go_during_a_cold_read(
-    tmp_path: Path, held: threading.Event
+    rig: Rig, tmp_path: Path, held: threading.Event
 ) -> None:
     """The reader hears of the deletion, and the node goes on."""
-    async with node_rig(tmp_path, config=CONFIG) as rig:
-        topic_id, client = await cold_topic(rig, tmp_path)
-        slow = await held_fetch(rig, tmp_path, client, topic_id)
-        rig.controller.delete_topic(topic_id)
-        answer, found = await slow
-        assert answer.error_code != 0
-        assert not found
-        held.set()
-        await until(lambda: rig.core.cold_reads.running == 0)
-        other = await rig.topic("other")
-        assert (await client.produce(other, batch(b"x"))).error_code == 0
+    topic_id, client = await cold_topic(rig, tmp_path)
+    slow = await held_fetch(rig, tmp_path, client, topic_id)
+    rig.controller.delete_topic(topic_id)
+    answer, found = await slow
+    assert answer.error_code != 0
+    assert not found
+    held.set()
+    await until(lambda: rig.core.cold_reads.running == 0)
+    other = await rig.topic("other")
+    assert (await client.produce(other, batch(b"x"))).error_code == 0
 
 
-async def test_damage_on_the_disk_is_told_and_not_served(tmp_path: Path) -> None:
+async def test_damage_on_the_disk_is_told_and_not_served(rig: Rig, tmp_path: Path) -> None:
     """A byte changed in the file itself."""
-    async with node_rig(tmp_path, config=CONFIG) as rig:
-        topic_id, client = await cold_topic(rig, tmp_path)
-        path = log_file(tmp_path)
-        with path.open("r+b") as file:
-            file.seek(1_000)
-            file.write(b"X")
-        await until(lambda: evict(tmp_path))
-        try:
-            answer, found = await client.fetch(topic_id, 0)
-        except CorruptMessageError:
-            pass  # served from the page cache, which a read ahead had filled by then: the reader checks
-        else:
-            assert answer.error_code == CorruptMessageError.code
-            assert not found
-        assert (await client.fetch(topic_id, 1))[1][0][0] == 1
+    topic_id, client = await cold_topic(rig, tmp_path)
+    path = log_file(tmp_path)
+    with path.open("r+b") as file:
+        file.seek(1_000)
+        file.write(b"X")
+    await until(lambda: evict(tmp_path))
+    try:
+        answer, found = await client.fetch(topic_id, 0)
+    except CorruptMessageError:
+        pass  # served from the page cache, which a read ahead had filled by then: the reader checks
+    else:
+        assert answer.error_code == CorruptMessageError.code
+        assert not found
+    assert (await client.fetch(topic_id, 1))[1][0][0] == 1
 
 
 def test_a_short_answer_of_the_kernel_counts_as_not_cached(tmp_path: Path) -> None:

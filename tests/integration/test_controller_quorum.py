@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -152,157 +152,154 @@ async def cluster(directory: Path, size: int = 3, **config: Any) -> AsyncIterato
             await found.stop(node)
 
 
-async def test_three_controllers_become_one_quorum(tmp_path: Path) -> None:
+@pytest.fixture
+def three(tmp_path: Path) -> AbstractAsyncContextManager[Cluster]:
+    return cluster(tmp_path)
+
+
+async def test_three_controllers_become_one_quorum(three: Cluster) -> None:
     """One leads; what it decides is in all three; the others refuse and say who leads."""
-    async with cluster(tmp_path) as three:
-        leader = await three.leader()
-        await three.join_node(leader)
-        assert (await three.create(leader, "t")).error_code == 0
-        await three.caught_up()
-        assert [server.status()["topics"] for server in three.alive] == [1, 1, 1]
-        assert len({server.cluster_id for server in three.alive}) == 1
-        for other in {1, 2, 3} - {leader}:
-            with pytest.raises(NotControllerError, match=f"controller {leader} at"):
-                await three.create(other, "u")
-            with pytest.raises(NotControllerError):
-                await three.image(other)
-            told = await three.ask(other, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
-            assert (told.leader_id, (told.endpoint.host, told.endpoint.port)) == (
-                leader,
-                three.addresses[leader],
-            )
-        told = await three.ask(leader, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
-        assert [each.replica_id for each in told.voters] == [1, 2, 3]
+    leader = await three.leader()
+    await three.join_node(leader)
+    assert (await three.create(leader, "t")).error_code == 0
+    await three.caught_up()
+    assert [server.status()["topics"] for server in three.alive] == [1, 1, 1]
+    assert len({server.cluster_id for server in three.alive}) == 1
+    for other in {1, 2, 3} - {leader}:
+        with pytest.raises(NotControllerError, match=f"controller {leader} at"):
+            await three.create(other, "u")
+        with pytest.raises(NotControllerError):
+            await three.image(other)
+        told = await three.ask(other, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
+        assert (told.leader_id, (told.endpoint.host, told.endpoint.port)) == (
+            leader,
+            three.addresses[leader],
+        )
+    told = await three.ask(leader, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
+    assert [each.replica_id for each in told.voters] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-async def test_another_leads_when_the_leader_goes(tmp_path: Path, is_killed: bool) -> None:
+async def test_another_leads_when_the_leader_goes(three: Cluster, is_killed: bool) -> None:
     """Killed or stopped: what was answered is there, a node's session goes on, and it comes back."""
-    async with cluster(tmp_path) as three:
-        leader = await three.leader()
-        epoch = await three.join_node(leader)
-        assert (await three.create(leader, "before")).error_code == 0
-        await (three.kill(leader) if is_killed else three.stop(leader))
-        second = await three.leader()
-        assert second != leader
-        image = await three.image(second)
-        assert set(image.topics) == {"before"}
-        assert not image.brokers[1].is_fenced
-        beat = BrokerHeartbeatRequest(1, epoch, image.offset)
-        assert not (await three.ask(second, registry.BROKER_HEARTBEAT, beat)).is_fenced
-        assert (await three.create(second, "after")).error_code == 0
-        await three.start(leader)
-        await three.caught_up()
-        assert [server.status()["topics"] for server in three.alive] == [2, 2, 2]
+    leader = await three.leader()
+    epoch = await three.join_node(leader)
+    assert (await three.create(leader, "before")).error_code == 0
+    await (three.kill(leader) if is_killed else three.stop(leader))
+    second = await three.leader()
+    assert second != leader
+    image = await three.image(second)
+    assert set(image.topics) == {"before"}
+    assert not image.brokers[1].is_fenced
+    beat = BrokerHeartbeatRequest(1, epoch, image.offset)
+    assert not (await three.ask(second, registry.BROKER_HEARTBEAT, beat)).is_fenced
+    assert (await three.create(second, "after")).error_code == 0
+    await three.start(leader)
+    await three.caught_up()
+    assert [server.status()["topics"] for server in three.alive] == [2, 2, 2]
 
 
-async def test_no_acknowledged_topic_is_lost_in_a_storm(tmp_path: Path) -> None:
+async def test_no_acknowledged_topic_is_lost_in_a_storm(three: Cluster) -> None:
     """Clients create topics as fast as they can at whoever leads; leaders are killed again and again."""
-    async with cluster(tmp_path) as three:
-        await three.join_node(await three.leader())
-        made: set[str] = set()
-        is_over = False
+    await three.join_node(await three.leader())
+    made: set[str] = set()
+    is_over = False
 
-        async def client(number: int) -> None:
-            count = 0
-            while not is_over:
-                count += 1
-                name = f"t-{number}-{count}"
-                for leader in three.leaders() or [1]:
-                    try:
-                        if (await three.create(leader, name)).error_code == 0:
-                            made.add(name)
-                    except KafkaError:
-                        await asyncio.sleep(0.02)
+    async def client(number: int) -> None:
+        count = 0
+        while not is_over:
+            count += 1
+            name = f"t-{number}-{count}"
+            for leader in three.leaders() or [1]:
+                try:
+                    if (await three.create(leader, name)).error_code == 0:
+                        made.add(name)
+                except KafkaError:
+                    await asyncio.sleep(0.02)
 
-        clients = [asyncio.create_task(client(number)) for number in range(4)]
-        for _ in range(3):
-            leader = await three.leader()
-            goal = len(made) + 20
-            await eventually(lambda goal=goal: len(made) >= goal)
-            await three.kill(leader)
-            await three.leader()
-            await three.start(leader)
-        is_over = True
-        await asyncio.gather(*clients)
-        image = await three.image(await three.leader())
-        assert made <= set(image.topics)
-        await three.caught_up()
-        assert {server.status()["topics"] for server in three.alive} == {len(image.topics)}
+    clients = [asyncio.create_task(client(number)) for number in range(4)]
+    for _ in range(3):
+        leader = await three.leader()
+        goal = len(made) + 20
+        await eventually(lambda goal=goal: len(made) >= goal)
+        await three.kill(leader)
+        await three.leader()
+        await three.start(leader)
+    is_over = True
+    await asyncio.gather(*clients)
+    image = await three.image(await three.leader())
+    assert made <= set(image.topics)
+    await three.caught_up()
+    assert {server.status()["topics"] for server in three.alive} == {len(image.topics)}
 
 
-async def test_without_a_majority_nothing_is_decided_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_without_a_majority_nothing_is_decided_and_nothing_is_lost(three: Cluster) -> None:
     """Two of three are gone: the last one refuses soon; one comes back, and it goes on."""
-    async with cluster(tmp_path) as three:
-        leader = await three.leader()
-        await three.join_node(leader)
-        assert (await three.create(leader, "before")).error_code == 0
-        others = sorted({1, 2, 3} - {leader})
-        for other in others:
-            await three.kill(other)
-        with pytest.raises(KafkaError) as caught:
-            await three.create(leader, "lost")
-        assert caught.value.retriable
-        with pytest.raises(NotControllerError) as refused:
-            await three.create(leader, "refused")
-        assert refused.value.retriable
-        await three.start(others[0])
-        again = await three.leader()
-        assert (await three.create(again, "after")).error_code == 0
-        assert {"before", "after"} <= set((await three.image(again)).topics)
+    leader = await three.leader()
+    await three.join_node(leader)
+    assert (await three.create(leader, "before")).error_code == 0
+    others = sorted({1, 2, 3} - {leader})
+    for other in others:
+        await three.kill(other)
+    with pytest.raises(KafkaError) as caught:
+        await three.create(leader, "lost")
+    assert caught.value.retriable
+    with pytest.raises(NotControllerError) as refused:
+        await three.create(leader, "refused")
+    assert refused.value.retriable
+    await three.start(others[0])
+    again = await three.leader()
+    assert (await three.create(again, "after")).error_code == 0
+    assert {"before", "after"} <= set((await three.image(again)).topics)
 
 
-async def test_all_of_them_restart(tmp_path: Path) -> None:
+async def test_all_of_them_restart(three: Cluster) -> None:
     """Stopped and started again, in another order: same cluster, same topics."""
-    async with cluster(tmp_path) as three:
-        leader = await three.leader()
-        await three.join_node(leader)
-        assert (await three.create(leader, "t")).error_code == 0
-        cluster_id = three.alive[0].cluster_id
-        for node in (1, 2, 3):
-            await three.kill(node)
-        for node in (3, 1, 2):
-            server = await three.start(node)
-            assert not server.is_blank
-        again = await three.leader()
-        assert set((await three.image(again)).topics) == {"t"}
-        assert {server.cluster_id for server in three.alive} == {cluster_id}
+    leader = await three.leader()
+    await three.join_node(leader)
+    assert (await three.create(leader, "t")).error_code == 0
+    cluster_id = three.alive[0].cluster_id
+    for node in (1, 2, 3):
+        await three.kill(node)
+    for node in (3, 1, 2):
+        server = await three.start(node)
+        assert not server.is_blank
+    again = await three.leader()
+    assert set((await three.image(again)).topics) == {"t"}
+    assert {server.cluster_id for server in three.alive} == {cluster_id}
 
 
-async def test_a_wiped_disk_is_another_replica(tmp_path: Path) -> None:
+async def test_a_wiped_disk_is_another_replica(three: Cluster, tmp_path: Path) -> None:
     """Its votes are forgotten, so it is refused under the old directory id, and only fetches; an operator
     removes the voter that is lost and adds the new one."""
-    async with cluster(tmp_path) as three:
-        leader = await three.leader()
-        await three.join_node(leader)
-        assert (await three.create(leader, "t")).error_code == 0
-        victim = next(node for node in (1, 2, 3) if node != leader)
-        lost = three.servers[victim]
-        assert lost is not None
-        old_key = lost.quorum.key
-        await three.kill(victim)
-        shutil.rmtree(tmp_path / str(victim))
-        server = await three.start(victim)
-        await three.caught_up()
-        assert server.quorum.key not in server.quorum.voters
-        vote = quorum.VoteRequest("", *old_key, 99, leader, bytes(16), 99, 999)
-        answer = await three.ask(victim, registry.VOTE, vote)
-        assert (answer.error_code, answer.vote_granted) == (InvalidVoterKeyError.code, False)
+    leader = await three.leader()
+    await three.join_node(leader)
+    assert (await three.create(leader, "t")).error_code == 0
+    victim = next(node for node in (1, 2, 3) if node != leader)
+    lost = three.servers[victim]
+    assert lost is not None
+    old_key = lost.quorum.key
+    await three.kill(victim)
+    shutil.rmtree(tmp_path / str(victim))
+    server = await three.start(victim)
+    await three.caught_up()
+    assert server.quorum.key not in server.quorum.voters
+    vote = quorum.VoteRequest("", *old_key, 99, leader, bytes(16), 99, 999)
+    answer = await three.ask(victim, registry.VOTE, vote)
+    assert (answer.error_code, answer.vote_granted) == (InvalidVoterKeyError.code, False)
 
-        key, host, port = server.quorum.key, server.host, server.port
-        add = quorum.AddRaftVoterRequest("", *key, host, port)
-        refused = await three.ask(leader, registry.ADD_RAFT_VOTER, add)
-        assert refused.error_code == DuplicateVoterError.code
-        removed = await three.ask(
-            leader, registry.REMOVE_RAFT_VOTER, quorum.RemoveRaftVoterRequest("", *old_key)
-        )
-        assert removed.error_code == 0
+    key, host, port = server.quorum.key, server.host, server.port
+    add = quorum.AddRaftVoterRequest("", *key, host, port)
+    refused = await three.ask(leader, registry.ADD_RAFT_VOTER, add)
+    assert refused.error_code == DuplicateVoterError.code
+    removed = await three.ask(leader, registry.REMOVE_RAFT_VOTER, quorum.RemoveRaftVoterRequest("", *old_key))
+    assert removed.error_code == 0
+    added = await three.ask(leader, registry.ADD_RAFT_VOTER, add)
+    while added.error_code == RequestTimedOutError.code:  # the removal: it fetches it a moment later
         added = await three.ask(leader, registry.ADD_RAFT_VOTER, add)
-        while added.error_code == RequestTimedOutError.code:  # the removal: it fetches it a moment later
-            added = await three.ask(leader, registry.ADD_RAFT_VOTER, add)
-        assert added.error_code == 0
-        await eventually(lambda: key in server.quorum.voters)
-        assert len(server.quorum.voters) == 3
+    assert added.error_code == 0
+    await eventually(lambda: key in server.quorum.voters)
+    assert len(server.quorum.voters) == 3
 
 
 async def test_a_wiped_disk_takes_its_place_by_itself_where_that_is_wished(tmp_path: Path) -> None:
@@ -332,16 +329,15 @@ async def test_one_controller_grows_to_three(tmp_path: Path) -> None:
         assert set((await grown.image(leader)).topics) == {"t"}
 
 
-async def test_a_quorum_is_found_at_new_ports(tmp_path: Path) -> None:
+async def test_a_quorum_is_found_at_new_ports(three: Cluster, tmp_path: Path) -> None:
     """All addresses in the log are old: the bootstrap servers say where everybody is."""
-    async with cluster(tmp_path) as three:
-        await three.join_node(await three.leader())
-        for node in (1, 2, 3):
-            await three.kill(node)
-            (tmp_path / str(node) / "listener.port").unlink()
-        before = dict(three.addresses)
-        for node in (1, 2, 3):
-            await three.start(node)
-        assert all(three.addresses[node] != before[node] for node in before)
-        leader = await three.leader()
-        assert (await three.create(leader, "t")).error_code == 0
+    await three.join_node(await three.leader())
+    for node in (1, 2, 3):
+        await three.kill(node)
+        (tmp_path / str(node) / "listener.port").unlink()
+    before = dict(three.addresses)
+    for node in (1, 2, 3):
+        await three.start(node)
+    assert all(three.addresses[node] != before[node] for node in before)
+    leader = await three.leader()
+    assert (await three.create(leader, "t")).error_code == 0

@@ -18,7 +18,7 @@ from headrace.protocol.messages import data as data_messages
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
 from headrace.protocol.transport.dealer_io import Connection
-from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster
+from hostile_rig import MIB, TIMEOUT_S, Probe, attacked_cluster
 from kafka_listener_rig import WireClient
 from kafka_wire import example_request, framed, request_frame
 from node_rig import batch
@@ -133,33 +133,29 @@ class Sender:
 
 
 @pytest.mark.parametrize("plane", PLANES)
-async def test_every_bad_batch_gets_its_error(cluster: LocalCluster, plane: str) -> None:
+async def test_every_bad_batch_gets_its_error(probe: Probe, plane: str) -> None:
     """Each answered with its own code beside a good batch in the same request, which is taken."""
-    async with attack(cluster) as probe:
-        topic = f"batches-{plane}"
-        spec = control.NewTopicSpec(topic, 1, 1)
-        made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
-        topic_id = made.body.topics[0].topic_id
-        async with Sender(probe, plane) as sender:
-            for number, (name, (bad, expected)) in enumerate(BAD_BATCHES.items()):
-                (code, _), taken = await sender.send(topic, topic_id, bad, batch(b"good"))
-                assert code in [cls.code for cls in expected], (name, code)
-                assert taken == (0, number), (name, taken)
+    topic = f"batches-{plane}"
+    spec = control.NewTopicSpec(topic, 1, 1)
+    made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
+    topic_id = made.body.topics[0].topic_id
+    async with Sender(probe, plane) as sender:
+        for number, (name, (bad, expected)) in enumerate(BAD_BATCHES.items()):
+            (code, _), taken = await sender.send(topic, topic_id, bad, batch(b"good"))
+            assert code in [cls.code for cls in expected], (name, code)
+            assert taken == (0, number), (name, taken)
 
 
 @pytest.mark.parametrize("plane", PLANES)
 @pytest.mark.parametrize("compression", [c for c in Compression if c])
-async def test_decompression_bombs_are_refused(
-    cluster: LocalCluster, compression: Compression, plane: str
-) -> None:
+async def test_decompression_bombs_are_refused(probe: Probe, compression: Compression, plane: str) -> None:
     """Row 27: what is small on the wire and 800 MiB when opened, many times at once."""
-    async with attack(cluster) as probe:
-        packed = bomb(compression)
+    packed = bomb(compression)
 
-        async def one() -> int:
-            async with Sender(probe, plane) as sender:
-                ((code, _),) = await sender.send(probe.topic, probe.topic_id, packed)
-                return code
+    async def one() -> int:
+        async with Sender(probe, plane) as sender:
+            ((code, _),) = await sender.send(probe.topic, probe.topic_id, packed)
+            return code
 
-        codes = set(await asyncio.gather(*(one() for _ in range(4))))
-        assert codes <= {CORRUPT.code, INVALID.code, errors.MessageTooLargeError.code}
+    codes = set(await asyncio.gather(*(one() for _ in range(4))))
+    assert codes <= {CORRUPT.code, INVALID.code, errors.MessageTooLargeError.code}

@@ -15,7 +15,7 @@ from headrace.protocol.messages.envelope import ApiVersionsRequest, ApiVersionsR
 from headrace.protocol.transport.context_io import shared_context
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.wire import encode
-from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster, rss_bytes
+from hostile_rig import MIB, TIMEOUT_S, Probe, attacked_cluster, rss_bytes
 from node_rig import until
 
 FORGED_ID = 77
@@ -42,15 +42,14 @@ async def flood(probe: Probe, to: tuple[str, int], api: Any, body: Any, connecti
     return sum(future.exception() is None for future in done)
 
 
-async def test_a_flood_of_fetches_that_wait_for_ever(cluster: LocalCluster) -> None:
+async def test_a_flood_of_fetches_that_wait_for_ever(probe: Probe, cluster: LocalCluster) -> None:
     """Row 33: thousands of fetches that want more than there will be; others are served, and with their
     connections they are gone."""
-    async with attack(cluster) as probe:
-        wanted = data.FetchPartition(probe.topic_id, 0, 0, 2**31 - 1)
-        body = data.FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, (wanted,))
-        await flood(probe, probe.node, registry.FETCH, body, 20, 200)
-        async with asyncio.timeout(TIMEOUT_S):
-            await until(lambda: cluster.status()["nodes"][0]["parked_requests"] == 0)
+    wanted = data.FetchPartition(probe.topic_id, 0, 0, 2**31 - 1)
+    body = data.FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, (wanted,))
+    await flood(probe, probe.node, registry.FETCH, body, 20, 200)
+    async with asyncio.timeout(TIMEOUT_S):
+        await until(lambda: cluster.status()["nodes"][0]["parked_requests"] == 0)
 
 
 class Deaf:
@@ -92,59 +91,57 @@ def unread_bytes(cluster: LocalCluster, is_node: bool) -> int:
 
 
 @pytest.mark.parametrize("kind", ["snapshots", "news", "metadata", "configs"])
-async def test_answers_that_nobody_reads(cluster: LocalCluster, kind: str) -> None:
+async def test_answers_that_nobody_reads(probe: Probe, cluster: LocalCluster, kind: str) -> None:
     """A small question with a large answer, thousands of times: memory stays bounded while nobody reads, and
     others are served."""
-    async with attack(cluster) as probe:
-        specs = tuple(control.NewTopicSpec(f"many-{number}", 60, 1) for number in range(20))
-        await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest(specs))
-        resources = tuple(control.ConfigResource(2, spec.name) for spec in specs)
-        to, api, body = {
-            "snapshots": (probe.controller, registry.FETCH_METADATA, control.FetchMetadataRequest(77, -9, 0)),
-            "news": (probe.controller, registry.FETCH_METADATA, control.FetchMetadataRequest(77, 0, 0)),
-            "metadata": (probe.node, registry.METADATA, data.MetadataRequest()),
-            "configs": (
-                probe.controller,
-                registry.DESCRIBE_CONFIGS,
-                control.DescribeConfigsRequest(resources),
-            ),
-        }[kind]
-        before = rss_bytes()
-        deaf = [Deaf(to) for _ in range(20)]
-        try:
-            for client in deaf:
-                await client.shake_hands()
-            for client in deaf:
-                client.ask(api, body, 400)
-                await asyncio.sleep(0)
-            await probe.check()
-            await probe.check()
-            growth = rss_bytes() - before
-            if kind == "snapshots":  # far more than the kernel's buffers take
-                assert await asyncio.to_thread(unread_bytes, cluster, False) > MIB, "bodies count"
-        finally:
-            for client in deaf:
-                client.close()
-        assert growth < UNREAD_BYTES, f"{growth / MIB:.0f} MiB for answers that nobody reads"
-        names = tuple(spec.name for spec in specs)
-        await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(names))
+    specs = tuple(control.NewTopicSpec(f"many-{number}", 60, 1) for number in range(20))
+    await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest(specs))
+    resources = tuple(control.ConfigResource(2, spec.name) for spec in specs)
+    to, api, body = {
+        "snapshots": (probe.controller, registry.FETCH_METADATA, control.FetchMetadataRequest(77, -9, 0)),
+        "news": (probe.controller, registry.FETCH_METADATA, control.FetchMetadataRequest(77, 0, 0)),
+        "metadata": (probe.node, registry.METADATA, data.MetadataRequest()),
+        "configs": (
+            probe.controller,
+            registry.DESCRIBE_CONFIGS,
+            control.DescribeConfigsRequest(resources),
+        ),
+    }[kind]
+    before = rss_bytes()
+    deaf = [Deaf(to) for _ in range(20)]
+    try:
+        for client in deaf:
+            await client.shake_hands()
+        for client in deaf:
+            client.ask(api, body, 400)
+            await asyncio.sleep(0)
+        await probe.check()
+        await probe.check()
+        growth = rss_bytes() - before
+        if kind == "snapshots":  # far more than the kernel's buffers take
+            assert await asyncio.to_thread(unread_bytes, cluster, False) > MIB, "bodies count"
+    finally:
+        for client in deaf:
+            client.close()
+    assert growth < UNREAD_BYTES, f"{growth / MIB:.0f} MiB for answers that nobody reads"
+    names = tuple(spec.name for spec in specs)
+    await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(names))
 
 
-async def test_expensive_decisions_do_not_silence_the_others(cluster: LocalCluster) -> None:
+async def test_expensive_decisions_do_not_silence_the_others(probe: Probe) -> None:
     """Hundreds of creations of ten thousand partitions, to be checked only: a heartbeat gets its turn between
     them, long before the last is answered."""
-    async with attack(cluster) as probe:
-        spec = control.NewTopicSpec("huge", 9_000, 1)
-        body = control.CreateTopicsRequest((spec,), 1_000, True)
-        bad = await Connection.open(*probe.controller, client_id="bad", timeout_s=TIMEOUT_S)
-        good = await Connection.open(*probe.controller, client_id="good", timeout_s=TIMEOUT_S)
-        sent = [bad.send(registry.CREATE_TOPICS, body) for _ in range(100)]
-        await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
-        resource = control.DescribeConfigsRequest((control.ConfigResource(2, "nothing"),))
-        done = good.send(registry.FETCH_METADATA, control.FetchMetadataRequest(FORGED_ID, 0, 0))
-        await done
-        assert not all(future.done() for future in sent)
-        await asyncio.gather(*sent)
-        await good.request(registry.DESCRIBE_CONFIGS, resource, timeout_s=TIMEOUT_S)
-        bad.close()
-        good.close()
+    spec = control.NewTopicSpec("huge", 9_000, 1)
+    body = control.CreateTopicsRequest((spec,), 1_000, True)
+    bad = await Connection.open(*probe.controller, client_id="bad", timeout_s=TIMEOUT_S)
+    good = await Connection.open(*probe.controller, client_id="good", timeout_s=TIMEOUT_S)
+    sent = [bad.send(registry.CREATE_TOPICS, body) for _ in range(100)]
+    await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
+    resource = control.DescribeConfigsRequest((control.ConfigResource(2, "nothing"),))
+    done = good.send(registry.FETCH_METADATA, control.FetchMetadataRequest(FORGED_ID, 0, 0))
+    await done
+    assert not all(future.done() for future in sent)
+    await asyncio.gather(*sent)
+    await good.request(registry.DESCRIBE_CONFIGS, resource, timeout_s=TIMEOUT_S)
+    bad.close()
+    good.close()

@@ -18,7 +18,7 @@ from headrace.protocol import errors
 from headrace.protocol.messages import control, data, registry
 from headrace.protocol.transport.dealer_io import Connection
 from hostile import BAD_CONFIGS, LARGE_CONFIGS, mutations
-from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster, send_all
+from hostile_rig import MIB, TIMEOUT_S, Probe, attacked_cluster, send_all
 from node_rig import batch
 
 
@@ -76,100 +76,95 @@ def controller_requests(broker_epoch: int) -> dict[Any, Any]:
 
 
 @pytest.mark.parametrize("name", NODE_APIS)
-async def test_a_node_survives_every_mutation(cluster: LocalCluster, name: str) -> None:
+async def test_a_node_survives_every_mutation(probe: Probe, name: str) -> None:
     """Each api of a storage node; those of the controller come through it."""
-    async with attack(cluster) as probe:
-        spec = control.NewTopicSpec("target", 1, 1)
-        made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
-        target = made.body.topics[0].topic_id or probe.topic_id
-        requests = node_requests(target if target != probe.topic_id else b"t" * 16)
-        (api,) = [api for api in requests if api.name == name]
-        valid, frames = requests[api]
-        await send_all(probe, probe.node, api, list(mutations(valid)), frames)
-        if api in registry.FORWARDED:
-            await send_all(probe, probe.controller, api, list(mutations(valid, seed=1)))
-        await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("target",)))
+    spec = control.NewTopicSpec("target", 1, 1)
+    made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
+    target = made.body.topics[0].topic_id or probe.topic_id
+    requests = node_requests(target if target != probe.topic_id else b"t" * 16)
+    (api,) = [api for api in requests if api.name == name]
+    valid, frames = requests[api]
+    await send_all(probe, probe.node, api, list(mutations(valid)), frames)
+    if api in registry.FORWARDED:
+        await send_all(probe, probe.controller, api, list(mutations(valid, seed=1)))
+    await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("target",)))
 
 
 @pytest.mark.parametrize("name", ["BrokerRegistration", "BrokerHeartbeat", "FetchMetadata"])
-async def test_the_controller_survives_every_mutation(cluster: LocalCluster, name: str) -> None:
+async def test_the_controller_survives_every_mutation(probe: Probe, name: str) -> None:
     """A client that pretends to be a storage node."""
-    async with attack(cluster) as probe:
-        (api,) = [api for api in controller_requests(0) if api.name == name]
-        await send_all(probe, probe.controller, api, list(mutations(controller_requests(5)[api])))
+    (api,) = [api for api in controller_requests(0) if api.name == name]
+    await send_all(probe, probe.controller, api, list(mutations(controller_requests(5)[api])))
 
 
 # --- rows 11 to 13, 32 to 34 and 37: absurd but well-formed ---------------------------------------------
 
 
-async def test_wrong_frames_and_sessions(cluster: LocalCluster) -> None:
+async def test_wrong_frames_and_sessions(probe: Probe) -> None:
     """Frames that do not pair up with entries, unknown sessions, apis of others: refused, one by one."""
-    async with attack(cluster) as probe:
-        connection = await Connection.open(*probe.node, client_id="bad", timeout_s=TIMEOUT_S)
-        entry = data.ProducePartition(probe.topic_id, 0)
-        for entries, frames in (((entry,), []), ((), [batch(b"v")]), ((entry,), [batch(b"v")] * 3)):
-            body = data.ProduceRequest(1, 1_000, entries)
-            with pytest.raises(errors.InvalidRequestError):
-                await connection.request(registry.PRODUCE, body, frames, timeout_s=TIMEOUT_S)
-        body = data.ProduceRequest(2, 1_000, (entry,))
-        with pytest.raises(errors.InvalidRequiredAcksError):
-            await connection.request(registry.PRODUCE, body, [batch(b"v")], timeout_s=TIMEOUT_S)
-        heartbeat = control.BrokerHeartbeatRequest(1, 1, 1)
-        with pytest.raises(errors.UnsupportedVersionError):
-            await connection.request(registry.BROKER_HEARTBEAT, heartbeat, timeout_s=TIMEOUT_S)
-        connection._session += 1
-        with pytest.raises(errors.NetworkError):
-            await connection.request(registry.METADATA, data.MetadataRequest(()), timeout_s=TIMEOUT_S)
-        connection.close()
+    connection = await Connection.open(*probe.node, client_id="bad", timeout_s=TIMEOUT_S)
+    entry = data.ProducePartition(probe.topic_id, 0)
+    for entries, frames in (((entry,), []), ((), [batch(b"v")]), ((entry,), [batch(b"v")] * 3)):
+        body = data.ProduceRequest(1, 1_000, entries)
+        with pytest.raises(errors.InvalidRequestError):
+            await connection.request(registry.PRODUCE, body, frames, timeout_s=TIMEOUT_S)
+    body = data.ProduceRequest(2, 1_000, (entry,))
+    with pytest.raises(errors.InvalidRequiredAcksError):
+        await connection.request(registry.PRODUCE, body, [batch(b"v")], timeout_s=TIMEOUT_S)
+    heartbeat = control.BrokerHeartbeatRequest(1, 1, 1)
+    with pytest.raises(errors.UnsupportedVersionError):
+        await connection.request(registry.BROKER_HEARTBEAT, heartbeat, timeout_s=TIMEOUT_S)
+    connection._session += 1
+    with pytest.raises(errors.NetworkError):
+        await connection.request(registry.METADATA, data.MetadataRequest(()), timeout_s=TIMEOUT_S)
+    connection.close()
 
 
-async def test_absurd_reads(cluster: LocalCluster) -> None:
+async def test_absurd_reads(probe: Probe) -> None:
     """Rows 32 and 34: offsets, sizes, epochs and times that cannot be."""
     far = 2**63 - 1
-    async with attack(cluster) as probe:
 
-        async def fetch(offset: int, size: int = MIB, epoch: int = -1, total: int = MIB) -> int:
-            wanted = data.FetchPartition(probe.topic_id, 0, offset, size, epoch)
-            answer = await probe.ask(registry.FETCH, data.FetchRequest(0, 1, total, 0, (wanted,)))
-            return int(answer.body.partitions[0].error_code)
+    async def fetch(offset: int, size: int = MIB, epoch: int = -1, total: int = MIB) -> int:
+        wanted = data.FetchPartition(probe.topic_id, 0, offset, size, epoch)
+        answer = await probe.ask(registry.FETCH, data.FetchRequest(0, 1, total, 0, (wanted,)))
+        return int(answer.body.partitions[0].error_code)
 
-        async def offset_at(timestamp: int, epoch: int = -1) -> int:
-            wanted = data.ListOffsetsPartition(probe.topic_id, 0, timestamp, epoch)
-            answer = await probe.ask(registry.LIST_OFFSETS, data.ListOffsetsRequest(0, (wanted,)))
-            return int(answer.body.partitions[0].error_code)
+    async def offset_at(timestamp: int, epoch: int = -1) -> int:
+        wanted = data.ListOffsetsPartition(probe.topic_id, 0, timestamp, epoch)
+        answer = await probe.ask(registry.LIST_OFFSETS, data.ListOffsetsRequest(0, (wanted,)))
+        return int(answer.body.partitions[0].error_code)
 
-        out_of_range = errors.OffsetOutOfRangeError.code
-        assert [await fetch(offset) for offset in (-5, far, 2**64 - 1)] == [out_of_range] * 3
-        assert [await fetch(0, size=size) for size in (0, -1, 2**31 - 1, 2**64 - 1)] == [0] * 4
-        assert [await fetch(0, total=total) for total in (0, -1, 2**64 - 1)] == [0] * 3
-        assert await fetch(0, epoch=far) == errors.UnknownLeaderEpochError.code
-        assert [await offset_at(time) for time in (far, 2**64 - 1)] == [0, 0]
-        assert [await offset_at(time) for time in (-4, -far)] == [errors.InvalidRequestError.code] * 2
-        assert await offset_at(0, epoch=far) == errors.UnknownLeaderEpochError.code
+    out_of_range = errors.OffsetOutOfRangeError.code
+    assert [await fetch(offset) for offset in (-5, far, 2**64 - 1)] == [out_of_range] * 3
+    assert [await fetch(0, size=size) for size in (0, -1, 2**31 - 1, 2**64 - 1)] == [0] * 4
+    assert [await fetch(0, total=total) for total in (0, -1, 2**64 - 1)] == [0] * 3
+    assert await fetch(0, epoch=far) == errors.UnknownLeaderEpochError.code
+    assert [await offset_at(time) for time in (far, 2**64 - 1)] == [0, 0]
+    assert [await offset_at(time) for time in (-4, -far)] == [errors.InvalidRequestError.code] * 2
+    assert await offset_at(0, epoch=far) == errors.UnknownLeaderEpochError.code
 
 
-async def test_a_hundred_thousand_partitions(cluster: LocalCluster) -> None:
+async def test_a_hundred_thousand_partitions(probe: Probe) -> None:
     """Every plural request with far more than there are: refused, or an error for each."""
-    async with attack(cluster) as probe:
-        fetches = tuple(data.FetchPartition(probe.topic_id, index, 0, 1) for index in range(100_000))
-        looks = tuple(data.ListOffsetsPartition(probe.topic_id, index, 0) for index in range(100_000))
-        names = tuple(f"n{index}" for index in range(100_000))
-        resources = tuple(control.ConfigResource(2, name) for name in names)
-        change = (control.ConfigChange("segment.ms", 0, "1"),)
-        alters = tuple(control.AlterConfigs(resource, change) for resource in resources)
-        for api, body in (
-            (registry.FETCH, data.FetchRequest(10, 1, MIB, 0, fetches)),
-            (registry.LIST_OFFSETS, data.ListOffsetsRequest(0, looks)),
-            (registry.METADATA, data.MetadataRequest(names)),
-            (registry.DELETE_TOPICS, control.DeleteTopicsRequest(names)),
-            (registry.CREATE_TOPICS, control.CreateTopicsRequest(tuple(map(control.NewTopicSpec, names)))),
-            (registry.DESCRIBE_CONFIGS, control.DescribeConfigsRequest(resources)),
-            (registry.INCREMENTAL_ALTER_CONFIGS, control.IncrementalAlterConfigsRequest(alters)),
-            (registry.FETCH, data.FetchRequest(10, 1, MIB, 0, (fetches[0], fetches[0]))),
-            (registry.LIST_OFFSETS, data.ListOffsetsRequest(0, (looks[0], looks[0]))),
-        ):
-            with pytest.raises(errors.InvalidRequestError):
-                await until_answered(probe, api, body)
+    fetches = tuple(data.FetchPartition(probe.topic_id, index, 0, 1) for index in range(100_000))
+    looks = tuple(data.ListOffsetsPartition(probe.topic_id, index, 0) for index in range(100_000))
+    names = tuple(f"n{index}" for index in range(100_000))
+    resources = tuple(control.ConfigResource(2, name) for name in names)
+    change = (control.ConfigChange("segment.ms", 0, "1"),)
+    alters = tuple(control.AlterConfigs(resource, change) for resource in resources)
+    for api, body in (
+        (registry.FETCH, data.FetchRequest(10, 1, MIB, 0, fetches)),
+        (registry.LIST_OFFSETS, data.ListOffsetsRequest(0, looks)),
+        (registry.METADATA, data.MetadataRequest(names)),
+        (registry.DELETE_TOPICS, control.DeleteTopicsRequest(names)),
+        (registry.CREATE_TOPICS, control.CreateTopicsRequest(tuple(map(control.NewTopicSpec, names)))),
+        (registry.DESCRIBE_CONFIGS, control.DescribeConfigsRequest(resources)),
+        (registry.INCREMENTAL_ALTER_CONFIGS, control.IncrementalAlterConfigsRequest(alters)),
+        (registry.FETCH, data.FetchRequest(10, 1, MIB, 0, (fetches[0], fetches[0]))),
+        (registry.LIST_OFFSETS, data.ListOffsetsRequest(0, (looks[0], looks[0]))),
+    ):
+        with pytest.raises(errors.InvalidRequestError):
+            await until_answered(probe, api, body)
 
 
 async def until_answered(probe: Probe, api: Any, body: Any) -> None:
@@ -180,7 +175,7 @@ async def until_answered(probe: Probe, api: Any, body: Any) -> None:
             return
 
 
-async def test_row_37_topics_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_row_37_topics_that_must_not_be(probe: Probe) -> None:
     """Partitions, replicas, names, configs and assignments beyond all measure; nothing is created."""
     assignment = control.ReplicaAssignment
     table: list[tuple[control.NewTopicSpec, type[errors.KafkaError]]] = [
@@ -206,66 +201,63 @@ async def test_row_37_topics_that_must_not_be(cluster: LocalCluster) -> None:
     ]
     names = ("", ".", "..", "x" * 250, "a/b", "../../etc", "nul\0", "sp ace", "ümlaut", "new\nline")
     table += [(control.NewTopicSpec(name, 1, 1), errors.InvalidTopicError) for name in names]
-    async with attack(cluster) as probe:
-        before = await probe.ask(registry.METADATA, data.MetadataRequest())
-        for spec, expected in table:
-            answer = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
-            assert answer.body.topics[0].error_code == expected.code, (spec, answer.body)
-        after = await probe.ask(registry.METADATA, data.MetadataRequest())
-        assert [t.name for t in after.body.topics] == [t.name for t in before.body.topics]
+    before = await probe.ask(registry.METADATA, data.MetadataRequest())
+    for spec, expected in table:
+        answer = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
+        assert answer.body.topics[0].error_code == expected.code, (spec, answer.body)
+    after = await probe.ask(registry.METADATA, data.MetadataRequest())
+    assert [t.name for t in after.body.topics] == [t.name for t in before.body.topics]
 
 
-async def test_row_38_configs_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_row_38_configs_that_must_not_be(probe: Probe) -> None:
     """Keys of others, operations that do not exist, values beyond all measure: each refused in few words that
     stay on one line, and nothing is stored."""
-    async with attack(cluster) as probe:
-        await probe.ask(
-            registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("good", 1, 1),))
+    await probe.ask(
+        registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("good", 1, 1),))
+    )
+    before = await probe.ask(registry.LIST_CONFIG_RESOURCES, control.ListConfigResourcesRequest())
+    for resource, change in BAD_CONFIGS + LARGE_CONFIGS:
+        changed = control.ConfigResource(*resource)
+        alter = control.AlterConfigs(changed, (control.ConfigChange(*change),))
+        answer = await probe.ask(
+            registry.INCREMENTAL_ALTER_CONFIGS, control.IncrementalAlterConfigsRequest((alter,))
         )
-        before = await probe.ask(registry.LIST_CONFIG_RESOURCES, control.ListConfigResourcesRequest())
-        for resource, change in BAD_CONFIGS + LARGE_CONFIGS:
-            changed = control.ConfigResource(*resource)
-            alter = control.AlterConfigs(changed, (control.ConfigChange(*change),))
-            answer = await probe.ask(
-                registry.INCREMENTAL_ALTER_CONFIGS, control.IncrementalAlterConfigsRequest((alter,))
-            )
-            result = answer.body.results[0]
-            wrong = (errors.InvalidConfigError.code, errors.InvalidRequestError.code)
-            assert result.error_code in wrong, (resource, change[0][:50], result)
-            assert len(result.error_detail) < 1_000
-            assert result.error_detail.isprintable()
-        listed = await probe.ask(registry.LIST_CONFIG_RESOURCES, control.ListConfigResourcesRequest())
-        assert listed.body.resources == before.body.resources  # those of topics that others left here
-        await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("good",)))
+        result = answer.body.results[0]
+        wrong = (errors.InvalidConfigError.code, errors.InvalidRequestError.code)
+        assert result.error_code in wrong, (resource, change[0][:50], result)
+        assert len(result.error_detail) < 1_000
+        assert result.error_detail.isprintable()
+    listed = await probe.ask(registry.LIST_CONFIG_RESOURCES, control.ListConfigResourcesRequest())
+    assert listed.body.resources == before.body.resources  # those of topics that others left here
+    await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("good",)))
 
 
 # --- a client that pretends to be a storage node ----------------------------------------------------------
 
 
-async def test_an_impostor_cannot_take_a_nodes_place(cluster: LocalCluster) -> None:
+async def test_an_impostor_cannot_take_a_nodes_place(probe: Probe, cluster: LocalCluster) -> None:
     """An id in use, epochs out of thin air, a cluster of its own, metadata from the future."""
-    async with attack(cluster) as probe:
 
-        def ask(api: Any, body: Any) -> Awaitable[Any]:
-            return probe.ask(api, body, to=probe.controller)
+    def ask(api: Any, body: Any) -> Awaitable[Any]:
+        return probe.ask(api, body, to=probe.controller)
 
-        def register(node_id: int, cluster_id: str = "") -> control.BrokerRegistrationRequest:
-            return control.BrokerRegistrationRequest(node_id, cluster_id, os.urandom(16), "evil", 9)
+    def register(node_id: int, cluster_id: str = "") -> control.BrokerRegistrationRequest:
+        return control.BrokerRegistrationRequest(node_id, cluster_id, os.urandom(16), "evil", 9)
 
-        answer = await ask(registry.BROKER_REGISTRATION, register(1))
-        assert answer.body.error_code == errors.DuplicateBrokerRegistrationError.code
-        answer = await ask(registry.BROKER_REGISTRATION, register(1, "another cluster"))
-        assert answer.body.error_code == errors.InconsistentClusterIdError.code
-        for epoch in (-1, 0, 2**63 - 1):
-            beat = control.BrokerHeartbeatRequest(1, epoch, 2**62, want_fence=True, want_shutdown=True)
-            answer = await ask(registry.BROKER_HEARTBEAT, beat)
-            assert answer.body.error_code == errors.StaleBrokerEpochError.code
-        epoch = cluster.status()["nodes"][0]["broker_epoch"]
-        beat = control.BrokerHeartbeatRequest(1, epoch, 2**62, want_shutdown=True)
+    answer = await ask(registry.BROKER_REGISTRATION, register(1))
+    assert answer.body.error_code == errors.DuplicateBrokerRegistrationError.code
+    answer = await ask(registry.BROKER_REGISTRATION, register(1, "another cluster"))
+    assert answer.body.error_code == errors.InconsistentClusterIdError.code
+    for epoch in (-1, 0, 2**63 - 1):
+        beat = control.BrokerHeartbeatRequest(1, epoch, 2**62, want_fence=True, want_shutdown=True)
         answer = await ask(registry.BROKER_HEARTBEAT, beat)
-        assert answer.body.error_code == errors.OffsetOutOfRangeError.code
-        for offset in (2**62, 2**64 - 1):
-            with pytest.raises(errors.OffsetOutOfRangeError):
-                await ask(registry.FETCH_METADATA, control.FetchMetadataRequest(1, offset, 0))
-        answer = await ask(registry.FETCH_METADATA, control.FetchMetadataRequest(1, -(2**63), 0))
-        assert answer.body.is_snapshot or answer.body.base_offset == 0
+        assert answer.body.error_code == errors.StaleBrokerEpochError.code
+    epoch = cluster.status()["nodes"][0]["broker_epoch"]
+    beat = control.BrokerHeartbeatRequest(1, epoch, 2**62, want_shutdown=True)
+    answer = await ask(registry.BROKER_HEARTBEAT, beat)
+    assert answer.body.error_code == errors.OffsetOutOfRangeError.code
+    for offset in (2**62, 2**64 - 1):
+        with pytest.raises(errors.OffsetOutOfRangeError):
+            await ask(registry.FETCH_METADATA, control.FetchMetadataRequest(1, offset, 0))
+    answer = await ask(registry.FETCH_METADATA, control.FetchMetadataRequest(1, -(2**63), 0))
+    assert answer.body.is_snapshot or answer.body.base_offset == 0

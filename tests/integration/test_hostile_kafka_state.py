@@ -14,7 +14,7 @@ from headrace.protocol import errors
 from headrace.protocol.messages import control, registry
 from headrace.services.kafka_listener.entities import MS
 from hostile import BAD_CONFIGS
-from hostile_rig import BACKOFF_S, MIB, Probe, attack, attacked_cluster, rss_bytes
+from hostile_rig import BACKOFF_S, MIB, Probe, attacked_cluster, rss_bytes
 from kafka_listener_rig import WireClient
 from kafka_wire import example_request, framed, request_frame
 from log_rig import batch
@@ -35,45 +35,42 @@ def cluster() -> Iterator[LocalCluster]:
 # --- row 30: sequences -----------------------------------------------------------------------------------
 
 
-async def test_sequences_and_epochs_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_sequences_and_epochs_that_must_not_be(probe: Probe) -> None:
     """Row 30: gaps, repeats, epochs of the past, and the number behind 2^31-1; what was refused is not there,
     and what was repeated is there once."""
-    async with attack(cluster) as probe:
-        await probe.ask(
-            registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("s", 1, 1),))
-        )
+    await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("s", 1, 1),)))
 
-        async def produced(
-            sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 77
-        ) -> tuple[int, int]:
-            records = batch(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
-            fields = {"name": "s", "index": 0, "acks": -1, "transactional_id": None}
-            answer = await probe.ask_kafka(PRODUCE, 9, records=records, **fields)
-            partition = answer.responses[0].partition_responses[0]
-            return int(partition.error_code), partition.base_offset
+    async def produced(
+        sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 77
+    ) -> tuple[int, int]:
+        records = batch(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+        fields = {"name": "s", "index": 0, "acks": -1, "transactional_id": None}
+        answer = await probe.ask_kafka(PRODUCE, 9, records=records, **fields)
+        partition = answer.responses[0].partition_responses[0]
+        return int(partition.error_code), partition.base_offset
 
-        async def first() -> int:
-            return (await produced(0))[0]
+    async def first() -> int:
+        return (await produced(0))[0]
 
-        assert await settled(first) == 0
-        out_of_order = errors.OutOfOrderSequenceNumberError.code
-        assert (await produced(2))[0] == out_of_order
-        assert (await produced(LAST_SEQUENCE))[0] == out_of_order
-        assert await produced(1, 5) == (0, 1)
-        assert await produced(1, 5) == (0, 1), "the same again is the same"
-        assert (await produced(1, 4))[0] == out_of_order
-        assert await produced(0, epoch=1) == (0, 6)
-        assert (await produced(1, epoch=0))[0] == errors.InvalidProducerEpochError.code
-        assert (await produced(5, epoch=2))[0] == out_of_order
-        # nobody knows this one: whatever it begins with, as where its records have been deleted
-        assert await produced(LAST_SEQUENCE - 1, 2, producer=78) == (0, 7)
-        assert await produced(0, producer=78) == (0, 9)
-        assert (await produced(2, producer=78))[0] == out_of_order
-        fetch = {"session_epoch": -1, "isolation_level": 0, "fetch_offset": 0, "current_leader_epoch": -1}
-        limits = {"max_bytes": MIB, "partition_max_bytes": MIB}
-        answer = await probe.ask_kafka(FETCH, 11, topic="s", partition=0, **fetch, **limits)
-        found = values_of([answer.responses[0].partitions[0].records])
-        assert [offset for offset, _ in found] == list(range(10))
+    assert await settled(first) == 0
+    out_of_order = errors.OutOfOrderSequenceNumberError.code
+    assert (await produced(2))[0] == out_of_order
+    assert (await produced(LAST_SEQUENCE))[0] == out_of_order
+    assert await produced(1, 5) == (0, 1)
+    assert await produced(1, 5) == (0, 1), "the same again is the same"
+    assert (await produced(1, 4))[0] == out_of_order
+    assert await produced(0, epoch=1) == (0, 6)
+    assert (await produced(1, epoch=0))[0] == errors.InvalidProducerEpochError.code
+    assert (await produced(5, epoch=2))[0] == out_of_order
+    # nobody knows this one: whatever it begins with, as where its records have been deleted
+    assert await produced(LAST_SEQUENCE - 1, 2, producer=78) == (0, 7)
+    assert await produced(0, producer=78) == (0, 9)
+    assert (await produced(2, producer=78))[0] == out_of_order
+    fetch = {"session_epoch": -1, "isolation_level": 0, "fetch_offset": 0, "current_leader_epoch": -1}
+    limits = {"max_bytes": MIB, "partition_max_bytes": MIB}
+    answer = await probe.ask_kafka(FETCH, 11, topic="s", partition=0, **fetch, **limits)
+    found = values_of([answer.responses[0].partitions[0].records])
+    assert [offset for offset, _ in found] == list(range(10))
 
 
 # --- rows 35 and 36: groups and commits ------------------------------------------------------------------
@@ -93,7 +90,7 @@ async def settled(code: Callable[[], Awaitable[int]]) -> int:
         await asyncio.sleep(BACKOFF_S)
 
 
-async def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_groups_that_must_not_be(probe: Probe) -> None:
     """Row 35: session timeouts, protocols and metadata beyond measure; nobody becomes a member."""
     join = {
         "member_id": "",
@@ -101,112 +98,103 @@ async def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
         "protocol_type": "consumer",
         "rebalance_timeout": 0 * MS,
     }
-    async with attack(cluster) as probe:
-        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="bad", key_type=0))
+    await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="bad", key_type=0))
 
-        async def joined(**values: Any) -> int:
-            # version 3 gives a member its id while it joins
-            fields = {"group_id": "bad", **join, **values}
-            return await settled(lambda: code_of(probe, JOIN_GROUP, 3, **fields))
+    async def joined(**values: Any) -> int:
+        # version 3 gives a member its id while it joins
+        fields = {"group_id": "bad", **join, **values}
+        return await settled(lambda: code_of(probe, JOIN_GROUP, 3, **fields))
 
-        for ms in (0, -1, 2**31 - 1, -(2**31)):
-            assert await joined(session_timeout=ms * MS) == errors.InvalidSessionTimeoutError.code
-        wrong = errors.InconsistentGroupProtocolError.code
-        assert await joined(session_timeout=10_000 * MS, protocol_type="") == wrong
-        assert await joined(session_timeout=10_000 * MS, group_id="") == errors.InvalidGroupIdError.code
-        assert (
-            await joined(session_timeout=10_000 * MS, member_id="nobody") == errors.UnknownMemberIdError.code
-        )
-        listed = await probe.ask_kafka(LIST_GROUPS, 0)
-        assert "bad" not in {group.group_id for group in listed.groups}
+    for ms in (0, -1, 2**31 - 1, -(2**31)):
+        assert await joined(session_timeout=ms * MS) == errors.InvalidSessionTimeoutError.code
+    wrong = errors.InconsistentGroupProtocolError.code
+    assert await joined(session_timeout=10_000 * MS, protocol_type="") == wrong
+    assert await joined(session_timeout=10_000 * MS, group_id="") == errors.InvalidGroupIdError.code
+    assert await joined(session_timeout=10_000 * MS, member_id="nobody") == errors.UnknownMemberIdError.code
+    listed = await probe.ask_kafka(LIST_GROUPS, 0)
+    assert "bad" not in {group.group_id for group in listed.groups}
 
 
-async def test_commits_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_commits_that_must_not_be(probe: Probe) -> None:
     """Row 36: metadata of more than 4 KiB, offsets that are none."""
-    async with attack(cluster) as probe:
-        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
+    await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
 
-        async def committed(**values: Any) -> int:
-            fields = {"group_id": "simple", "generation_id_or_member_epoch": -1, "member_id": ""}
-            where = {"name": probe.topic, "partition_index": 0, "group_instance_id": None}
-            metadata = {"committed_offset": 1, "committed_metadata": "", "committed_leader_epoch": -1}
-            answer = await probe.ask_kafka(OFFSET_COMMIT, 8, **{**fields, **where, **metadata, **values})
-            return int(answer.topics[0].partitions[0].error_code)
+    async def committed(**values: Any) -> int:
+        fields = {"group_id": "simple", "generation_id_or_member_epoch": -1, "member_id": ""}
+        where = {"name": probe.topic, "partition_index": 0, "group_instance_id": None}
+        metadata = {"committed_offset": 1, "committed_metadata": "", "committed_leader_epoch": -1}
+        answer = await probe.ask_kafka(OFFSET_COMMIT, 8, **{**fields, **where, **metadata, **values})
+        return int(answer.topics[0].partitions[0].error_code)
 
-        assert await settled(committed) == 0
-        large = await committed(committed_metadata="x" * 5_000)
-        assert large == errors.OffsetMetadataTooLargeError.code
-        assert await committed(committed_offset=-2) == 0
-        assert await committed(partition_index=-1) != 0
-        assert await committed(partition_index=2**31 - 1) != 0
+    assert await settled(committed) == 0
+    large = await committed(committed_metadata="x" * 5_000)
+    assert large == errors.OffsetMetadataTooLargeError.code
+    assert await committed(committed_offset=-2) == 0
+    assert await committed(partition_index=-1) != 0
+    assert await committed(partition_index=2**31 - 1) != 0
 
 
-async def test_a_crowd_and_its_luggage(cluster: LocalCluster) -> None:
+async def test_a_crowd_and_its_luggage(probe: Probe) -> None:
     """Row 35: more members than a group may have, each with a megabyte to say of itself."""
-    async with attack(cluster) as probe:
-        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="crowd", key_type=0))
-        question = framed(request_frame(JOIN_GROUP, 3, example_request(
-            JOIN_GROUP, 3, group_id="crowd", member_id="", group_instance_id=None,
-            protocol_type="consumer", name="range", session_timeout=6_000 * MS,
-            rebalance_timeout=60_000 * MS, metadata=bytes(MIB),
-        )))  # fmt: skip
-        clients = [await WireClient.to(probe.kafka[1]) for _ in range(40)]
-        for client in clients:
-            client.write(question)
-        answers = [asyncio.ensure_future(client.answer(JOIN_GROUP, 3)) for client in clients]
+    await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="crowd", key_type=0))
+    question = framed(request_frame(JOIN_GROUP, 3, example_request(
+        JOIN_GROUP, 3, group_id="crowd", member_id="", group_instance_id=None,
+        protocol_type="consumer", name="range", session_timeout=6_000 * MS,
+        rebalance_timeout=60_000 * MS, metadata=bytes(MIB),
+    )))  # fmt: skip
+    clients = [await WireClient.to(probe.kafka[1]) for _ in range(40)]
+    for client in clients:
+        client.write(question)
+    answers = [asyncio.ensure_future(client.answer(JOIN_GROUP, 3)) for client in clients]
 
-        def refused() -> int:
-            codes = [int(each.result()[1].error_code) for each in answers if each.done()]
-            return codes.count(errors.GroupMaxSizeReachedError.code)
+    def refused() -> int:
+        codes = [int(each.result()[1].error_code) for each in answers if each.done()]
+        return codes.count(errors.GroupMaxSizeReachedError.code)
 
-        # a generation may be full of members, and the next one of those who wait for it
-        await until(lambda: refused() >= len(clients) - 2 * GROUP_SIZE)
-        for each in answers:
-            each.cancel()
-        for client in clients:
-            client.close()
+    # a generation may be full of members, and the next one of those who wait for it
+    await until(lambda: refused() >= len(clients) - 2 * GROUP_SIZE)
+    for each in answers:
+        each.cancel()
+    for client in clients:
+        client.close()
 
 
-async def test_groups_without_protocols(cluster: LocalCluster) -> None:
+async def test_groups_without_protocols(probe: Probe) -> None:
     """Row 35: whoever supports nothing joins nothing."""
-    async with attack(cluster) as probe:
-        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="none", key_type=0))
-        body = example_request(
-            JOIN_GROUP, 3, group_id="none", member_id="", protocol_type="consumer", session_timeout=6_000 * MS
-        )
-        answer = await probe.send_kafka(JOIN_GROUP, 3, replace(body, protocols=()))
-        assert int(answer.error_code) == errors.InconsistentGroupProtocolError.code
+    await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="none", key_type=0))
+    body = example_request(
+        JOIN_GROUP, 3, group_id="none", member_id="", protocol_type="consumer", session_timeout=6_000 * MS
+    )
+    answer = await probe.send_kafka(JOIN_GROUP, 3, replace(body, protocols=()))
+    assert int(answer.error_code) == errors.InconsistentGroupProtocolError.code
 
 
 @pytest.mark.parametrize("count", [25_000, 60_000])
-async def test_commits_of_very_many_partitions(cluster: LocalCluster, count: int) -> None:
+async def test_commits_of_very_many_partitions(probe: Probe, count: int) -> None:
     """Row 36: refused one by one, or all at once with the connection; none is stored."""
-    async with attack(cluster) as probe:
-        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
-        before = rss_bytes()
-        body = example_request(
-            OFFSET_COMMIT, 8, group_id="simple", generation_id_or_member_epoch=-1, member_id="",
-            group_instance_id=None, name=probe.topic, committed_leader_epoch=-1, committed_metadata="",
-        )  # fmt: skip
-        (topic,) = body.topics
-        partitions = topic.partitions * count
-        client = await WireClient.to(probe.kafka[1])
-        client.write(
-            framed(
-                request_frame(
-                    OFFSET_COMMIT, 8, replace(body, topics=(replace(topic, partitions=partitions),))
-                )
-            )
+    await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
+    before = rss_bytes()
+    body = example_request(
+        OFFSET_COMMIT, 8, group_id="simple", generation_id_or_member_epoch=-1, member_id="",
+        group_instance_id=None, name=probe.topic, committed_leader_epoch=-1, committed_metadata="",
+    )  # fmt: skip
+    (topic,) = body.topics
+    partitions = topic.partitions * count
+    client = await WireClient.to(probe.kafka[1])
+    client.write(
+        framed(
+            request_frame(OFFSET_COMMIT, 8, replace(body, topics=(replace(topic, partitions=partitions),)))
         )
-        if count == 60_000:
-            assert await client.ended() == b""
-        else:
-            _, answer = await client.answer(OFFSET_COMMIT, 8)
-            (told,) = answer.topics
-            assert len(told.partitions) == count
-            assert all(int(each.error_code) for each in told.partitions)
-        client.close()
-        assert rss_bytes() - before < 200 * MIB
+    )
+    if count == 60_000:
+        assert await client.ended() == b""
+    else:
+        _, answer = await client.answer(OFFSET_COMMIT, 8)
+        (told,) = answer.topics
+        assert len(told.partitions) == count
+        assert all(int(each.error_code) for each in told.partitions)
+    client.close()
+    assert rss_bytes() - before < 200 * MIB
 
 
 # --- row 38: configs -------------------------------------------------------------------------------------
@@ -223,21 +211,20 @@ async def described(probe: Probe) -> dict[str, str | None]:
     return {each.name: each.value for each in found.configs}
 
 
-async def test_configs_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_configs_that_must_not_be(probe: Probe) -> None:
     """Row 38: refused as over the other plane, in few words on one line; nothing is stored, and nothing that
     is told is a secret, since there are none."""
-    async with attack(cluster) as probe:
-        spec = control.NewTopicSpec("good", 1, 1)
-        await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
-        before = await described(probe)
-        wrong = (errors.InvalidConfigError.code, errors.InvalidRequestError.code)
-        for (kind, name), (key, operation, value) in BAD_CONFIGS:
-            where = {"resource_type": kind, "resource_name": name, "validate_only": False}
-            change = {"name": key, "config_operation": operation, "value": value}
-            answer = await probe.ask_kafka(INCREMENTAL_ALTER_CONFIGS, 1, **where, **change)
-            (told,) = answer.responses
-            assert int(told.error_code) in wrong, (name, key[:50], told)
-            assert len(told.error_message) < 1_000
-            assert told.error_message.isprintable()
-        assert await described(probe) == before
-        await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("good",)))
+    spec = control.NewTopicSpec("good", 1, 1)
+    await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
+    before = await described(probe)
+    wrong = (errors.InvalidConfigError.code, errors.InvalidRequestError.code)
+    for (kind, name), (key, operation, value) in BAD_CONFIGS:
+        where = {"resource_type": kind, "resource_name": name, "validate_only": False}
+        change = {"name": key, "config_operation": operation, "value": value}
+        answer = await probe.ask_kafka(INCREMENTAL_ALTER_CONFIGS, 1, **where, **change)
+        (told,) = answer.responses
+        assert int(told.error_code) in wrong, (name, key[:50], told)
+        assert len(told.error_message) < 1_000
+        assert told.error_message.isprintable()
+    assert await described(probe) == before
+    await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("good",)))

@@ -12,7 +12,7 @@ import pytest
 from headrace import LocalCluster
 from headrace.protocol.messages import control, registry
 from headrace.services.kafka_listener.entities import MS
-from hostile_rig import MIB, Probe, attack, attacked_cluster, rss_bytes
+from hostile_rig import MIB, Probe, attacked_cluster, rss_bytes
 from kafka_listener_rig import WireClient
 from kafka_wire import example_request, framed, request_frame
 from node_rig import until
@@ -29,29 +29,28 @@ def cluster() -> Iterator[LocalCluster]:
         yield made
 
 
-async def test_many_small_elements_take_no_more_than_the_limit(cluster: LocalCluster) -> None:
+async def test_many_small_elements_take_no_more_than_the_limit(probe: Probe, cluster: LocalCluster) -> None:
     """100 connections wait for news of 500 partitions each, a third of which there is room for, and 50
     ask about 90,000 groups, which would take 200 MB each."""
-    async with attack(cluster) as probe:
-        spec = control.NewTopicSpec("wide", PARTITIONS, 1)
-        await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
-        clients = [await WireClient.to(probe.kafka[1]) for _ in range(150)]
-        before = rss_bytes()
-        for client in clients[:100]:
-            client.write(fetch())
-        await until(lambda: held(cluster) > LIMIT_BYTES - 2 * MIB)
-        question = example_request(DESCRIBE_GROUPS, 5)
-        question = framed(request_frame(DESCRIBE_GROUPS, 5, replace(question, groups=("",) * 90_000)))
-        for client in clients[100:]:
-            client.write(question)
-        assert held(cluster) < LIMIT_BYTES + 6 * MIB
-        assert rss_bytes() - before < 24 * MIB
-        for client in clients[:100]:
-            client.close()
-        for client in clients[100:]:
-            assert await client.ended() == b"", "too many elements for one request"
-            client.close()
-        await until(lambda: held(cluster) == 0)
+    spec = control.NewTopicSpec("wide", PARTITIONS, 1)
+    await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
+    clients = [await WireClient.to(probe.kafka[1]) for _ in range(150)]
+    before = rss_bytes()
+    for client in clients[:100]:
+        client.write(fetch())
+    await until(lambda: held(cluster) > LIMIT_BYTES - 2 * MIB)
+    question = example_request(DESCRIBE_GROUPS, 5)
+    question = framed(request_frame(DESCRIBE_GROUPS, 5, replace(question, groups=("",) * 90_000)))
+    for client in clients[100:]:
+        client.write(question)
+    assert held(cluster) < LIMIT_BYTES + 6 * MIB
+    assert rss_bytes() - before < 24 * MIB
+    for client in clients[:100]:
+        client.close()
+    for client in clients[100:]:
+        assert await client.ended() == b"", "too many elements for one request"
+        client.close()
+    await until(lambda: held(cluster) == 0)
 
 
 def fetch() -> bytes:
@@ -72,7 +71,7 @@ def held(cluster: LocalCluster) -> int:
     return int(cluster.status()["nodes"][0]["kafka"]["held_request_bytes"])
 
 
-async def test_requests_that_never_come_whole(cluster: LocalCluster) -> None:
+async def test_requests_that_never_come_whole(probe: Probe, cluster: LocalCluster) -> None:
     """Row 7: 150 connections trickle, all the time, into requests that hold all memory; they are cut off when
     they have had their time, and the well-behaved client is served meanwhile."""
 
@@ -94,13 +93,12 @@ async def test_requests_that_never_come_whole(cluster: LocalCluster) -> None:
     def refused() -> int:
         return int(cluster.status()["nodes"][0]["kafka"]["refused"])
 
-    async with attack(cluster) as probe:
-        before = refused()
-        attackers = [asyncio.ensure_future(attacker(probe)) for _ in range(150)]
-        await until(lambda: held(cluster) > LIMIT_BYTES // 2)
-        while refused() < before + 300:
-            await probe.check()
-        for each in attackers:
-            each.cancel()
-        await asyncio.wait(attackers)
-        await until(lambda: held(cluster) == 0)
+    before = refused()
+    attackers = [asyncio.ensure_future(attacker(probe)) for _ in range(150)]
+    await until(lambda: held(cluster) > LIMIT_BYTES // 2)
+    while refused() < before + 300:
+        await probe.check()
+    for each in attackers:
+        each.cancel()
+    await asyncio.wait(attackers)
+    await until(lambda: held(cluster) == 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,68 +71,70 @@ async def cluster(directory: Path, *log_dirs: str) -> AsyncIterator[Cluster]:
             await made.stop(server)
 
 
+@pytest.fixture
+def made(tmp_path: Path) -> AbstractAsyncContextManager[Cluster]:
+    return cluster(tmp_path)
+
+
 async def create(client: Client, name: str) -> bytes:
     answer = (await client.ask(registry.CREATE_TOPICS, CreateTopicsRequest((NewTopicSpec(name, 2),)))).body
     assert answer.topics[0].error_code == 0, answer
     return answer.topics[0].topic_id  # type: ignore[no-any-return]
 
 
-async def test_the_life_of_a_topic(tmp_path: Path) -> None:
+async def test_the_life_of_a_topic(made: Cluster) -> None:
     """Create, produce, alter a config live, delete, create again: each step is visible in its answer."""
-    async with cluster(tmp_path) as made:
-        client = await Client.to(made.node)
-        topic_id = await create(client, "t")
-        assert (await client.produce(topic_id, batch(b"old"), partition=1)).error_code == 0
-        change = AlterConfigs(ConfigResource(2, "t"), (ConfigChange("max.message.bytes", 0, "100"),))
-        await client.ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((change,)))
-        assert (await client.produce(topic_id, batch(b"v" * 200), partition=1)).error_code == 10
-        await client.ask(registry.DELETE_TOPICS, DeleteTopicsRequest(("t",)))
-        assert (await client.produce(topic_id, batch(b"x"), partition=1)).error_code == 100
-        again = await create(client, "t")
-        assert (await client.fetch(again, partition=1))[1] == []
-        assert (await client.produce(again, batch(b"v" * 200), partition=1)).base_offset == 0
-        client.close()
+    client = await Client.to(made.node)
+    topic_id = await create(client, "t")
+    assert (await client.produce(topic_id, batch(b"old"), partition=1)).error_code == 0
+    change = AlterConfigs(ConfigResource(2, "t"), (ConfigChange("max.message.bytes", 0, "100"),))
+    await client.ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((change,)))
+    assert (await client.produce(topic_id, batch(b"v" * 200), partition=1)).error_code == 10
+    await client.ask(registry.DELETE_TOPICS, DeleteTopicsRequest(("t",)))
+    assert (await client.produce(topic_id, batch(b"x"), partition=1)).error_code == 100
+    again = await create(client, "t")
+    assert (await client.fetch(again, partition=1))[1] == []
+    assert (await client.produce(again, batch(b"v" * 200), partition=1)).base_offset == 0
+    client.close()
 
 
-async def test_restarts_of_both_lose_nothing(tmp_path: Path) -> None:
+async def test_restarts_of_both_lose_nothing(made: Cluster) -> None:
     """The controller is restarted under a running node, then the node crashes and comes back."""
-    async with cluster(tmp_path) as made:
-        client = await Client.to(made.node)
-        topic_id = await create(client, "t")
-        await client.produce(topic_id, batch(b"a"))
-        await made.stop(made.controller)
-        assert (await client.produce(topic_id, batch(b"b"))).error_code == 0
-        made.controller = made.new_controller()
-        await made.start(made.controller)
-        await create(client, "u")
-        client.close()
-        node_id = made.node.node_id
-        await made.node.kill()
-        await made.tasks.pop(made.node)
-        made.node = made.new_node()
-        await made.start(made.node)
-        assert made.node.node_id == node_id
-        await until(lambda: made.node.status()["leaders"] == 4)
-        client = await Client.to(made.node)
-        assert (await client.fetch(topic_id))[1] == [(0, b"a"), (1, b"b")]
-        client.close()
+    client = await Client.to(made.node)
+    topic_id = await create(client, "t")
+    await client.produce(topic_id, batch(b"a"))
+    await made.stop(made.controller)
+    assert (await client.produce(topic_id, batch(b"b"))).error_code == 0
+    made.controller = made.new_controller()
+    await made.start(made.controller)
+    await create(client, "u")
+    client.close()
+    node_id = made.node.node_id
+    await made.node.kill()
+    await made.tasks.pop(made.node)
+    made.node = made.new_node()
+    await made.start(made.node)
+    assert made.node.node_id == node_id
+    await until(lambda: made.node.status()["leaders"] == 4)
+    client = await Client.to(made.node)
+    assert (await client.fetch(topic_id))[1] == [(0, b"a"), (1, b"b")]
+    client.close()
 
 
-async def test_a_stopped_node_leads_nothing(tmp_path: Path) -> None:
+async def test_a_stopped_node_leads_nothing(made: Cluster) -> None:
     """Controlled shutdown: the controller has taken the leadership away before the node is gone."""
-    async with cluster(tmp_path) as made:
-        client = await Client.to(made.node)
-        await create(client, "t")
-        metadata = (await client.ask(registry.METADATA, MetadataRequest(("t",)))).body
-        client.close()
-        await made.stop(made.node)
-        made.node = made.new_node()
-        await made.start(made.node)
-        await until(lambda: made.node.status()["leaders"] == 2)
-        client = await Client.to(made.node)
-        metadata = (await client.ask(registry.METADATA, MetadataRequest(("t",)))).body
-        assert all(partition.leader_epoch >= 2 for partition in metadata.topics[0].partitions)
-        client.close()
+    client = await Client.to(made.node)
+    await create(client, "t")
+    metadata = (await client.ask(registry.METADATA, MetadataRequest(("t",)))).body
+    client.close()
+    await made.stop(made.node)
+    made.node = made.new_node()
+    await made.start(made.node)
+    await until(lambda: made.node.status()["leaders"] == 2)
+    client = await Client.to(made.node)
+    metadata = (await client.ask(registry.METADATA, MetadataRequest(("t",)))).body
+    assert all(partition.leader_epoch >= 2 for partition in metadata.topics[0].partitions)
+    client.close()
 
 
 async def test_a_replica_moves_while_producers_go_on(

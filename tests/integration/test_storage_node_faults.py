@@ -56,35 +56,33 @@ def hostile_messages(session: int) -> Iterator[list[bytes]]:
     yield [encode(RequestHeader(0, 0, 7, session)), encode([1, 5, []]), *[b"frame"] * 5_000]
 
 
-async def test_hostile_messages_leave_the_node_alive(tmp_path: Path) -> None:
+async def test_hostile_messages_leave_the_node_alive(rig: Rig) -> None:
     """Garbage, unknown apis, wrong versions, truncated bodies, thousands of frames: a neighbour's requests
     go on being answered in between."""
-    async with node_rig(tmp_path) as rig:
-        topic_id = await rig.topic("t")
-        neighbour = await rig.client()
-        for number in range(4):
-            victim = await rig.client()
-            session = victim.connection._session
-            for parts in hostile_messages(session):
-                socket = shared_context().socket(zmq.DEALER)
-                socket.setsockopt(zmq.LINGER, 100)
-                socket.connect(f"tcp://127.0.0.1:{rig.node.port}")
-                socket.send_multipart(parts)
-                socket.close()
-            victim.close()
-            assert (await neighbour.produce(topic_id, batch(b"a"))).base_offset == number
+    topic_id = await rig.topic("t")
+    neighbour = await rig.client()
+    for number in range(4):
+        victim = await rig.client()
+        session = victim.connection._session
+        for parts in hostile_messages(session):
+            socket = shared_context().socket(zmq.DEALER)
+            socket.setsockopt(zmq.LINGER, 100)
+            socket.connect(f"tcp://127.0.0.1:{rig.node.port}")
+            socket.send_multipart(parts)
+            socket.close()
+        victim.close()
+        assert (await neighbour.produce(topic_id, batch(b"a"))).base_offset == number
 
 
-async def test_bad_bodies_on_a_good_connection_are_answered(tmp_path: Path) -> None:
+async def test_bad_bodies_on_a_good_connection_are_answered(rig: Rig) -> None:
     """The session is real, the body is not: an error, and the connection goes on."""
-    async with node_rig(tmp_path) as rig:
-        client = await rig.client()
-        for api in (registry.PRODUCE, registry.FETCH, registry.LIST_OFFSETS, registry.METADATA):
-            for body in (b"", b"\xc1", b"\x93", encode({"a": 1}), encode([1] * 10), b"\x91" * 100_000):
-                with pytest.raises(InvalidRequestError):
-                    await client.ask(api, body)
-        topic_id = await rig.topic("t")
-        assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
+    client = await rig.client()
+    for api in (registry.PRODUCE, registry.FETCH, registry.LIST_OFFSETS, registry.METADATA):
+        for body in (b"", b"\xc1", b"\x93", encode({"a": 1}), encode([1] * 10), b"\x91" * 100_000):
+            with pytest.raises(InvalidRequestError):
+                await client.ask(api, body)
+    topic_id = await rig.topic("t")
+    assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
 
 
 async def test_an_oversized_frame_ends_its_connection_only(tmp_path: Path) -> None:
@@ -121,23 +119,22 @@ async def test_a_flood_of_waiting_fetches_is_bounded(tmp_path: Path) -> None:
                 future.exception()
 
 
-async def test_absurd_fetches_get_bounded_answers(tmp_path: Path) -> None:
+async def test_absurd_fetches_get_bounded_answers(rig: Rig) -> None:
     """Row 32: 100,000 partitions are refused, and so is one partition named often; 20,000 unknown ones get an
     error each."""
-    async with node_rig(tmp_path) as rig:
-        topic_id = await rig.topic("t")
-        client = await rig.client()
-        await client.produce(topic_id, batch(b"v" * 1_000))
-        entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
-        with pytest.raises(InvalidRequestError):
-            await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 100_000))
-        with pytest.raises(InvalidRequestError, match="twice"):
-            await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 2))
-        entries = tuple(FetchPartition(topic_id, index, 0, 2**31 - 1) for index in range(20_000))
-        response = await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, entries))
-        assert len(response.frames) == 1
-        errors = [partition.error_code for partition in response.body.partitions]
-        assert errors == [0] + [UnknownTopicOrPartitionError.code] * 19_999
+    topic_id = await rig.topic("t")
+    client = await rig.client()
+    await client.produce(topic_id, batch(b"v" * 1_000))
+    entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
+    with pytest.raises(InvalidRequestError):
+        await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 100_000))
+    with pytest.raises(InvalidRequestError, match="twice"):
+        await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 2))
+    entries = tuple(FetchPartition(topic_id, index, 0, 2**31 - 1) for index in range(20_000))
+    response = await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, entries))
+    assert len(response.frames) == 1
+    errors = [partition.error_code for partition in response.body.partitions]
+    assert errors == [0] + [UnknownTopicOrPartitionError.code] * 19_999
 
 
 # --- disks --------------------------------------------------------------------------------------------

@@ -29,27 +29,26 @@ from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, until
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
-async def test_everything_is_there_after_a_restart(tmp_path: Path, crash: bool) -> None:
+async def test_everything_is_there_after_a_restart(rig: Rig, crash: bool) -> None:
     """Same port, same node id, same data; only after a clean stop nothing had to be recovered."""
-    async with node_rig(tmp_path) as rig:
-        topic_id = await rig.topic("t", partitions=2)
-        client = await rig.client()
-        for number in range(20):
-            await client.produce(topic_id, batch(b"%d" % number), partition=number % 2)
-        port, epoch = rig.node.port, rig.node.status()["broker_epoch"]
-        client.close()
-        await rig.restart(crash=crash)
-        assert rig.node.port == port
-        assert rig.node.status()["broker_epoch"] > epoch
-        assert all(log_dir.was_clean is not crash for log_dir in rig.node._manager.dirs)
-        client = await rig.client()
-        found = [(await client.fetch(topic_id, partition=partition))[1] for partition in (0, 1)]
-        assert [value for _, value in found[0]] == [b"%d" % number for number in range(0, 20, 2)]
-        assert [value for _, value in found[1]] == [b"%d" % number for number in range(1, 20, 2)]
+    topic_id = await rig.topic("t", partitions=2)
+    client = await rig.client()
+    for number in range(20):
+        await client.produce(topic_id, batch(b"%d" % number), partition=number % 2)
+    port, epoch = rig.node.port, rig.node.status()["broker_epoch"]
+    client.close()
+    await rig.restart(crash=crash)
+    assert rig.node.port == port
+    assert rig.node.status()["broker_epoch"] > epoch
+    assert all(log_dir.was_clean is not crash for log_dir in rig.node._manager.dirs)
+    client = await rig.client()
+    found = [(await client.fetch(topic_id, partition=partition))[1] for partition in (0, 1)]
+    assert [value for _, value in found[0]] == [b"%d" % number for number in range(0, 20, 2)]
+    assert [value for _, value in found[1]] == [b"%d" % number for number in range(1, 20, 2)]
 
 
 async def test_a_log_that_was_cut_while_the_node_was_down_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It ended in order, and one of its two logs lost its end before the next start: the registration names
     that one, and so does the node's log; the other is whole."""
@@ -58,20 +57,19 @@ async def test_a_log_that_was_cut_while_the_node_was_down_is_told(
         (path,) = tmp_path.rglob(f"{folder}/*.log")
         path.write_bytes(path.read_bytes()[:-1])
 
-    async with node_rig(tmp_path) as rig:
-        topic_id = await rig.topic("t", partitions=2)
-        client = await rig.client()
-        for number in range(4):
-            await client.produce(topic_id, batch(b"%d" % number), partition=number % 2)
-        epoch = rig.node.status()["broker_epoch"]
-        client.close()
-        await rig.stop()
-        cut_the_log_of("t-1")
-        rig.node = rig.new_node()
-        await rig.start()
-        told = rig.controller.registrations[-1]
-        assert (told.previous_broker_epoch, told.lost_replicas) == (epoch, (("t", 1),))
-        assert "since the last shutdown: t-1" in caplog.text
+    topic_id = await rig.topic("t", partitions=2)
+    client = await rig.client()
+    for number in range(4):
+        await client.produce(topic_id, batch(b"%d" % number), partition=number % 2)
+    epoch = rig.node.status()["broker_epoch"]
+    client.close()
+    await rig.stop()
+    cut_the_log_of("t-1")
+    rig.node = rig.new_node()
+    await rig.start()
+    told = rig.controller.registrations[-1]
+    assert (told.previous_broker_epoch, told.lost_replicas) == (epoch, (("t", 1),))
+    assert "since the last shutdown: t-1" in caplog.text
 
 
 async def start_process(directory: Path, controller: FakeController) -> tuple[Any, int]:
@@ -156,17 +154,16 @@ async def test_a_generated_id_is_kept_by_the_disk(tmp_path: Path) -> None:
         assert len(first[0]) == 16
 
 
-async def test_the_disks_decide_who_the_node_is(tmp_path: Path) -> None:
+async def test_the_disks_decide_who_the_node_is(rig: Rig) -> None:
     """A configured id that contradicts the disk ends the start; another cluster does, too."""
-    async with node_rig(tmp_path) as rig:
-        await rig.stop()
-        rig.config["node.id"] = 2
-        with pytest.raises(ConfigError, match="node 1"):
-            await rig.new_node().start()
-        rig.config["node.id"] = 1
-        rig.controller.cluster_id = "another"
-        with pytest.raises(InconsistentClusterIdError, match="another"):
-            await rig.new_node().start()
+    await rig.stop()
+    rig.config["node.id"] = 2
+    with pytest.raises(ConfigError, match="node 1"):
+        await rig.new_node().start()
+    rig.config["node.id"] = 1
+    rig.controller.cluster_id = "another"
+    with pytest.raises(InconsistentClusterIdError, match="another"):
+        await rig.new_node().start()
 
 
 async def test_the_controllers_no_ends_the_node(tmp_path: Path) -> None:
@@ -185,83 +182,80 @@ async def test_the_controllers_no_ends_the_node(tmp_path: Path) -> None:
         await rig.start()
 
 
-async def test_a_taken_port_is_replaced(tmp_path: Path) -> None:
+async def test_a_taken_port_is_replaced(rig: Rig) -> None:
     """Somebody else listens on the remembered port: another one is chosen and remembered."""
-    async with node_rig(tmp_path) as rig:
-        old = rig.node.port
-        await rig.stop()
-        with socket.create_server(("127.0.0.1", old)):
-            rig.node = rig.new_node()
-            await rig.start()
-            assert rig.node.port != old
-        chosen = rig.node.port
-        await rig.restart()
-        assert rig.node.port == chosen
-
-
-async def test_a_configured_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
-    """The user asked for that one; the dirs are free again afterwards."""
-    async with node_rig(tmp_path) as rig:
-        await rig.stop()
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            rig.config["listener.port"] = taken.getsockname()[1]
-            error = rf"node 1: cannot listen on 127.0.0.1:{taken.getsockname()[1]}: .*in use \(.*ss -ltnp"
-            with pytest.raises(OSError, match=error):
-                await rig.new_node().start()
-        del rig.config["listener.port"]
+    old = rig.node.port
+    await rig.stop()
+    with socket.create_server(("127.0.0.1", old)):
         rig.node = rig.new_node()
         await rig.start()
+        assert rig.node.port != old
+    chosen = rig.node.port
+    await rig.restart()
+    assert rig.node.port == chosen
 
 
-async def test_wiped_node_takes_the_port_of_its_registration(tmp_path: Path) -> None:
+async def test_a_configured_port_that_is_taken_is_an_error(rig: Rig) -> None:
+    """The user asked for that one; the dirs are free again afterwards."""
+    await rig.stop()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        rig.config["listener.port"] = taken.getsockname()[1]
+        error = rf"node 1: cannot listen on 127.0.0.1:{taken.getsockname()[1]}: .*in use \(.*ss -ltnp"
+        with pytest.raises(OSError, match=error):
+            await rig.new_node().start()
+    del rig.config["listener.port"]
+    rig.node = rig.new_node()
+    await rig.start()
+
+
+async def test_wiped_node_takes_the_port_of_its_registration(rig: Rig, tmp_path: Path) -> None:
     """Its log dir is empty; the registration of node 1 names the port. It waits for a controller to ask;
     a node that was never registered takes any port."""
-    async with node_rig(tmp_path) as rig:
-        old = rig.node.port
-        await rig.node.kill()
-        await rig.ended()
-        shutil.rmtree(tmp_path / "d0")
-        rig.controller.close()
-        rig.node = rig.new_node()
-        starting = asyncio.create_task(rig.start())
-        await until((tmp_path / "d0").exists)
-        rig.controller.restart()
-        await starting
-        assert rig.node.port == old
-        assert (tmp_path / "d0" / "listener.port").read_text() == f"{old}\n"
-        await rig.stop()
-        rig.config |= {"node.id": 2, "log.dirs": str(tmp_path / "other")}
-        rig.node = rig.new_node()
-        await rig.start()
-        assert rig.node.port not in (0, old)
+    old = rig.node.port
+    await rig.node.kill()
+    await rig.ended()
+    shutil.rmtree(tmp_path / "d0")
+    rig.controller.close()
+    rig.node = rig.new_node()
+    starting = asyncio.create_task(rig.start())
+    await until((tmp_path / "d0").exists)
+    rig.controller.restart()
+    await starting
+    assert rig.node.port == old
+    assert (tmp_path / "d0" / "listener.port").read_text() == f"{old}\n"
+    await rig.stop()
+    rig.config |= {"node.id": 2, "log.dirs": str(tmp_path / "other")}
+    rig.node = rig.new_node()
+    await rig.start()
+    assert rig.node.port not in (0, old)
 
 
 @pytest.mark.parametrize("is_wiped", [True, False], ids=["wiped", "with its disk"])
-async def test_node_without_controller_stops_while_it_starts(tmp_path: Path, is_wiped: bool) -> None:
+async def test_node_without_controller_stops_while_it_starts(
+    rig: Rig, tmp_path: Path, is_wiped: bool
+) -> None:
     """It looks for its ports, or registers, and nothing answers: the start ends, and the dirs are free."""
-    async with node_rig(tmp_path) as rig:
-        await rig.stop()
-        if is_wiped:
-            shutil.rmtree(tmp_path / "d0")
-        rig.controller.close()
-        node = rig.new_node()
-        starting = asyncio.create_task(node.start())
-        await until((tmp_path / "d0").exists if is_wiped else lambda: node.status()["state"] != "starting")
-        await node.stop()
-        with pytest.raises(ClosedError, match="stopped while it started"):
-            await starting
-        rig.controller.restart()
-        rig.node = rig.new_node()
-        await rig.start()
+    await rig.stop()
+    if is_wiped:
+        shutil.rmtree(tmp_path / "d0")
+    rig.controller.close()
+    node = rig.new_node()
+    starting = asyncio.create_task(node.start())
+    await until((tmp_path / "d0").exists if is_wiped else lambda: node.status()["state"] != "starting")
+    await node.stop()
+    with pytest.raises(ClosedError, match="stopped while it started"):
+        await starting
+    rig.controller.restart()
+    rig.node = rig.new_node()
+    await rig.start()
 
 
-async def test_two_nodes_do_not_share_a_disk(tmp_path: Path) -> None:
+async def test_two_nodes_do_not_share_a_disk(rig: Rig) -> None:
     """The second start finds the lock; the first node is not disturbed."""
-    async with node_rig(tmp_path) as rig:
-        with pytest.raises(KafkaStorageError, match="in use"):
-            await rig.new_node().start()
-        topic_id = await rig.topic("t")
-        assert (await (await rig.client()).produce(topic_id, batch(b"a"))).error_code == 0
+    with pytest.raises(KafkaStorageError, match="in use"):
+        await rig.new_node().start()
+    topic_id = await rig.topic("t")
+    assert (await (await rig.client()).produce(topic_id, batch(b"a"))).error_code == 0
 
 
 async def test_a_node_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
@@ -277,12 +271,11 @@ async def test_a_node_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
     rig.controller.close()
 
 
-async def test_stopping_twice_and_after_the_end_is_fine(tmp_path: Path) -> None:
+async def test_stopping_twice_and_after_the_end_is_fine(rig: Rig) -> None:
     """Whoever stops need not know who else did."""
-    async with node_rig(tmp_path) as rig:
-        await asyncio.gather(rig.node.stop(), rig.node.stop())
-        await rig.node.stop()
-        await rig.ended()
+    await asyncio.gather(rig.node.stop(), rig.node.stop())
+    await rig.node.stop()
+    await rig.ended()
 
 
 async def test_a_node_that_fails_while_it_stops_does_not_hang(tmp_path: Path) -> None:

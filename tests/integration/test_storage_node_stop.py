@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_rig import batch, node_rig, until
+from node_rig import Rig, batch, node_rig, until
 
 
 class HeldTask:
@@ -47,23 +47,22 @@ async def test_a_stop_during_a_checkpoint_is_clean(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-async def test_end_of_a_node_during_recompression(tmp_path: Path, crash: bool) -> None:
+async def test_end_of_a_node_during_recompression(rig: Rig, crash: bool) -> None:
     """Batches wait for their recompression when the node ends: it ends without a failure, and its log is a
     prefix of what was sent, whole and in order."""
     values = [b"%06d" % number * 20_000 for number in range(40)]
 
-    async with node_rig(tmp_path) as rig:
-        topic_id = await rig.topic("t", compression_type="gzip")
-        client = await rig.client()
-        sent = [asyncio.create_task(client.produce(topic_id, batch(value))) for value in values]
-        await until(lambda: len(rig.core.recompressor) > 0)
-        await rig.restart(crash=crash)
-        answers = await asyncio.gather(*sent, return_exceptions=True)
-        offsets = [each.base_offset for each in answers if not isinstance(each, BaseException)]
-        again = await rig.client()
-        assert (await again.produce(topic_id, batch(b"last"))).error_code == 0
-        found: list[bytes | None] = []
-        while found[-1:] != [b"last"]:
-            found += [value for _, value in (await again.fetch(topic_id, len(found)))[1]]
-        assert found[:-1] == values[: len(found) - 1]
-        assert all(offset < len(found) - 1 for offset in offsets if offset >= 0)
+    topic_id = await rig.topic("t", compression_type="gzip")
+    client = await rig.client()
+    sent = [asyncio.create_task(client.produce(topic_id, batch(value))) for value in values]
+    await until(lambda: len(rig.core.recompressor) > 0)
+    await rig.restart(crash=crash)
+    answers = await asyncio.gather(*sent, return_exceptions=True)
+    offsets = [each.base_offset for each in answers if not isinstance(each, BaseException)]
+    again = await rig.client()
+    assert (await again.produce(topic_id, batch(b"last"))).error_code == 0
+    found: list[bytes | None] = []
+    while found[-1:] != [b"last"]:
+        found += [value for _, value in (await again.fetch(topic_id, len(found)))[1]]
+    assert found[:-1] == values[: len(found) - 1]
+    assert all(offset < len(found) - 1 for offset in offsets if offset >= 0)

@@ -198,8 +198,7 @@ def test_the_retention_check_interval_applies_at_once() -> None:
 def test_num_replica_fetchers_applies_without_loss() -> None:
     """With fetches in flight, up and down; the followers have everything and are in sync."""
     cluster = Replicas()
-    cluster.produce(b"0")
-    cluster.settle()
+    cluster.write(b"0")
     for number, count in enumerate(("5", "2", "1"), 1):
         cluster.produce(b"%d" % number)
         cluster.step()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -100,6 +100,11 @@ async def rig(node_id: int = 1) -> AsyncIterator[Rig]:
             parts.controller.close()
 
 
+@pytest.fixture
+def parts() -> AbstractAsyncContextManager[Rig]:
+    return rig()
+
+
 async def test_a_node_registers_and_follows_the_metadata() -> None:
     """Registration, generated id, metadata, heartbeat, unfenced; later records arrive by long polling."""
     async with rig(node_id=-1) as parts:
@@ -109,57 +114,53 @@ async def test_a_node_registers_and_follows_the_metadata() -> None:
         await parts.node.reaches(parts.controller.append(NoOpRecord()))
 
 
-async def test_a_restarted_controller_is_found_again() -> None:
+async def test_a_restarted_controller_is_found_again(parts: Rig) -> None:
     """The node reconnects, keeps its broker epoch and goes on following the metadata."""
-    async with rig() as parts:
-        await parts.link.is_active.wait()
-        parts.controller.restart()
-        await parts.node.reaches(parts.controller.append(NoOpRecord()))
-        assert len(parts.controller.registrations) == 1
+    await parts.link.is_active.wait()
+    parts.controller.restart()
+    await parts.node.reaches(parts.controller.append(NoOpRecord()))
+    assert len(parts.controller.registrations) == 1
 
 
-async def test_the_connection_to_a_silent_controller_is_closed() -> None:
+async def test_the_connection_to_a_silent_controller_is_closed(parts: Rig) -> None:
     """It accepts connections but does not answer: after the request timeout the node searches again."""
-    async with rig() as parts:
-        await parts.link.is_active.wait()
-        parts.controller.is_silent = True
-        await until(lambda: parts.link.membership.state is MembershipState.SEARCHING)
-        parts.controller.is_silent = False
-        await parts.node.reaches(parts.controller.append(NoOpRecord()))
+    await parts.link.is_active.wait()
+    parts.controller.is_silent = True
+    await until(lambda: parts.link.membership.state is MembershipState.SEARCHING)
+    parts.controller.is_silent = False
+    await parts.node.reaches(parts.controller.append(NoOpRecord()))
 
 
-async def test_an_unreachable_controller_is_searched_again() -> None:
+async def test_an_unreachable_controller_is_searched_again(parts: Rig) -> None:
     """The locator has no port, no response or no leader: none of these ends the node."""
     answers: list[Any] = [("127.0.0.1", 0), OSError("no file"), NetworkError("not known"), None]
 
-    async with rig() as parts:
-        locate = parts.controller.locate
+    locate = parts.controller.locate
 
-        async def stumble() -> tuple[str, int]:
-            answer = answers.pop(0) if answers else None
-            if isinstance(answer, Exception):
-                raise answer
-            return answer or await locate()
+    async def stumble() -> tuple[str, int]:
+        answer = answers.pop(0) if answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or await locate()
 
-        parts.link._search = LeaderSearch(stumble, 0.3)
-        await parts.link.is_active.wait()
-        parts.controller.restart()
-        await until(lambda: not answers)
-        await parts.node.reaches(parts.controller.append(NoOpRecord()))
+    parts.link._search = LeaderSearch(stumble, 0.3)
+    await parts.link.is_active.wait()
+    parts.controller.restart()
+    await until(lambda: not answers)
+    await parts.node.reaches(parts.controller.append(NoOpRecord()))
 
 
-async def test_a_forgotten_node_registers_again() -> None:
+async def test_a_forgotten_node_registers_again(parts: Rig) -> None:
     """The controller does not know the broker epoch: a new registration of the same incarnation. The first
     one reports the losses since the last shutdown; the second has none."""
-    async with rig() as parts:
-        await parts.link.is_active.wait()
-        epoch = parts.link.broker_epoch
-        parts.controller.refuse_heartbeat = BrokerIdNotRegisteredError("who are you")
-        await until(lambda: len(parts.controller.registrations) >= 2)
-        first, second = parts.controller.registrations
-        assert first.incarnation_id == second.incarnation_id
-        assert (first.previous_broker_epoch, first.lost_replicas) == (7, (("t", 3),))
-        assert (second.previous_broker_epoch, second.lost_replicas) == (epoch, ())
+    await parts.link.is_active.wait()
+    epoch = parts.link.broker_epoch
+    parts.controller.refuse_heartbeat = BrokerIdNotRegisteredError("who are you")
+    await until(lambda: len(parts.controller.registrations) >= 2)
+    first, second = parts.controller.registrations
+    assert first.incarnation_id == second.incarnation_id
+    assert (first.previous_broker_epoch, first.lost_replicas) == (7, (("t", 3),))
+    assert (second.previous_broker_epoch, second.lost_replicas) == (epoch, ())
 
 
 async def test_the_wrong_cluster_ends_the_node() -> None:
@@ -177,40 +178,37 @@ async def test_the_wrong_cluster_ends_the_node() -> None:
         parts.controller.close()
 
 
-async def test_requests_are_forwarded() -> None:
+async def test_requests_are_forwarded(parts: Rig) -> None:
     """The raw body is unchanged; an error in the response header is raised."""
-    async with rig() as parts:
-        body = encode(CreateTopicsRequest((NewTopicSpec("t"),)))
-        # also without a connection: the request waits for it
-        response = await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
-        assert response.body.topics[0].name == "t"
-        error = TopicAlreadyExistsError("t is there")
-        parts.controller.on_admin = lambda request: parts.controller.router.reply_error(request, error)
-        with pytest.raises(TopicAlreadyExistsError, match="t is there"):
-            await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
+    body = encode(CreateTopicsRequest((NewTopicSpec("t"),)))
+    # also without a connection: the request waits for it
+    response = await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
+    assert response.body.topics[0].name == "t"
+    error = TopicAlreadyExistsError("t is there")
+    parts.controller.on_admin = lambda request: parts.controller.router.reply_error(request, error)
+    with pytest.raises(TopicAlreadyExistsError, match="t is there"):
+        await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
 
 
-async def test_forwarding_without_a_controller_fails_in_time() -> None:
+async def test_forwarding_without_a_controller_fails_in_time(parts: Rig) -> None:
     """With a retriable error."""
-    async with rig() as parts:
-        await parts.link.is_active.wait()
-        parts.controller.close()
-        await until(lambda: not parts.link.membership.is_connected)
-        with pytest.raises(NotControllerError):
-            await parts.link.forward(registry.CREATE_TOPICS, b"", 0.05)
+    await parts.link.is_active.wait()
+    parts.controller.close()
+    await until(lambda: not parts.link.membership.is_connected)
+    with pytest.raises(NotControllerError):
+        await parts.link.forward(registry.CREATE_TOPICS, b"", 0.05)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-async def test_shutdown_with_and_without_a_controller(is_there: bool) -> None:
+async def test_shutdown_with_and_without_a_controller(parts: Rig, is_there: bool) -> None:
     """With one it is a controlled shutdown; without one the node does not wait."""
-    async with rig() as parts:
-        await parts.link.is_active.wait()
-        if not is_there:
-            parts.controller.close()
-        parts.link.request_shutdown()
-        await parts.link.may_stop.wait()
-        if is_there:
-            assert parts.controller.heartbeats[-1].want_shutdown
+    await parts.link.is_active.wait()
+    if not is_there:
+        parts.controller.close()
+    parts.link.request_shutdown()
+    await parts.link.may_stop.wait()
+    if is_there:
+        assert parts.controller.heartbeats[-1].want_shutdown
 
 
 async def test_fixed_locators() -> None:
@@ -220,32 +218,32 @@ async def test_fixed_locators() -> None:
         fixed_locator("h", 0)
 
 
-async def test_heartbeats_go_on_while_the_metadata_log_is_slow(caplog: pytest.LogCaptureFixture) -> None:
+async def test_heartbeats_go_on_while_the_metadata_log_is_slow(
+    parts: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     """Their responses wait for the controllers' disks. The node sends further heartbeats, keeps the
     connection on which other requests are answered, and logs what is slow."""
-    async with rig() as parts:
-        await parts.link.is_active.wait()
-        parts.controller.has_slow_log = True
-        count = len(parts.controller.heartbeats)
-        await until(lambda: len(parts.controller.heartbeats) >= count + 10)
-        await until(lambda: "no response to BrokerHeartbeat within 2 s, but to other requests" in caplog.text)
-        parts.controller.has_slow_log = False
-        count = len(parts.controller.heartbeats)
-        await until(lambda: len(parts.controller.heartbeats) > count)
+    await parts.link.is_active.wait()
+    parts.controller.has_slow_log = True
+    count = len(parts.controller.heartbeats)
+    await until(lambda: len(parts.controller.heartbeats) >= count + 10)
+    await until(lambda: "no response to BrokerHeartbeat within 2 s, but to other requests" in caplog.text)
+    parts.controller.has_slow_log = False
+    count = len(parts.controller.heartbeats)
+    await until(lambda: len(parts.controller.heartbeats) > count)
 
 
-async def test_a_node_logs_its_own_fencing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_node_logs_its_own_fencing(parts: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """With node, metadata offset and its own heartbeat statistics; not the fencing of another process."""
     caplog.set_level("INFO", "headrace.storage_node")
 
-    async with rig() as parts:
-        await parts.link.is_active.wait()
-        epoch = parts.link.broker_epoch
-        parts.controller.append(FenceBrokerRecord(1, epoch - 1))
-        offset = parts.controller.append(FenceBrokerRecord(1, epoch))
-        name = f"this node (node 1, broker epoch {epoch})"
-        line = f"{name} was fenced at metadata offset {offset}: last heartbeat sent "
-        await until(lambda: line in caplog.text)
-        await until(lambda: f"{name} was unfenced at metadata offset " in caplog.text)
-        assert "ms until the answer; its event loop was stalled for up to " in caplog.text
-        assert f"epoch {epoch - 1})" not in caplog.text
+    await parts.link.is_active.wait()
+    epoch = parts.link.broker_epoch
+    parts.controller.append(FenceBrokerRecord(1, epoch - 1))
+    offset = parts.controller.append(FenceBrokerRecord(1, epoch))
+    name = f"this node (node 1, broker epoch {epoch})"
+    line = f"{name} was fenced at metadata offset {offset}: last heartbeat sent "
+    await until(lambda: line in caplog.text)
+    await until(lambda: f"{name} was unfenced at metadata offset " in caplog.text)
+    assert "ms until the answer; its event loop was stalled for up to " in caplog.text
+    assert f"epoch {epoch - 1})" not in caplog.text

@@ -14,8 +14,7 @@ from replica_rig import TOPIC, Replicas
 
 def compacted() -> Replicas:
     """Three nodes, led by node 2 in epoch 1 after a record of epoch 0."""
-    replicas = Replicas(cleanup_policy="compact")
-    replicas.settle()
+    replicas = Replicas.settled(cleanup_policy="compact")
     put(replicas, b"first", b"a")
     replicas.change(leader=2)
     replicas.settle()

@@ -70,8 +70,7 @@ def test_timeout_does_not_count_for_the_leaders_write() -> None:
 def test_timeout_0_does_not_wait_for_followers() -> None:
     """RequestTimedOutError once the leader's log start is written."""
     cluster = Replicas()
-    cluster.produce(b"a", b"b", b"c")
-    cluster.settle()
+    cluster.write(b"a", b"b", b"c")
     rig = cluster.leader
     request = asked(rig, TOPIC, 2, timeout_ms=0)
     rig.pass_time(50)
@@ -191,11 +190,9 @@ def test_request_of_a_disconnected_client_leaves_purgatory() -> None:
 
 
 def replicated(count: int = 4, **facts: Any) -> Replicas:
-    cluster = Replicas(**facts)
-    cluster.settle()
+    cluster = Replicas.settled(**facts)
     for number in range(count):
-        cluster.produce(b"%d" % number)
-        cluster.settle()
+        cluster.write(b"%d" % number)
     return cluster
 
 
@@ -296,10 +293,8 @@ def test_follower_without_space_for_the_batch_of_the_log_start_stays_empty() -> 
 
 def _beginning_inside_a_batch() -> Replicas:
     """Replica 3 lost its disk, and has just begun its log at offset 2, within the batch of four records."""
-    cluster = Replicas()
-    cluster.settle()
-    cluster.produce(b"a", b"b", b"c", b"d")
-    cluster.settle()
+    cluster = Replicas.settled()
+    cluster.write(b"a", b"b", b"c", b"d")
     request = asked(cluster.leader, TOPIC, 2)
     cluster.settle()
     assert request.first.low_watermark == 2
@@ -326,10 +321,8 @@ def _has_come_in(cluster: Replicas) -> None:
 
 def test_follower_without_space_to_restart_inside_a_batch() -> None:
     """Its log ends before its start; nothing is committed there, and it continues when there is space."""
-    cluster = Replicas()
-    cluster.settle()
-    cluster.produce(b"a", b"b", b"c", b"d")
-    cluster.settle()
+    cluster = Replicas.settled()
+    cluster.write(b"a", b"b", b"c", b"d")
     asked(cluster.leader, TOPIC, 2)
     cluster.settle()
     cluster.crash(3)
@@ -355,13 +348,11 @@ def test_former_leader_restarts_at_the_log_start(count: int) -> None:
         cluster.produce(b"mine", node=1, acks=1)
     cluster.fence(1)
     cluster.change(leader=2, isr=(2, 3))
-    cluster.produce(b"a", b"b")
-    cluster.settle()
+    cluster.write(b"a", b"b")
     request = asked(cluster.leader, TOPIC, -1)
     cluster.settle()
     assert request.first.low_watermark == 3
-    cluster.produce(b"c")
-    cluster.settle()
+    cluster.write(b"c")
     cluster.nodes[1].checkpoint_starts = lambda: False  # a start that is only wanted comes too late
     cluster.heal()
     cluster.settle()

@@ -131,8 +131,7 @@ def test_topic_can_be_deleted_on_a_full_disk() -> None:
 def test_follower_on_a_full_disk_retries_and_catches_up() -> None:
     """Its log stays as it was until there is space."""
     cluster = Replicas()
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster.write(b"a")
     full = cluster.nodes[2]
     full.files.capacity_bytes = full.files.used_bytes() + 30
     cluster.produce(b"b", timeout_ms=60_000)
@@ -150,8 +149,7 @@ def test_follower_on_a_full_disk_retries_and_catches_up() -> None:
 def test_full_follower_outside_the_isr_does_not_delay_producers() -> None:
     """It was caught up when its disk ran full, and is refused by the controller again and again."""
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 60_000})
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster.write(b"a")
     full = cluster.nodes[3]
     full.files.capacity_bytes = full.files.used_bytes() + 30
     cluster.full.add(3)
@@ -204,8 +202,7 @@ def test_follower_rejects_corrupt_batches_of_the_leader(byte: int) -> None:
     """Scenario 27, each byte of a stored batch header: no follower appends it, no consumer gets it, and
     acknowledged records stay on the replicas that have them."""
     cluster = Replicas(nodes=2, min_isr=2, node={"log_tail_cache_bytes": 0})
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster.write(b"a")
     cluster.isolate(2)
     cluster.produce(b"b", acks=1)
     leader = cluster.nodes[1]

@@ -14,9 +14,7 @@ def flushed(cluster: Replicas, node: int) -> int:
 
 
 def in_sync(**configs: str) -> Replicas:
-    cluster = Replicas(min_isr=2, **configs)
-    cluster.settle()
-    return cluster
+    return Replicas.settled(min_isr=2, **configs)
 
 
 def test_fsync_acks_all_waits_for_the_flush_of_every_isr_member() -> None:
@@ -49,11 +47,9 @@ def test_async_acknowledges_unflushed_records() -> None:
 def test_flush_messages_holds_on_leader_and_follower(node: int) -> None:
     """Unflushed records are counted by each replica."""
     cluster = in_sync(flush_messages="3")
-    cluster.produce(b"a", b"b")
-    cluster.settle()
+    cluster.write(b"a", b"b")
     assert flushed(cluster, node) == 0
-    cluster.produce(b"c")
-    cluster.settle()
+    cluster.write(b"c")
     assert flushed(cluster, node) == 3
 
 
@@ -74,8 +70,7 @@ def test_flush_ms_holds_on_leader_and_follower(node: int) -> None:
 def test_change_of_durability_flushes_existing_records(key: str, value: str) -> None:
     """On leader and followers, without a restart; after the change back nothing is flushed."""
     cluster = in_sync()
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster.write(b"a")
     assert flushed(cluster, 1) == 0
     cluster.publish(ConfigRecord(TOPIC_RESOURCE, "t", key, value))
     cluster.pass_time(500)

@@ -54,8 +54,7 @@ def test_retry_waits_for_acks(acks: int) -> None:
 
 def test_new_leader_detects_a_retry() -> None:
     """Scenario 39: the response was lost with the old leader."""
-    cluster = Replicas(min_isr=2)
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2)
     first = send(cluster, idempotent(9, 0, 2))
     cluster.settle()
     assert first.first.base_offset == 0
@@ -78,8 +77,7 @@ def test_new_leader_detects_a_retry() -> None:
 
 def test_truncated_batch_is_appended_again() -> None:
     """The producer state was truncated, too."""
-    cluster = Replicas(min_isr=2)
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2)
     send(cluster, idempotent(9, 0))
     cluster.settle()
     cluster.isolate(1)
@@ -101,8 +99,7 @@ def test_truncated_batch_is_appended_again() -> None:
 @pytest.mark.parametrize("power", [None, "none", 1])
 def test_restarted_replica_restores_producer_state(power: str | int | None) -> None:
     """From its snapshots and batches, and from the records that it fetches."""
-    cluster = Replicas(min_isr=2, segment_bytes=str(1 << 20))
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2, segment_bytes=str(1 << 20))
     for number in range(4):
         send(cluster, idempotent(9, number))
         cluster.settle()
@@ -127,8 +124,7 @@ def test_restarted_replica_restores_producer_state(power: str | int | None) -> N
 def test_new_replica_fetches_producer_state_of_deleted_records(start: int, power: str | None) -> None:
     """All records of a producer may be deleted while its response is in flight: the replica detects a retry,
     also after a crash."""
-    cluster = Replicas(min_isr=2)
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2)
     send(cluster, idempotent(8, 0))
     send(cluster, idempotent(9, 0))
     last = send(cluster, idempotent(9, 1, 2))
@@ -160,8 +156,7 @@ def test_new_replica_fetches_producer_state_of_deleted_records(start: int, power
 
 def test_replica_without_producer_state_is_not_in_sync() -> None:
     """It fetches the state first, and again after a full disk."""
-    cluster = Replicas(min_isr=2)
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2)
     send(cluster, idempotent(9, 0))
     cluster.settle()
     cluster.crash(3)
@@ -191,8 +186,7 @@ def test_replica_without_producer_state_is_not_in_sync() -> None:
 
 def test_retry_below_min_isr_is_refused() -> None:
     """As the first attempt."""
-    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     send(cluster, idempotent(9, 0))
     cluster.settle()
     for node in (2, 3):
@@ -207,8 +201,7 @@ def test_retry_below_min_isr_is_refused() -> None:
 
 def test_transaction_continues_on_the_new_leader() -> None:
     """It is open there, its marker ends it, and old producer epochs are fenced."""
-    cluster = Replicas(min_isr=2)
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2)
     log = cluster.partition(1).log
     log.append_as_leader(transactional(7, 0), leader_epoch=0, wall_ms=NOW, guard=UNCHECKED)
     send(cluster, batch(1))

@@ -10,21 +10,16 @@ from replica_rig import Replicas
 def drained_then_undrained() -> tuple[Replicas, FakeRequest]:
     """ISR 1, 2. Follower 3 was drained, has stopped fetching, and is eligible again but behind the high
     watermark: a produce with acks=all waits for it, because it was caught up a moment ago."""
-    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 3_000})
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2, node={"replica_lag_time_max_ms": 3_000})
     cluster.publish(BrokerRegistrationChangeRecord(3, cluster.epochs[3], in_controlled_shutdown=True))
     cluster.change(isr=(1, 2))
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster.write(b"a")
     assert cluster.end(3) == 1
-    cluster.cut.add((3, 1))
-    cluster.break_link(3, 1)
-    cluster.produce(b"b")
-    cluster.settle()
+    cluster.cut_link(3, 1)
+    cluster.write(b"b")
     assert cluster.watermark(1) == 2
     cluster.publish(BrokerRegistrationChangeRecord(3, cluster.epochs[3], in_controlled_shutdown=False))
-    request = cluster.produce(b"c", timeout_ms=60_000)
-    cluster.settle()
+    request = cluster.write(b"c", timeout_ms=60_000)
     assert cluster.registration.isr == (1, 2)
     assert cluster.end(2) == 3
     assert not request.is_answered

@@ -11,12 +11,9 @@ KEY = (TOPIC, 0)
 @pytest.fixture
 def cluster() -> Replicas:
     """A record that nodes 1 and 2 have, and node 3 has not: it is not committed."""
-    cluster = Replicas()
-    cluster.settle()
-    cluster.cut.add((3, 1))
-    cluster.break_link(3, 1)
-    cluster.produce(b"a", timeout_ms=60_000)
-    cluster.settle()
+    cluster = Replicas.settled()
+    cluster.cut_link(3, 1)
+    cluster.write(b"a", timeout_ms=60_000)
     assert (cluster.end(2), cluster.watermark(2)) == (1, 0)
     return cluster
 
@@ -54,11 +51,9 @@ def test_high_watermark_is_taken_while_the_next_fetch_is_pending(cluster) -> Non
 
 def test_high_watermark_is_sent_again_after_a_truncation() -> None:
     """The response with the divergence had it, but it could not be used."""
-    cluster = Replicas(durability="fsync")
-    cluster.settle()
+    cluster = Replicas.settled(durability="fsync")
     cluster.is_flushing = False  # who has the record does not say so
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster.write(b"a")
     cluster.isolate(1)
     cluster.is_flushing = True
     cluster.produce(b"cut", node=1)

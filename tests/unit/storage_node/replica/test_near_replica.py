@@ -24,8 +24,7 @@ SELECTOR = {"replica_selector_class": "RackAwareReplicaSelector"}
 def three_racks(**node: Any) -> Replicas:
     """Nodes 1, 2, 3 in racks a, b, c, with three committed records."""
     config = SELECTOR | {"replica_lag_time_max_ms": 1_000} | node
-    cluster = Replicas(racks={1: "a", 2: "b", 3: "c"}, node=config)
-    cluster.settle()
+    cluster = Replicas.settled(racks={1: "a", 2: "b", 3: "c"}, node=config)
     for value in (b"0", b"1", b"2"):
         cluster.produce(value)
     cluster.settle()
@@ -70,8 +69,7 @@ def test_follower_serves_up_to_its_high_watermark() -> None:
     assert request.first.preferred_read_replica == -1
     waiting = fetch(cluster, 2, 3, wait_ms=500)
     assert not waiting.is_answered
-    cluster.produce(b"3")
-    cluster.settle()
+    cluster.write(b"3")
     assert values(waiting) == [b"3"]
 
 
@@ -100,10 +98,8 @@ def test_describe_producers_on_a_follower() -> None:
 def test_follower_does_not_serve_uncommitted_records() -> None:
     """It has the record, the third replica does not."""
     cluster = three_racks()
-    cluster.cut.add((3, 1))
-    cluster.break_link(3, 1)
-    cluster.produce(b"3")
-    cluster.settle()
+    cluster.cut_link(3, 1)
+    cluster.write(b"3")
     assert (cluster.end(2), cluster.watermark(2)) == (4, 3)
     for offset in (3, 4):
         request = fetch(cluster, 2, offset)
@@ -123,8 +119,7 @@ def test_fetch_offset_outside_of_the_followers_log() -> None:
 def test_follower_outside_the_isr_sends_clients_to_the_leader() -> None:
     """At its log end, at once."""
     cluster = three_racks()
-    cluster.cut.add((2, 1))
-    cluster.break_link(2, 1)
+    cluster.cut_link(2, 1)
     waiting = fetch(cluster, 2, 3, wait_ms=60_000)
     cluster.produce(b"3")
     cluster.pass_time(3_000)
@@ -146,8 +141,7 @@ def test_replica_without_the_offset_is_not_preferred() -> None:
     """It lags, or its log starts later."""
     cluster = three_racks()
     progress = cluster.partition(1).in_sync.followers[2]
-    cluster.cut.add((2, 1))
-    cluster.break_link(2, 1)
+    cluster.cut_link(2, 1)
     cluster.nodes[1].produce(TOPIC, acks=1)
     assert fetch(cluster, 1, 3).first.preferred_read_replica == 2
     assert fetch(cluster, 1, 4).first.preferred_read_replica == -1
@@ -158,12 +152,9 @@ def test_replica_without_the_offset_is_not_preferred() -> None:
 
 def test_replica_with_the_largest_end_offset_is_preferred() -> None:
     """Of two in the rack."""
-    cluster = Replicas(racks={1: "a", 2: "b", 3: "b"}, node=SELECTOR)
-    cluster.settle()
-    cluster.cut.add((2, 1))
-    cluster.break_link(2, 1)
-    cluster.produce()
-    cluster.settle()
+    cluster = Replicas.settled(racks={1: "a", 2: "b", 3: "b"}, node=SELECTOR)
+    cluster.cut_link(2, 1)
+    cluster.write()
     assert fetch(cluster, 1).first.preferred_read_replica == 3
 
 

@@ -324,8 +324,7 @@ def test_client_that_is_gone_has_its_batch_appended(rig: CoreRig) -> None:
 
 def test_followers_have_what_the_leader_stored() -> None:
     """The bytes of all replicas are equal."""
-    cluster = Replicas(min_isr=2, compression_type="gzip")
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2, compression_type="gzip")
     request = cluster.leader.produce(TOPIC, batch(5))
     cluster.leader.recompress()
     cluster.settle()

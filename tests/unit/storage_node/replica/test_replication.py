@@ -18,8 +18,7 @@ from replica_rig import TOPIC, Replicas
 @pytest.mark.parametrize("durability", ["async", "fsync"])
 def test_acks_all_record_is_in_every_log(durability) -> None:
     """And every replica knows that it is committed."""
-    cluster = Replicas(durability=durability)
-    cluster.settle()
+    cluster = Replicas.settled(durability=durability)
     requests = [cluster.produce(b"%d" % number) for number in range(5)]
     assert not any(request.is_answered for request in requests)
     cluster.settle()
@@ -32,23 +31,18 @@ def test_acks_all_record_is_in_every_log(durability) -> None:
 def test_idle_cluster_only_repeats_waiting_fetches() -> None:
     """No record is lost over it."""
     cluster = Replicas()
-    cluster.produce()
-    cluster.settle()
+    cluster.write()
     cluster.pass_time(3_000)
     assert cluster.registration.isr == (1, 2, 3)
-    request = cluster.produce()
-    cluster.settle()
+    request = cluster.write()
     assert request.is_answered
 
 
 def test_acks_all_waits_for_every_isr_member() -> None:
     """An isolated one delays it."""
-    cluster = Replicas()
-    cluster.settle()
-    cluster.cut.add((3, 1))
-    cluster.break_link(3, 1)
-    request = cluster.produce(timeout_ms=60_000)
-    cluster.settle()
+    cluster = Replicas.settled()
+    cluster.cut_link(3, 1)
+    request = cluster.write(timeout_ms=60_000)
     assert cluster.end(2) == 1
     assert not request.is_answered
     assert cluster.watermark(1) == 0
@@ -56,10 +50,8 @@ def test_acks_all_waits_for_every_isr_member() -> None:
 
 def test_lagging_follower_leaves_the_isr_and_waiting_records_commit() -> None:
     """After replica.lag.time.max.ms, not before."""
-    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
-    cluster.settle()
-    cluster.cut.add((3, 1))
-    cluster.break_link(3, 1)
+    cluster = Replicas.settled(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
+    cluster.cut_link(3, 1)
     request = cluster.produce(timeout_ms=60_000)
     cluster.pass_time(800)
     assert cluster.registration.isr == (1, 2, 3)
@@ -71,10 +63,8 @@ def test_lagging_follower_leaves_the_isr_and_waiting_records_commit() -> None:
 
 def test_caught_up_follower_joins_the_isr() -> None:
     """With the same log."""
-    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
-    cluster.settle()
-    cluster.cut.add((3, 1))
-    cluster.break_link(3, 1)
+    cluster = Replicas.settled(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
+    cluster.cut_link(3, 1)
     cluster.produce()
     cluster.pass_time(2_000)
     cluster.heal()
@@ -87,8 +77,7 @@ def test_caught_up_follower_joins_the_isr() -> None:
 def test_idle_follower_stays_in_sync() -> None:
     """It was at the log end at each fetch, although the fetches did not contain the partition."""
     cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
-    cluster.produce()
-    cluster.settle()
+    cluster.write()
     cluster.pass_time(5_000)
     cluster.cut = {(2, 1), (3, 1)}
     cluster.break_link(2, 1)
@@ -101,33 +90,27 @@ def test_idle_follower_stays_in_sync() -> None:
 
 def test_new_leader_has_all_acknowledged_records() -> None:
     """The next offset follows."""
-    cluster = Replicas(min_isr=2)
-    cluster.settle()
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2)
+    cluster.write(b"a")
     cluster.crash(1)
     cluster.publish()
     cluster.fence(1)
     cluster.change(leader=2, isr=(2, 3))
     cluster.settle()
-    request = cluster.produce(b"b")
-    cluster.settle()
+    request = cluster.write(b"b")
     assert request.first.base_offset == 1
     assert cluster.values(2) == cluster.values(3) == [b"a", b"b"]
 
 
 def test_old_leader_truncates_unreplicated_records() -> None:
     """They were never acknowledged (KIP-101)."""
-    cluster = Replicas(min_isr=2)
-    cluster.settle()
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2)
+    cluster.write(b"a")
     cluster.isolate(1)
     lost = cluster.produce(b"lost", node=1, timeout_ms=500)
     cluster.nodes[1].produce(TOPIC, acks=1)
     cluster.change(leader=2, isr=(2, 3))
-    cluster.produce(b"b")
-    cluster.settle()
+    cluster.write(b"b")
     assert cluster.end(1) == 3
     cluster.heal()
     cluster.settle()
@@ -139,8 +122,7 @@ def test_old_leader_truncates_unreplicated_records() -> None:
 
 def test_isolated_leader_commits_nothing() -> None:
     """It cannot shrink its ISR without the controller."""
-    cluster = Replicas(min_isr=1, node={"replica_lag_time_max_ms": 1_000})
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=1, node={"replica_lag_time_max_ms": 1_000})
     cluster.isolate(1)
     request = cluster.produce(timeout_ms=5_000, node=1)
     cluster.pass_time(6_000)
@@ -150,10 +132,8 @@ def test_isolated_leader_commits_nothing() -> None:
 
 def test_epochs_without_records_do_not_prevent_agreement() -> None:
     """KIP-279, KAFKA-10706: two failovers in a row."""
-    cluster = Replicas(min_isr=1)
-    cluster.settle()
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=1)
+    cluster.write(b"a")
     cluster.isolate(1)
     cluster.produce(b"x", node=1, acks=1)
     for leader in (2, 3, 2, 3):
@@ -162,8 +142,7 @@ def test_epochs_without_records_do_not_prevent_agreement() -> None:
     cluster.frozen = {1}
     cluster.publish()
     cluster.settle()
-    cluster.produce(b"b")
-    cluster.settle()
+    cluster.write(b"b")
     cluster.heal()
     cluster.settle()
     cluster.pass_time(2_000)
@@ -173,10 +152,8 @@ def test_epochs_without_records_do_not_prevent_agreement() -> None:
 
 def test_logs_that_diverged_over_several_epochs_converge() -> None:
     """KIP-279: leader and follower do not know each other's epochs."""
-    cluster = Replicas(nodes=2)
-    cluster.settle()
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster = Replicas.settled(nodes=2)
+    cluster.write(b"a")
     for epoch in range(4):  # each leads alone and writes, as after unclean elections
         leader, other = (1, 2) if epoch % 2 else (2, 1)
         cluster.isolate(other)
@@ -196,8 +173,7 @@ def test_logs_that_diverged_over_several_epochs_converge() -> None:
 
 def test_acks_all_below_min_isr_appends_nothing() -> None:
     """NotEnoughReplicasError."""
-    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.change(isr=(1,))
     assert cluster.produce().first.error_code == NotEnoughReplicasError.code
     assert cluster.end(1) == 0
@@ -205,8 +181,7 @@ def test_acks_all_below_min_isr_appends_nothing() -> None:
 
 def test_below_min_isr_nothing_is_committed() -> None:
     """KIP-966: acks=1 writes are appended, but not visible."""
-    cluster = Replicas(min_isr=2)
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2)
     for node in (2, 3):
         cluster.fence(node)
         cluster.cut.add((node, 1))
@@ -220,8 +195,7 @@ def test_below_min_isr_nothing_is_committed() -> None:
 def test_follower_without_fetches_does_not_rejoin_the_isr() -> None:
     """Below min.insync.replicas the high watermark stands at the lost followers' last offsets: reaching it
     does not mean that they are alive."""
-    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     for node in (2, 3):
         cluster.cut.add((node, 1))
         cluster.break_link(node, 1)
@@ -229,8 +203,7 @@ def test_follower_without_fetches_does_not_rejoin_the_isr() -> None:
     cluster.pass_time(6_000)
     assert cluster.registration.isr == (1,)
     assert cluster.nodes[1].core.counters.isr_expands == 0
-    refused = cluster.produce()
-    cluster.settle()
+    refused = cluster.write()
     assert refused.first.error_code == NotEnoughReplicasError.code
     cluster.heal()
     cluster.pass_time(2_000)
@@ -239,8 +212,7 @@ def test_follower_without_fetches_does_not_rejoin_the_isr() -> None:
 
 def test_isr_shrink_after_the_append_is_an_error() -> None:
     """NotEnoughReplicasAfterAppendError."""
-    cluster = Replicas(min_isr=2)
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2)
     for node in (2, 3):
         cluster.cut.add((node, 1))
         cluster.break_link(node, 1)
@@ -254,8 +226,7 @@ def test_isr_shrink_after_the_append_is_an_error() -> None:
 
 def test_restarted_follower_joins_only_after_a_fetch() -> None:
     """KIP-903: the proposal has the broker epoch of the last fetch."""
-    cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
-    cluster.settle()
+    cluster = Replicas.settled(node={"replica_lag_time_max_ms": 1_000})
     cluster.change(isr=(1, 2))
     files = cluster.crash(3)
     cluster.restart(3, files)
@@ -269,8 +240,7 @@ def test_restarted_follower_joins_only_after_a_fetch() -> None:
 def test_unfenced_follower_joins_without_a_new_fetch() -> None:
     """It was caught up while it was fenced."""
     cluster = Replicas()
-    cluster.produce()
-    cluster.settle()
+    cluster.write()
     cluster.fence(3)
     cluster.change(isr=(1, 2))
     cluster.pass_time(1_000)
@@ -282,8 +252,7 @@ def test_unfenced_follower_joins_without_a_new_fetch() -> None:
 
 def test_node_with_an_empty_disk_fetches_everything() -> None:
     """It counts only afterwards."""
-    cluster = Replicas(min_isr=2)
-    cluster.settle()
+    cluster = Replicas.settled(min_isr=2)
     for number in range(10):
         cluster.produce(b"%d" % number)
     cluster.settle()
@@ -299,11 +268,9 @@ def test_node_with_an_empty_disk_fetches_everything() -> None:
 
 def test_follower_starts_at_the_leaders_log_start() -> None:
     """Older records are deleted on the leader."""
-    cluster = Replicas()
-    cluster.settle()
+    cluster = Replicas.settled()
     for _ in range(5):
-        cluster.produce()
-        cluster.settle()
+        cluster.write()
         cluster.partition(1).log.roll()
     cluster.crash(3)
     cluster.fence(3)
@@ -321,8 +288,7 @@ def test_follower_starts_at_the_leaders_log_start() -> None:
 
 def test_reassigned_replica_joins_when_it_has_everything() -> None:
     """Then it may lead, and the old replica is removed."""
-    cluster = Replicas(nodes=4, rf=3)
-    cluster.settle()
+    cluster = Replicas.settled(nodes=4, rf=3)
     for number in range(5):
         cluster.produce(b"%d" % number)
     cluster.settle()
@@ -331,8 +297,7 @@ def test_reassigned_replica_joins_when_it_has_everything() -> None:
     assert cluster.registration.isr == (1, 2, 3, 4)
     cluster.change(replicas=(4, 1, 2), isr=(1, 2, 4), adding_replicas=(), leader=4)
     cluster.settle()
-    request = cluster.produce(b"z")
-    cluster.settle()
+    request = cluster.write(b"z")
     assert request.first.base_offset == 5
     assert (TOPIC, 0) not in cluster.held(3)
     assert cluster.values(1) == cluster.values(2) == cluster.values(4)
@@ -354,15 +319,12 @@ def test_replication_factor_from_one_to_three_and_back() -> None:
 
 def test_unclean_election_truncates_below_the_high_watermark() -> None:
     """Records are lost, which is logged; the logs agree."""
-    cluster = Replicas(nodes=2)
-    cluster.settle()
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster = Replicas.settled(nodes=2)
+    cluster.write(b"a")
     cluster.isolate(2)
     cluster.fence(2)
     cluster.change(isr=(1,))
-    cluster.produce(b"b")
-    cluster.settle()
+    cluster.write(b"b")
     assert cluster.watermark(1) == 2
     cluster.heal()
     cluster.change(leader=2, isr=(2,))
@@ -376,8 +338,7 @@ def test_unclean_election_truncates_below_the_high_watermark() -> None:
 @pytest.mark.parametrize("is_checkpointing", [False, True])
 def test_truncation_waits_for_flush_and_checkpoint(is_checkpointing) -> None:
     """Both would name offsets that do not exist any more."""
-    cluster = Replicas(nodes=2)
-    cluster.settle()
+    cluster = Replicas.settled(nodes=2)
     cluster.isolate(1)
     cluster.produce(b"x", node=1, acks=1)
     cluster.change(leader=2, isr=(2,))
@@ -403,8 +364,7 @@ def test_truncation_waits_for_flush_and_checkpoint(is_checkpointing) -> None:
 
 def test_fsync_follower_counts_only_flushed_records() -> None:
     """It fetches the next offset after the flush."""
-    cluster = Replicas(nodes=2, durability="fsync")
-    cluster.settle()
+    cluster = Replicas.settled(nodes=2, durability="fsync")
     cluster.is_flushing = False
     request = cluster.produce(timeout_ms=60_000)
     cluster.nodes[1].flush()
@@ -418,8 +378,7 @@ def test_fsync_follower_counts_only_flushed_records() -> None:
 
 def test_fsync_acks_all_survives_power_loss_of_all_nodes() -> None:
     """At the same time."""
-    cluster = Replicas(durability="fsync", min_isr=2)
-    cluster.settle()
+    cluster = Replicas.settled(durability="fsync", min_isr=2)
     requests = [cluster.produce(b"%d" % number) for number in range(5)]
     cluster.settle()
     assert all(request.first.error_code == 0 for request in requests)
@@ -433,8 +392,7 @@ def test_fsync_acks_all_survives_power_loss_of_all_nodes() -> None:
 
 def test_corrupt_response_is_fetched_again() -> None:
     """Its CRC is wrong."""
-    cluster = Replicas(nodes=2)
-    cluster.settle()
+    cluster = Replicas.settled(nodes=2)
     cluster.produce(b"a")
     fetch = next(fetch for fetch in cluster._fetches if fetch.request.is_answered)
     frame = bytearray(fetch.request.answer_frames[0])
@@ -448,8 +406,7 @@ def test_corrupt_response_is_fetched_again() -> None:
 
 def test_failed_follower_disk_stops_only_its_partitions() -> None:
     """They leave the ISR like lagging ones."""
-    cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
-    cluster.settle()
+    cluster = Replicas.settled(node={"replica_lag_time_max_ms": 1_000})
     cluster.nodes[2].core.replicas.disks.failed(
         cluster.partition(2), KafkaStorageError("gone"), cluster.now_ms
     )
@@ -462,23 +419,20 @@ def test_failed_follower_disk_stops_only_its_partitions() -> None:
 def test_restarted_leader_does_not_know_old_sessions() -> None:
     """The follower starts a new one."""
     cluster = Replicas()
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster.write(b"a")
     files = cluster.crash(1)
     cluster.restart(1, files)
     cluster.change(leader=1, isr=(1, 2, 3))
     cluster.settle()
     cluster.pass_time(1_000)
-    request = cluster.produce(b"b")
-    cluster.settle()
+    request = cluster.write(b"b")
     assert request.first.error_code == 0
 
 
 def test_partition_followed_again_is_added_to_the_session_again() -> None:
     """Its state was dropped while the session went on, and no new record will come."""
     cluster = Replicas()
-    cluster.produce(b"a")
-    cluster.settle()
+    cluster.write(b"a")
     cluster.pass_time(1_000)
     partition, fetchers = cluster.partition(2), cluster.nodes[2].core.replicas.fetchers
     fetchers.drop(partition.key)
@@ -490,14 +444,12 @@ def test_partition_followed_again_is_added_to_the_session_again() -> None:
 
 def test_follower_waiting_for_a_flush_sets_no_timer() -> None:
     """After a lost connection nothing is fetched until the flush is done."""
-    cluster = Replicas(nodes=2, durability="fsync")
-    cluster.settle()
+    cluster = Replicas.settled(nodes=2, durability="fsync")
     cluster.is_flushing = False
     cluster.produce()
     cluster.nodes[1].flush()
     cluster.settle()
-    cluster.cut.add((2, 1))
-    cluster.break_link(2, 1)
+    cluster.cut_link(2, 1)
     cluster.pass_time(200)
     assert cluster.nodes[2].core.replicas.fetchers.next_deadline_ms() is None
     cluster.nodes[2].flush()
@@ -509,14 +461,10 @@ def test_follower_waiting_for_a_flush_sets_no_timer() -> None:
 def diverged() -> Replicas:
     """Node 3 has `b`, which was committed although it does not know that, and `x`, which nobody else will
     have: node 2, with `a` and `b`, leads next."""
-    cluster = Replicas()
-    cluster.settle()
-    cluster.produce(b"a")
-    cluster.settle()
-    cluster.cut.add((3, 1))
-    cluster.break_link(3, 1)
-    cluster.produce(b"b")
-    cluster.settle()
+    cluster = Replicas.settled()
+    cluster.write(b"a")
+    cluster.cut_link(3, 1)
+    cluster.write(b"b")
     cluster.cut = {(2, 1)}
     cluster.break_link(2, 1)
     cluster.produce(b"x")
@@ -548,8 +496,7 @@ def test_diverged_log_takes_no_high_watermark_before_truncation() -> None:
     cluster.nodes[3].begin_checkpoint()
     cluster.fence(3)
     cluster.change(leader=2, isr=(2,))
-    cluster.produce(b"y")
-    cluster.settle()
+    cluster.write(b"y")
     cluster.pass_time(1_000)
     assert cluster.watermark(2) == 3
     assert cluster.watermark(3) <= 2

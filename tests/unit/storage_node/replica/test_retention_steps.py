@@ -154,18 +154,15 @@ def test_unwritten_start_does_not_take_effect() -> None:
 
 def test_each_replica_applies_retention_and_stays_in_sync() -> None:
     """A follower below the leader's log start restarts there (RELIABILITY 34)."""
-    cluster = Replicas(retention_ms="1000", node={"log_retention_check_interval_ms": 1_000})
-    cluster.settle()
+    cluster = Replicas.settled(retention_ms="1000", node={"log_retention_check_interval_ms": 1_000})
     for number in range(4):
-        cluster.produce(b"%d" % number)
-        cluster.settle()
+        cluster.write(b"%d" % number)
         for node in (1, 2, 3):
             cluster.partition(node).log.roll()
     files = cluster.crash(3)
     cluster.fence(3)
     cluster.change(isr=(1, 2))
-    cluster.produce(b"new")
-    cluster.settle()
+    cluster.write(b"new")
     for node in (1, 2):
         log = cluster.partition(node).log
         log.reconfigure(log.config.merged({"retention.bytes": 0}))
@@ -175,8 +172,7 @@ def test_each_replica_applies_retention_and_stays_in_sync() -> None:
     assert cluster.partition(3).log.log_end_offset == 4
     cluster.pass_time(3_000)
     assert [cluster.partition(node).log.log_start_offset for node in (1, 2, 3)] == [5, 5, 5]
-    cluster.produce(b"last")
-    cluster.settle()
+    cluster.write(b"last")
     assert cluster.values(1) == cluster.values(2) == cluster.values(3) == [b"last"]
     assert cluster.registration.isr == (1, 2, 3)
     assert cluster.nodes[1].fetch(TOPIC, 2).first.error_code == OffsetOutOfRangeError.code

@@ -20,16 +20,13 @@ COUNT, SIZE = 20, 10_000
 
 def behind(side: str, rate: int | None, replicas: str = "*") -> Replicas:
     """Node 3 comes back with an empty disk to 200 KB; it asks for 20 KB at a time. Not settled yet."""
-    cluster = Replicas(node={"replica_fetch_max_bytes": 2 * SIZE + 500})
-    cluster.settle()
-    cluster.produce(b"first")
-    cluster.settle()
+    cluster = Replicas.settled(node={"replica_fetch_max_bytes": 2 * SIZE + 500})
+    cluster.write(b"first")
     cluster.crash(3)
     cluster.fence(3)
     cluster.change(isr=(1, 2))
     for number in range(1, COUNT):
-        cluster.produce(b"%d" % number + b"v" * SIZE)
-        cluster.settle()
+        cluster.write(b"%d" % number + b"v" * SIZE)
     if rate is not None:
         cluster.publish(
             ConfigRecord(BROKER_RESOURCE, "", f"{side}.replication.throttled.rate", str(rate)),
@@ -78,8 +75,7 @@ def test_isr_members_are_never_throttled(side) -> None:
     cluster = behind(side, 0)
     cluster.settle()
     for _ in range(5):
-        request = cluster.produce(b"v" * SIZE)
-        cluster.settle()
+        request = cluster.write(b"v" * SIZE)
         assert request.first.error_code == 0
     assert cluster.end(2) == COUNT + 5
     assert cluster.end(3) == 0

@@ -9,11 +9,9 @@ from replica_rig import Replicas
 
 def rolled(count: int = 5) -> Replicas:
     """Three replicas of a log of so many segments with a batch each, and an empty one."""
-    cluster = Replicas()
-    cluster.settle()
+    cluster = Replicas.settled()
     for _ in range(count):
-        cluster.produce()
-        cluster.settle()
+        cluster.write()
         for node in (1, 2, 3):
             cluster.partition(node).log.roll()
     return cluster
@@ -35,8 +33,7 @@ def test_followers_remove_segments_below_the_leaders_log_start() -> None:
     """They learn it with the leader's responses."""
     cluster = rolled()
     assert cluster.partition(1).log.delete_segments_below(3) == 3
-    cluster.produce()
-    cluster.settle()
+    cluster.write()
     assert cluster.partition(2).log.log_start_offset == 3
     assert len(segments(cluster, 2)) == 6
     cluster.pass_time(16_000)
