@@ -24,7 +24,7 @@ NODE = {
     "group.consumer.session.timeout.ms": 6_000,
     "group.consumer.heartbeat.interval.ms": 500,
 }
-SHORT, LONG = (15_000, 20), (100_000, 750)
+SHORT, LONG = (6_000, 20), (100_000, 750)
 
 
 def noted(record_property: Any, copying: Copying, begun_s: float) -> None:

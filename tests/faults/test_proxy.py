@@ -131,7 +131,7 @@ def test_a_frozen_link_holds_bytes_until_it_heals(network: ChaosNetwork, echo: E
         assert receive(caller, 3) == b"one"
 
 
-def test_a_link_frozen_one_way(caller: socket.socket, network: ChaosNetwork) -> None:
+def test_a_link_frozen_one_way(caller: socket.socket, network: ChaosNetwork, echo: Echo) -> None:
     """The server hears, and is not heard."""
     network.freeze(ONE, Way.BACK)
     caller.sendall(b"one")
@@ -181,7 +181,7 @@ def test_a_cut_link_refuses_those_who_say_its_name(network: ChaosNetwork, echo: 
     call(network).close()
 
 
-def test_a_half_closed_link(caller: socket.socket, network: ChaosNetwork) -> None:
+def test_a_half_closed_link(caller: socket.socket, network: ChaosNetwork, echo: Echo) -> None:
     """The server sees an end and may still answer; the caller's later bytes go nowhere."""
     network.freeze(ONE, Way.BACK)
     caller.sendall(b"before")

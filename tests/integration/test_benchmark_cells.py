@@ -47,6 +47,7 @@ CONSUME = Group(
     tuple(map(consuming, ("poll", "iterate", "arrow_batches"))),
     preload=ProducePreload(100, 0, COUNT),
 )
+PINGS = Group("o", "o", (PingCell("ping", HEADRACE, PING),))
 OTHERS = Group(
     "o",
     "o",
@@ -64,8 +65,12 @@ CLEANERS = tuple(CleanCell(loop, HEADRACE, {**CLEAN, "loop": loop}) for loop in 
 CLEANER = Group("k", "k", CLEANERS, nodes=0)
 UPKEEP = {"keys": 2_000, "size": 1000, "filling": 400, "rate": 1_000}
 BUSY = {**OPEN_LOOP, "seconds": 4.0, "cold": True, "upkeep": UPKEEP}
-COLD = ProducePreload(1000, 0, 100_000)  # more than a node's tail cache holds
-OWN = (("log.retention.check.interval.ms", "100"), ("log.cleaner.backoff.ms", "1"))
+COLD = ProducePreload(1000, 0, 10_000)  # more than the tail cache of its node holds
+OWN = (
+    ("log.retention.check.interval.ms", "100"),
+    ("log.cleaner.backoff.ms", "1"),
+    ("log.tail.cache.bytes", "1048576"),
+)
 
 
 def at_upkeep(**more: object) -> Group:
@@ -153,17 +158,17 @@ def test_preload_lasts_until_a_group_has_another_one(session: Session) -> None:
     loaded = topics()
     session.run_group(CONSUME, 1)
     assert topics() == loaded
-    session.run_group(Group("o", "o", (PingCell("ping", HEADRACE, PING),)), 1)
+    session.run_group(PINGS, 1)
     assert not loaded & topics()
 
 
 def test_upkeep_cleans_deletes_and_reads_the_disk(session: Session) -> None:
     """On servers of its own, which stop before the next group; each has its own preload."""
     session.runs.clear()
-    session.run_group(CONSUME, 1)
+    session.run_group(PINGS, 1)
     session.run_group(at_upkeep(), 1)
     (own,) = session.pool.systems.values()
-    session.run_group(CONSUME, 1)
+    session.run_group(PINGS, 1)
     (lasting,) = session.pool.systems.values()
     assert own is not lasting
     (busy,) = (run for run in session.runs if run["group"] == "u" and run["is_used"])

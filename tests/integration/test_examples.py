@@ -33,7 +33,7 @@ CLIENTS = {
 
 def test_every_example_is_listed() -> None:
     """A new example needs its promise here."""
-    # pipelines need environments of their own: test_example_pipelines, tests/spark35 and tests/spark4
+    # pipelines need environments of their own: test_ray_pipelines, tests/spark35 and tests/spark4
     beside = {"build", "pipelines"}
     found = {path for path in EXAMPLES.rglob("*.py") if not beside & set(path.parts)} - {RUN}
     assert sorted(str(path.relative_to(EXAMPLES)) for path in found) == sorted(PROMISED)

@@ -6,6 +6,7 @@ RELIABILITY 3.3, rows 23 to 30.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -42,6 +43,7 @@ def forged(records: bytes, *, base_ms: int = 1_700_000_000_000, **facts: Any) ->
     return by_hand.batch(records, base_timestamp=base_ms, max_timestamp=base_ms, **facts)
 
 
+@functools.cache
 def bomb(compression: Compression) -> bytes:
     """A megabyte that says it grows to a gigabyte."""
     builder = active_codec().builder(max_bytes=1 << 30, compression=compression)

@@ -10,9 +10,8 @@ from headrace.protocol.errors import ConfigError, UnsupportedVersionError
 from headrace.protocol.messages.data import MetadataRequest
 
 
-def test_a_cluster_is_formatted_once() -> None:
+def test_a_cluster_is_formatted_once(driver: Driver) -> None:
     """The second start finds the cluster id of the first."""
-    driver = Driver()
     assert driver.image.cluster_id == "cluster-1"
     assert driver.core.decide_format("another") == ()
 
@@ -23,9 +22,8 @@ def test_unserved_requests_are_refused() -> None:
         Driver().ask(MetadataRequest())
 
 
-def test_deciding_changes_no_hard_state() -> None:
+def test_deciding_changes_no_hard_state(driver: Driver) -> None:
     """A decision that is not applied, because its append failed, leaves the image as it was."""
-    driver = Driver()
     before = driver.image
     driver.core.decide(_registration(), driver.now_ms)
     assert driver.image is before

@@ -9,9 +9,8 @@ from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 ID = b"t" * 16
 
 
-def test_gauges_of_a_cluster_with_one_node_down() -> None:
+def test_gauges_of_a_cluster_with_one_node_down(driver: Driver) -> None:
     """One of two nodes is fenced: its partitions have no leader, and not their preferred one."""
-    driver = Driver()
     driver.join(1, 2)
     driver.create("t", num_partitions=4)
     driver.heartbeat(2, want_fence=True)

@@ -11,9 +11,8 @@ from headrace.controller.status import describe
 from metadata_rig import Voter
 
 
-def test_offline_partitions_are_shown() -> None:
+def test_offline_partitions_are_shown(driver: Driver) -> None:
     """One of two nodes was fenced: its partitions are offline, and the status is plain JSON."""
-    driver = Driver()
     driver.join(1, 2)
     driver.create("t", num_partitions=4)
     driver.heartbeat(2, want_fence=True)

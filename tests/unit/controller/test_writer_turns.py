@@ -114,10 +114,9 @@ def slow() -> Request:
     return Request(CreateTopicsRequest((NewTopicSpec("t", 2_000, 1),), 1_000, True))
 
 
-async def test_no_node_is_fenced_for_a_stall_of_the_controller(tmp_path: Path) -> None:
+async def test_no_node_is_fenced_for_a_stall_of_the_controller(driver: Driver, tmp_path: Path) -> None:
     """The controller resumes after ten seconds, or after a long decision: no heartbeat could be received.
     Nodes that send none from then on are fenced after a session timeout."""
-    driver = Driver()
     driver.now_ms = monotonic_ms() - 10_000
     driver.core.tick(driver.now_ms)
     driver.join(1)
@@ -130,9 +129,8 @@ async def test_no_node_is_fenced_for_a_stall_of_the_controller(tmp_path: Path) -
     assert driver.image.brokers[1].is_fenced
 
 
-async def test_the_loop_turns_between_decisions(tmp_path: Path) -> None:
+async def test_the_loop_turns_between_decisions(driver: Driver, tmp_path: Path) -> None:
     """A hundred expensive requests that change nothing."""
-    driver = Driver()
     driver.join(1)
     rig = Rig(driver, tmp_path)
     for _ in range(MAX_WAITING):
@@ -140,9 +138,8 @@ async def test_the_loop_turns_between_decisions(tmp_path: Path) -> None:
     assert await rig.answer(MAX_WAITING) > 5
 
 
-async def test_a_heartbeat_passes_a_full_queue(tmp_path: Path) -> None:
+async def test_a_heartbeat_passes_a_full_queue(driver: Driver, tmp_path: Path) -> None:
     """Further slow requests are refused; the heartbeat is accepted and answered with the first group."""
-    driver = Driver()
     driver.join(1)
     rig = Rig(driver, tmp_path)
     for _ in range(MAX_WAITING):
@@ -160,10 +157,11 @@ async def test_a_heartbeat_passes_a_full_queue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_elected", [False, True])
-async def test_committed_records_are_applied_in_turns(tmp_path: Path, is_elected: bool) -> None:
+async def test_committed_records_are_applied_in_turns(
+    driver: Driver, tmp_path: Path, is_elected: bool
+) -> None:
     """Three thousand records at once: the loop turns in between. A leader that is elected meanwhile applies
     the rest before it decides."""
-    driver = Driver()
     driver.join(1)
     driver.create("t", num_partitions=3_000, replication_factor=1)
     rig = Rig(driver, tmp_path, image=MetadataImage())
@@ -180,10 +178,9 @@ async def test_committed_records_are_applied_in_turns(tmp_path: Path, is_elected
     assert rig.feed.image == driver.image
 
 
-async def test_large_responses_wait_until_others_are_read(tmp_path: Path) -> None:
+async def test_large_responses_wait_until_others_are_read(driver: Driver, tmp_path: Path) -> None:
     """Requests are accepted before the first response is unread: later descriptions are refused, heartbeats
     and elections are not."""
-    driver = Driver()
     driver.join(1)
     rig = Rig(driver, tmp_path)
     rig.replies.pending_response_bytes = 2 * MIB

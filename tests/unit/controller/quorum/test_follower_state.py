@@ -21,6 +21,11 @@ def follower(**facts) -> Core:
     return Core(1, formatted(1, 2, 3), **facts).follow(3, 7)
 
 
+@pytest.fixture
+def core() -> Core:
+    return follower()
+
+
 def ok(high_watermark: int = 0, **facts) -> quorum.QuorumFetchResponse:
     return quorum.QuorumFetchResponse(0, 3, 7, high_watermark, **facts)
 
@@ -35,10 +40,9 @@ def fetches(core: Core) -> list[quorum.QuorumFetchRequest]:
     return [s.body for s in core.of(events.Send) if isinstance(s.body, quorum.QuorumFetchRequest)]
 
 
-def test_follower_fetches_only_when_its_log_is_flushed() -> None:
+def test_follower_fetches_only_when_its_log_is_flushed(core: Core) -> None:
     """So the fetch offset is the durable end. The high watermark is the lower one of the leader's and the
     durable end."""
-    core = follower()
     core.fetched(ok(2), stored(0), stored(1))
     assert core.of(events.Flush)
     assert not fetches(core)
@@ -52,9 +56,8 @@ def test_follower_fetches_only_when_its_log_is_flushed() -> None:
     assert core.log.high_watermark == 3, "the leader is further"
 
 
-def test_follower_truncates_to_the_common_end() -> None:
+def test_follower_truncates_to_the_common_end(core: Core) -> None:
     """To the end of the diverging epoch, in its own log or in the leader's, whichever is lower."""
-    core = follower()
     core.fetched(ok(1), stored(0, 1), stored(1, 4), stored(2, 4), stored(3, 6))
     core.flush()
     core.fetched(ok(diverging_epoch=5, diverging_end_offset=9))
@@ -67,9 +70,8 @@ def test_follower_truncates_to_the_common_end() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "end_offset"), [(9, 5), (1, 99), (1, -5)])
-def test_divergence_after_the_log_end_is_ignored(epoch, end_offset) -> None:
+def test_divergence_after_the_log_end_is_ignored(core: Core, epoch, end_offset) -> None:
     """The log is not truncated, and the next fetch waits for the backoff."""
-    core = follower()
     core.fetched(ok(), stored(0, 1))
     core.flush()
     core.fetched(ok(diverging_epoch=epoch, diverging_end_offset=end_offset))
@@ -79,9 +81,8 @@ def test_divergence_after_the_log_end_is_ignored(epoch, end_offset) -> None:
     assert fetches(core)
 
 
-def test_truncation_below_the_high_watermark_asserts() -> None:
+def test_truncation_below_the_high_watermark_asserts(core: Core) -> None:
     """No leader can have another record there: the process must end."""
-    core = follower()
     core.fetched(ok(2), stored(0, 1), stored(1, 2))
     core.flush()
     with pytest.raises(AssertionError, match="2 committed"):
@@ -89,9 +90,8 @@ def test_truncation_below_the_high_watermark_asserts() -> None:
 
 
 @pytest.mark.parametrize("spoil", ["flip", "gap", "cut", "none"])
-def test_bad_batch_is_not_appended(spoil) -> None:
+def test_bad_batch_is_not_appended(core: Core, spoil) -> None:
     """The batches before it are; the next fetch waits for the backoff."""
-    core = follower()
     good, bad = stored(0), bytearray(stored(1))
     if spoil == "flip":
         bad[70] ^= 1
@@ -108,9 +108,8 @@ def test_bad_batch_is_not_appended(spoil) -> None:
     assert core.last(quorum.QuorumFetchRequest).body.fetch_offset == 1
 
 
-def test_lost_fetch_is_repeated_before_the_fetch_timeout() -> None:
+def test_lost_fetch_is_repeated_before_the_fetch_timeout(core: Core) -> None:
     """After half of it; the late response to the first fetch is ignored."""
-    core = follower()
     first = core.last(quorum.QuorumFetchRequest)
     core.wait(1_010)
     second = core.last(quorum.QuorumFetchRequest)
@@ -143,9 +142,8 @@ def test_closed_connection_shortens_the_fetch_timeout() -> None:
     assert core.raft.role is Role.FOLLOWER
 
 
-def test_response_of_an_earlier_epoch_is_ignored() -> None:
+def test_response_of_an_earlier_epoch_is_ignored(core: Core) -> None:
     """The request was of this epoch: nothing is appended."""
-    core = follower()
     core.fetched(quorum.QuorumFetchResponse(0, 3, 6, 5), stored(0))
     assert (core.log.end_offset, core.log.high_watermark) == (0, 0)
 
@@ -253,10 +251,9 @@ def test_observer_with_auto_join_becomes_voter(auto_join) -> None:
     assert [leave.directory_id for leave in leaves] == ([key(2, 1).directory_id] if auto_join else [])
 
 
-def test_stalled_follower_does_not_campaign() -> None:
+def test_stalled_follower_does_not_campaign(core: Core) -> None:
     """Its timer fires 10 s late, so it could receive nothing: it fetches, and campaigns only after a fetch
     timeout without a stall."""
-    core = follower()
     core.fetched(ok())
     core.now_ms += 10_000
     core.step(events.TimerFired())
@@ -269,9 +266,8 @@ def test_stalled_follower_does_not_campaign() -> None:
     assert core.raft.context.epoch == 7, "no epoch changes by that"
 
 
-def test_follower_that_is_always_late_still_campaigns() -> None:
+def test_follower_that_is_always_late_still_campaigns(core: Core) -> None:
     """Each timer fires 150 ms late: the deadline is extended by at most one fetch timeout."""
-    core = follower()
     core.fetched(ok())
     for _ in range(100):
         core.now_ms = max(core.timer_ms, core.now_ms) + 150
@@ -281,9 +277,8 @@ def test_follower_that_is_always_late_still_campaigns() -> None:
     assert core.raft.role is not Role.FOLLOWER
 
 
-def test_slow_flush_passes_no_fetch_timeout() -> None:
+def test_slow_flush_passes_no_fetch_timeout(core: Core) -> None:
     """During a flush of 10 s the follower fetches from the durable end, for no bytes, and appends nothing."""
-    core = follower()
     core.fetched(ok(1), stored(0), stored(1))
     assert core.of(events.Flush)
     kept_alive = 0
@@ -303,9 +298,8 @@ def test_slow_flush_passes_no_fetch_timeout() -> None:
     assert request.max_bytes > 0
 
 
-def test_campaign_has_a_reason() -> None:
+def test_campaign_has_a_reason(core: Core) -> None:
     """For the log line: the fetch timeout."""
-    core = follower()
     effects = core.wait(2_100)
     (campaign,) = (each for each in effects if isinstance(each, events.Campaigning))
     assert campaign.reason == "fetch timeout: no response of the leader"

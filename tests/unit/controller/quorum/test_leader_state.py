@@ -22,13 +22,17 @@ def leader(**facts) -> Core:
     return Core(1, formatted(1, 2, 3), **facts).activate()
 
 
+@pytest.fixture
+def core() -> Core:
+    return leader()
+
+
 def replies(core: Core) -> list[quorum.QuorumFetchResponse]:
     return [reply.body for reply in core.of(events.Reply)]
 
 
-def test_only_flushed_records_are_committed() -> None:
+def test_only_flushed_records_are_committed(core: Core) -> None:
     """The leader's own log counts up to its flushed end, as the followers' logs do."""
-    core = leader()
     end = core.log.end_offset
     core.step(events.AppendRequested((batch("a"),)))
     core.fetch(2, end + 1, 1)
@@ -56,9 +60,8 @@ def test_record_of_an_earlier_epoch_is_committed_with_one_of_this_epoch() -> Non
     assert core.log.high_watermark == core.log.end_offset
 
 
-def test_delayed_fetch_completes() -> None:
+def test_delayed_fetch_completes(core: Core) -> None:
     """By an append, before its flush; by a higher high watermark; by its deadline."""
-    core = leader()
     end = core.log.end_offset
     assert core.fetch(2, end, 1) is None
     core.step(events.AppendRequested((batch("a"),)))
@@ -74,9 +77,8 @@ def test_delayed_fetch_completes() -> None:
     assert core.fetch(3, end + 1, 1, max_wait_ms=0) is not None
 
 
-def test_second_fetch_of_a_replica_completes_the_first() -> None:
+def test_second_fetch_of_a_replica_completes_the_first(core: Core) -> None:
     """Both get a response, and at most one is delayed."""
-    core = leader()
     end = core.log.end_offset
     core.wait(600)
     assert core.fetch(3, end, 1) is None
@@ -138,10 +140,9 @@ def test_replica_before_the_log_start_gets_the_snapshot() -> None:
     assert core.ask(gone).error_code == SnapshotNotFoundError.code
 
 
-def test_observers_do_not_count_and_are_limited() -> None:
+def test_observers_do_not_count_and_are_limited(core: Core) -> None:
     """Neither for the high watermark nor for check quorum; the observer with the oldest fetch is
     forgotten."""
-    core = leader()
     core.step(events.AppendRequested((batch("a"),)))
     core.flush()
     before = core.log.high_watermark
@@ -158,9 +159,8 @@ def test_observers_do_not_count_and_are_limited() -> None:
     assert not core.raft.is_active
 
 
-def test_begin_quorum_epoch_is_repeated_for_voters_that_do_not_fetch() -> None:
+def test_begin_quorum_epoch_is_repeated_for_voters_that_do_not_fetch(core: Core) -> None:
     """After half a fetch timeout without a fetch."""
-    core = leader()
     core.wait(700)
     core.fetch(2, core.log.end_offset, 1)
     core.wait(600)
@@ -170,9 +170,8 @@ def test_begin_quorum_epoch_is_repeated_for_voters_that_do_not_fetch() -> None:
     assert greeted == {3}
 
 
-def test_describe_quorum() -> None:
+def test_describe_quorum(core: Core) -> None:
     """Voters by id, with -1 for a voter that has never fetched; only the leader responds."""
-    core = leader()
     core.wait(100)
     answer = core.ask(quorum.DescribeQuorumRequest())
     assert (answer.leader_id, answer.leader_epoch, answer.high_watermark) == (1, 1, core.log.end_offset)
@@ -184,9 +183,8 @@ def test_describe_quorum() -> None:
     assert other.ask(quorum.DescribeQuorumRequest()).error_code == NotLeaderOrFollowerError.code
 
 
-def test_removed_leader_resigns_once_the_change_is_committed() -> None:
+def test_removed_leader_resigns_once_the_change_is_committed(core: Core) -> None:
     """Until then it leads without counting itself."""
-    core = leader()
     remove = quorum.RemoveRaftVoterRequest("", *key(1))
     assert core.ask(remove) is None
     core.flush()
@@ -206,9 +204,8 @@ def test_append_before_the_leader_is_active_asserts() -> None:
         core.step(events.AppendRequested((batch("a"),)))
 
 
-def test_leader_with_a_new_endpoint_updates_the_voter_set() -> None:
+def test_leader_with_a_new_endpoint_updates_the_voter_set(core: Core) -> None:
     """In the first records of its epoch."""
-    core = leader()
     again = Core(1, core.files.restart())
     again.raft.context.endpoint = again.raft.context.endpoint._replace(port=9999)
     again.elect()
@@ -217,9 +214,8 @@ def test_leader_with_a_new_endpoint_updates_the_voter_set() -> None:
     assert open_log(again.files.restart()).voters.latest.voters[0].endpoints[0].port == 9999
 
 
-def test_stalled_leader_does_not_resign() -> None:
+def test_stalled_leader_does_not_resign(core: Core) -> None:
     """No fetch could reach it: it resigns one and a half fetch timeouts after the stall."""
-    core = leader()
     core.now_ms += 60_000
     core.step(events.TimerFired())
     assert core.raft.quorum.leader is not None

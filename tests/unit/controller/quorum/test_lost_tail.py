@@ -12,9 +12,8 @@ from metadata_rig import DIRECTORY, NOW, Voter, a_config, topic
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-def test_offsets_continue_after_the_snapshot(lost: int) -> None:
+def test_offsets_continue_after_the_snapshot(files: FakeFiles, lost: int) -> None:
     """The last records are missing in the log but not in the snapshot: no offset is used twice."""
-    files = FakeFiles()
     voter = Voter(files)
     voter.decide(FormatRecord("c"))
     voter.decide(*topic(1))

@@ -73,9 +73,8 @@ def test_lost_vote_is_rejected_with_the_remedy(rotten: bytes | None) -> None:
     assert Voter(files).epoch == 8
 
 
-def test_snapshots_advance_the_log_start_and_two_are_kept() -> None:
+def test_snapshots_advance_the_log_start_and_two_are_kept(files: FakeFiles) -> None:
     """Small segments and a snapshot after every ten decisions: older segments and snapshots are deleted."""
-    files = FakeFiles()
     voter = Voter(files, segment_bytes=300)
     voter.decide(FormatRecord("c"))
     for number in range(40):
@@ -94,10 +93,9 @@ def test_snapshots_advance_the_log_start_and_two_are_kept() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_damaged_snapshot_falls_back_to_the_previous_one(count) -> None:
+def test_damaged_snapshot_falls_back_to_the_previous_one(files: FakeFiles, count) -> None:
     """Together with the log it gives the same image. If both are damaged and the log before them is deleted,
     the start fails."""
-    files = FakeFiles()
     voter = Voter(files, segment_bytes=300)
     voter.decide(FormatRecord("c"))
     for number in range(30):
@@ -126,9 +124,8 @@ def test_damaged_log_is_rejected() -> None:
         Voter(files)
 
 
-def test_damaged_log_continues_after_its_snapshot() -> None:
+def test_damaged_log_continues_after_its_snapshot(files: FakeFiles) -> None:
     """The snapshot has all decisions: nothing is lost."""
-    files = FakeFiles()
     voter = Voter(files)
     voter.decide(FormatRecord("c"))
     voter.decide(*topic(1))
@@ -146,10 +143,9 @@ def test_damaged_log_continues_after_its_snapshot() -> None:
 
 @pytest.mark.parametrize(("operation", "part"), [("pwrite", ".log"), ("fdatasync", ".log")])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_writes_after_a_disk_failure_raise(operation, part, error) -> None:
+def test_writes_after_a_disk_failure_raise(files: FakeFiles, operation, part, error) -> None:
     """The disk fails once: this write and all later ones raise. A restart recovers the records flushed
     before."""
-    files = FakeFiles()
     voter = Voter(files)
     voter.decide(FormatRecord("c"))
     voter.flush()
@@ -167,9 +163,8 @@ def test_writes_after_a_disk_failure_raise(operation, part, error) -> None:
     assert Voter(files.power_loss("none")).image == before
 
 
-def test_full_disk_fails_a_snapshot_and_spares_the_log() -> None:
+def test_full_disk_fails_a_snapshot_and_spares_the_log(files: FakeFiles) -> None:
     """The next process recovers every decision, and no partial snapshot."""
-    files = FakeFiles()
     voter = Voter(files)
     voter.decide(FormatRecord("c"))
     voter.flush()

@@ -206,8 +206,7 @@ def test_kill_in_any_operation_loses_no_flushed_record(first) -> None:
                 assert seen(again) == found, "what a start has shown is durable"
 
 
-def test_formatting_is_durable() -> None:
+def test_formatting_is_durable(files: FakeFiles) -> None:
     """The voter set survives a power loss."""
-    files = FakeFiles()
     MetadataLog.format(files, METADATA_DIR, voters(1, 2, 3), NOW)
     assert open_log(files.power_loss("none")).voters.latest == voters(1, 2, 3)

@@ -60,9 +60,8 @@ def test_only_voter_is_elected_in_its_first_step() -> None:
     assert len(found) == 5, "LeaderChange, voters, two decisions, LeaderChange"
 
 
-def test_log_without_voters_continues_in_a_quorum() -> None:
+def test_log_without_voters_continues_in_a_quorum(files: FakeFiles) -> None:
     """Written before there was a quorum, then formatted: all its records are committed."""
-    files = FakeFiles()
     before = Voter(files)
     before.decide(FormatRecord("c"))
     before.flush()

@@ -7,9 +7,8 @@ from headrace.protocol.errors import InvalidPartitionsError, InvalidRequestError
 from headrace.protocol.messages.control import CreatePartitionsRequest, PartitionGrowth, ReplicaAssignment
 
 
-def test_a_newer_broker_epoch_is_refused_like_an_old_one() -> None:
+def test_a_newer_broker_epoch_is_refused_like_an_old_one(driver: Driver) -> None:
     """A node with a registration that this log does not have belongs to another history."""
-    driver = Driver()
     driver.join(1)
     epoch = driver.image.brokers[1].broker_epoch
     for wrong in (epoch - 1, epoch + 1):

@@ -19,23 +19,26 @@ def a_cluster(min_isr: int = 2, replicas=(1, 2, 3), **config) -> Driver:
     return driver
 
 
+@pytest.fixture
+def driver() -> Driver:
+    return a_cluster()
+
+
 def facts(driver: Driver):
     """Leader, ISR, ELR, last known leader."""
     p = driver.partitions("t")[0]
     return p.leader, p.isr, p.elr, p.last_known_elr
 
 
-def test_the_next_in_sync_replica_is_elected() -> None:
+def test_the_next_in_sync_replica_is_elected(driver: Driver) -> None:
     """The remaining ISR satisfies min ISR, so that the fenced leader is not eligible."""
-    driver = a_cluster()
     driver.fence(1)
     assert facts(driver) == (2, (2, 3), (), ())
 
 
-def test_below_min_isr_a_removed_replica_stays_eligible() -> None:
+def test_below_min_isr_a_removed_replica_stays_eligible(driver: Driver) -> None:
     """The high watermark does not advance from then on, so both removed replicas have every acknowledged
     record."""
-    driver = a_cluster()
     driver.fence(1, 2)
     assert facts(driver) == (3, (3,), (2,), ())
     driver.fence(3)
@@ -46,19 +49,17 @@ def test_below_min_isr_a_removed_replica_stays_eligible() -> None:
     assert facts(driver) == (2, (2,), (3,), ()), "an eligible one is as good as one in sync"
 
 
-def test_the_elr_is_emptied_when_min_isr_is_reached() -> None:
+def test_the_elr_is_emptied_when_min_isr_is_reached(driver: Driver) -> None:
     """From then on the high watermark advances without the removed replicas."""
-    driver = a_cluster()
     driver.fence(1, 2)
     driver.heartbeat(1)
     assert driver.alter_partition("t", 0, (1, 3)).error_code == 0
     assert facts(driver) == (3, (1, 3), (), ())
 
 
-def test_a_lower_min_isr_empties_the_elr() -> None:
+def test_a_lower_min_isr_empties_the_elr(driver: Driver) -> None:
     """min.insync.replicas was lowered to 1 while all were fenced. The first one is enough: if the others
     stayed eligible, they could lead later without the records acknowledged meanwhile."""
-    driver = a_cluster()
     driver.fence(1, 2, 3)
     driver.configure("t", min_insync_replicas="1")
     assert facts(driver)[2] == (2, 3)
@@ -66,9 +67,8 @@ def test_a_lower_min_isr_empties_the_elr() -> None:
     assert facts(driver) == (3, (3,), (), ())
 
 
-def test_an_isr_shrunk_by_its_leader_leaves_an_elr() -> None:
+def test_an_isr_shrunk_by_its_leader_leaves_an_elr(driver: Driver) -> None:
     """AlterPartition, not fencing: both followers lag."""
-    driver = a_cluster()
     assert driver.alter_partition("t", 0, (1,)).error_code == 0
     assert facts(driver) == (1, (1,), (2, 3), ())
 
@@ -83,9 +83,8 @@ def test_min_isr_is_bounded_by_the_replicas() -> None:
     assert facts(driver) == (1, (1, 2), (), ())
 
 
-def test_an_unclean_restart_ends_eligibility() -> None:
+def test_an_unclean_restart_ends_eligibility(driver: Driver) -> None:
     """2 was eligible and restarts after a power loss: it may lack records and must not lead; 3 must."""
-    driver = a_cluster()
     driver.fence(1, 2, 3)
     driver.come_back(2, 22, is_clean=False)
     assert facts(driver) == (-1, (), (3,), (3,))
@@ -93,28 +92,25 @@ def test_an_unclean_restart_ends_eligibility() -> None:
     assert facts(driver) == (3, (3,), (), ())
 
 
-def test_a_clean_restart_keeps_eligibility() -> None:
+def test_a_clean_restart_keeps_eligibility(driver: Driver) -> None:
     """It reports the newest broker epoch that the controller knows."""
-    driver = a_cluster()
     driver.fence(1, 2, 3)
     driver.come_back(2, 22, is_clean=True)
     assert facts(driver) == (2, (2,), (3,), ())
 
 
 @pytest.mark.parametrize("off", [-1, +1])
-def test_a_clean_shutdown_under_another_epoch_ends_eligibility(off) -> None:
+def test_a_clean_shutdown_under_another_epoch_ends_eligibility(driver: Driver, off) -> None:
     """The disk was copied, or an older snapshot of the machine was started."""
-    driver = a_cluster()
     driver.fence(1, 2, 3)
     epoch = driver.image.brokers[2].broker_epoch
     assert driver.register(2, 22, previous_broker_epoch=epoch + off).error_code == 0
     assert facts(driver)[2] == (3,)
 
 
-def test_a_process_without_its_registration_response_keeps_eligibility() -> None:
+def test_a_process_without_its_registration_response_keeps_eligibility(driver: Driver) -> None:
     """It shut down cleanly and reports the epoch before: it appended nothing under the new one. However often
     that happens, and also when it registers again meanwhile."""
-    driver = a_cluster()
     driver.fence(1, 2, 3)
     epoch = driver.image.brokers[2].broker_epoch
     for process in (22, 222, 222, 2222):
@@ -126,9 +122,8 @@ def test_a_process_without_its_registration_response_keeps_eligibility() -> None
     assert facts(driver)[2] == (3,)
 
 
-def test_an_unfenced_process_must_report_its_own_epoch() -> None:
+def test_an_unfenced_process_must_report_its_own_epoch(driver: Driver) -> None:
     """An older copy of its disk was started: it had appended since."""
-    driver = a_cluster()
     driver.fence(1, 2, 3)
     epoch = driver.image.brokers[2].broker_epoch
     driver.come_back(2, 22, is_clean=True)
@@ -137,9 +132,8 @@ def test_an_unfenced_process_must_report_its_own_epoch() -> None:
     assert facts(driver)[2] == (3,)
 
 
-def test_lost_records_stay_lost_after_a_clean_shutdown() -> None:
+def test_lost_records_stay_lost_after_a_clean_shutdown(driver: Driver) -> None:
     """The process did not know its epoch either, and shut down cleanly."""
-    driver = a_cluster()
     driver.fence(1, 2, 3)
     for process in (22, 222):
         assert driver.register(2, process).error_code == 0
@@ -147,10 +141,9 @@ def test_lost_records_stay_lost_after_a_clean_shutdown() -> None:
         assert facts(driver)[2] == (3,)
 
 
-def test_a_truncated_log_ends_eligibility_of_its_partition_alone() -> None:
+def test_a_truncated_log_ends_eligibility_of_its_partition_alone(driver: Driver) -> None:
     """2 shut down cleanly, and the log of one of its two partitions was truncated then. A deleted topic and
     an unknown partition are ignored."""
-    driver = a_cluster()
     driver.place("u", (1, 2, 3), (1, 2, 3), min_insync_replicas="2")
     driver.fence(1, 2, 3)
     lost = (("t", 0), ("u", 1), ("u", 7), ("gone", 0))
@@ -172,17 +165,15 @@ def test_a_truncated_log_of_an_unfenced_node() -> None:
     assert driver.partitions("u")[0].elr == (2,)
 
 
-def test_a_quick_unclean_restart_leaves_the_isr() -> None:
+def test_a_quick_unclean_restart_leaves_the_isr(driver: Driver) -> None:
     """Its session had expired, but it was not fenced yet when its next process registered."""
-    driver = a_cluster()
     driver.now_ms += 1500
     assert driver.register(1, 11).error_code == 0
     assert facts(driver) == (2, (2, 3), (), ())
 
 
-def test_after_unclean_restarts_of_all_the_last_known_leader_leads() -> None:
+def test_after_unclean_restarts_of_all_the_last_known_leader_leads(driver: Driver) -> None:
     """No replica is sure to have everything. The last known leader has the most; it is RECOVERING."""
-    driver = a_cluster()
     driver.fence(1, 2, 3)
     for node in (2, 1):
         driver.come_back(node, node * 11, is_clean=False)
@@ -274,10 +265,9 @@ def test_the_configured_min_isr_is_in_the_first_records() -> None:
     assert driver.partitions("u")[0].elr == (3,)
 
 
-def test_a_failed_disk_affects_its_partitions_only() -> None:
+def test_a_failed_disk_affects_its_partitions_only(driver: Driver) -> None:
     """1 lost the disk of one of its partitions and goes on leading the other; it is in the ELR of the
     first."""
-    driver = a_cluster()
     driver.place("u", (1, 2), (1, 2), min_insync_replicas="2")
     broken = ((driver.image.topics["u"].topic_id, 1),)
     driver.heartbeat(1, offline_replicas=broken)
@@ -325,9 +315,8 @@ def test_offline_replicas_are_in_the_metadata() -> None:
     assert (driver.image.brokers[1].offline_replicas, facts(driver)[0]) == ((), 1)
 
 
-def test_a_node_without_an_online_log_dir_is_fenced() -> None:
+def test_a_node_without_an_online_log_dir_is_fenced(driver: Driver) -> None:
     """It has one of two left, then none; unknown ones do not count."""
-    driver = Driver()
     disks = (b"a" * 16, b"b" * 16)
     driver.join(1, log_dir_ids=disks)
     assert not driver.heartbeat(1, offline_log_dirs=(disks[0], b"c" * 16)).is_fenced
@@ -358,9 +347,8 @@ def full(driver: Driver, node: int, topic: str = "t", partition: int = 0) -> Non
     driver.heartbeat(node, full_replicas=((driver.image.topics[topic].topic_id, partition),))
 
 
-def test_a_replica_on_a_full_disk_leaves_the_isr() -> None:
+def test_a_replica_on_a_full_disk_leaves_the_isr(driver: Driver) -> None:
     """Two others in sync are enough for min ISR 2. It does not join again without free space."""
-    driver = a_cluster()
     full(driver, 1)
     assert facts(driver) == (2, (2, 3), (), ())
     refused = driver.alter_partition("t", 0, (1, 2, 3))
@@ -371,9 +359,8 @@ def test_a_replica_on_a_full_disk_leaves_the_isr() -> None:
     assert facts(driver)[0] == 2
 
 
-def test_a_full_follower_leaves_the_isr_at_once() -> None:
+def test_a_full_follower_leaves_the_isr_at_once(driver: Driver) -> None:
     """Otherwise acks=all would wait until it counts as lagging."""
-    driver = a_cluster()
     full(driver, 3)
     assert facts(driver) == (1, (1, 2), (), ())
 
@@ -386,9 +373,8 @@ def test_a_replica_on_a_full_disk_stays_with_too_few_others(replicas, min_isr: i
     assert facts(driver) == (1, replicas, (), ())
 
 
-def test_replicas_on_full_disks_serve_reads() -> None:
+def test_replicas_on_full_disks_serve_reads(driver: Driver) -> None:
     """The second one has no successor with free space and stays leader; the ISR keeps its size."""
-    driver = a_cluster()
     full(driver, 1)
     full(driver, 2)
     full(driver, 3)
@@ -397,9 +383,8 @@ def test_replicas_on_full_disks_serve_reads() -> None:
     assert facts(driver)[:2] == (3, (3,)), "somebody must lead, with or without room"
 
 
-def test_replicas_with_free_space_are_elected_first() -> None:
+def test_replicas_with_free_space_are_elected_first(driver: Driver) -> None:
     """1 is fenced; 2 is first in order, but full: it stayed in the ISR, since 3 alone is too few."""
-    driver = a_cluster()
     driver.fence(1)
     full(driver, 2)
     assert facts(driver)[0] == 2

@@ -8,9 +8,8 @@ from headrace.controller.state.broker_states import BrokerState, state_of
 SESSION_MS = 1500
 
 
-def test_a_node_without_heartbeats_is_fenced_when_its_session_expires() -> None:
+def test_a_node_without_heartbeats_is_fenced_when_its_session_expires(driver: Driver) -> None:
     """The partitions that it led have no leader until its next heartbeat."""
-    driver = Driver()
     driver.join(1, 2)
     driver.create("t", num_partitions=4)
     for _ in range(4):
@@ -25,9 +24,8 @@ def test_a_node_without_heartbeats_is_fenced_when_its_session_expires() -> None:
     assert max(p.leader_epoch for p in driver.partitions("t")) == 2
 
 
-def test_a_new_controller_starts_a_session_for_each_active_node() -> None:
+def test_a_new_controller_starts_a_session_for_each_active_node(driver: Driver) -> None:
     """It has received no heartbeat, and fences only nodes that send none from then on."""
-    driver = Driver()
     driver.join(1, 2)
     driver.now_ms += 60_000
     driver.restart()
@@ -39,9 +37,8 @@ def test_a_new_controller_starts_a_session_for_each_active_node() -> None:
     assert state_of(driver.image, 2) is BrokerState.ACTIVE
 
 
-def test_a_stalled_controller_extends_the_sessions() -> None:
+def test_a_stalled_controller_extends_the_sessions(driver: Driver) -> None:
     """It was stopped for a minute and received no heartbeat, so that no session expires at once."""
-    driver = Driver()
     driver.join(1)
     driver.now_ms += 60_000
     driver.core.tick(driver.now_ms)

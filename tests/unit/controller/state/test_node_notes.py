@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from controller_kit import Driver, incarnation
 from headrace.controller.state.node_notes import MAX_NOTES, NodeNotes, leader_moves
 from headrace.protocol.messages.control import DrainNodeRequest
 from headrace.protocol.metadata.image import MetadataImage
 
 
-def driver_of_three(**config: Any) -> Driver:
+@pytest.fixture
+def driver(**config: Any) -> Driver:
     """Three active nodes; node 1 leads two of four partitions, each of which another replica can lead."""
     driver = Driver(**config)
     driver.join(1, 2, 3)
@@ -31,9 +33,8 @@ def heartbeats(driver: Driver, *node_ids: int, ms: int, every_ms: int = 300) -> 
             driver.heartbeat(node_id)
 
 
-def test_an_expired_session_names_node_timeout_and_moves() -> None:
+def test_an_expired_session_names_node_timeout_and_moves(driver: Driver) -> None:
     """Node 1 sends no heartbeat; the two other nodes become leaders of its partitions."""
-    driver = driver_of_three()
     epoch = driver.image.brokers[1].broker_epoch
     heartbeats(driver, 2, 3, ms=1_500)
     assert lines(driver) == [
@@ -43,9 +44,8 @@ def test_an_expired_session_names_node_timeout_and_moves() -> None:
     ]
 
 
-def test_unfencing_is_logged_and_late_heartbeats_lengthen_the_session() -> None:
+def test_unfencing_is_logged_and_late_heartbeats_lengthen_the_session(driver: Driver) -> None:
     """A heartbeat 600 ms after the fencing is 1,800 ms late: the next session timeout is 5.7 s."""
-    driver = driver_of_three()
     epoch = driver.image.brokers[1].broker_epoch
     heartbeats(driver, 2, 3, ms=2_100)
     driver.core.notes.take()
@@ -60,25 +60,22 @@ def test_unfencing_is_logged_and_late_heartbeats_lengthen_the_session() -> None:
     )
 
 
-def test_partitions_left_without_a_leader_are_counted() -> None:
+def test_partitions_left_without_a_leader_are_counted(driver: Driver) -> None:
     """Nodes 1 and 3 are fenced, the only replicas of two partitions."""
-    driver = driver_of_three()
     heartbeats(driver, 2, ms=1_500)
     assert lines(driver)[1].endswith("; 0 leaderships move; 2 partitions are left without a leader")
 
 
-def test_the_report_of_a_dead_process_is_named() -> None:
+def test_the_report_of_a_dead_process_is_named(driver: Driver) -> None:
     """Ray's notice expires the session at once."""
-    driver = driver_of_three()
     driver.core.note_ended({incarnation(1)})
     driver.wait(10)
     assert "): Ray reported the end of its process; last heartbeat 10 ms ago; " in lines(driver)[0]
 
 
-def test_a_closed_connection_ends_the_longer_session_of_a_late_node() -> None:
+def test_a_closed_connection_ends_the_longer_session_of_a_late_node(driver: Driver) -> None:
     """Its heartbeats were 900 ms late: a timeout of 3 s, and 1.5 s once its connection has closed. The
     connection of a previous process does not count."""
-    driver = driver_of_three()
     heartbeats(driver, 2, 3, ms=1_200)
     driver.heartbeat(1)
     epoch = driver.image.brokers[1].broker_epoch
@@ -93,9 +90,8 @@ def test_a_closed_connection_ends_the_longer_session_of_a_late_node() -> None:
     assert lines(driver) == []
 
 
-def test_shutdown_registration_and_drain_are_logged() -> None:
+def test_shutdown_registration_and_drain_are_logged(driver: Driver) -> None:
     """One line each, with the leaderships that move."""
-    driver = driver_of_three()
     epoch = driver.image.brokers[1].broker_epoch
     driver.heartbeat(1, want_shutdown=True)
     for node_id in (2, 3):

@@ -17,9 +17,8 @@ from headrace.protocol.messages.control import BrokerHeartbeatRequest, Unregiste
 SESSION_MS = 1500
 
 
-def test_a_new_node_is_fenced_until_it_has_caught_up() -> None:
+def test_a_new_node_is_fenced_until_it_has_caught_up(driver: Driver) -> None:
     """It may not lead before it has applied its own registration."""
-    driver = Driver()
     answer = driver.register(1)
     assert answer.broker_epoch == driver.image.offset
     assert answer.cluster_id == "cluster-1"
@@ -30,18 +29,16 @@ def test_a_new_node_is_fenced_until_it_has_caught_up() -> None:
     assert state_of(driver.image, 1) is BrokerState.ACTIVE
 
 
-def test_a_repeated_registration_changes_nothing() -> None:
+def test_a_repeated_registration_changes_nothing(driver: Driver) -> None:
     """The response was lost and the node sends the request again: same epoch, no record."""
-    driver = Driver()
     first = driver.register(1)
     count = len(driver.records)
     assert driver.register(1) == first
     assert len(driver.records) == count
 
 
-def test_the_same_process_may_change_its_address() -> None:
+def test_the_same_process_may_change_its_address(driver: Driver) -> None:
     """Another port: the broker epoch stays, and the node stays unfenced."""
-    driver = Driver()
     driver.join(1)
     epoch = driver.image.brokers[1].broker_epoch
     assert driver.register(1, port=9999).broker_epoch == epoch
@@ -49,9 +46,8 @@ def test_the_same_process_may_change_its_address() -> None:
     assert (broker.port, broker.is_fenced, broker.broker_epoch) == (9999, False, epoch)
 
 
-def test_a_second_process_registers_when_the_session_of_the_first_has_expired() -> None:
+def test_a_second_process_registers_when_the_session_of_the_first_has_expired(driver: Driver) -> None:
     """Two processes with one node id; the first one's broker epoch is stale afterwards."""
-    driver = Driver()
     driver.join(1)
     driver.create("t")
     old = driver.image.brokers[1].broker_epoch
@@ -66,9 +62,8 @@ def test_a_second_process_registers_when_the_session_of_the_first_has_expired() 
     assert driver.partitions("t")[0].leader == 1
 
 
-def test_a_fenced_node_that_sends_heartbeats_keeps_its_id() -> None:
+def test_a_fenced_node_that_sends_heartbeats_keeps_its_id(driver: Driver) -> None:
     """A live process that is catching up with the metadata is not replaced."""
-    driver = Driver()
     driver.register(1)
     driver.now_ms += 1000
     driver.heartbeat(1, metadata_offset=-1)
@@ -76,9 +71,8 @@ def test_a_fenced_node_that_sends_heartbeats_keeps_its_id() -> None:
     assert driver.register(1, process=2).error_code == DuplicateBrokerRegistrationError.code
 
 
-def test_generated_ids_are_above_the_reserved_ones_and_survive_a_lost_response() -> None:
+def test_generated_ids_are_above_the_reserved_ones_and_survive_a_lost_response(driver: Driver) -> None:
     """Two nodes without an id, one of which sends its request twice."""
-    driver = Driver()
     assert driver.register(-1, process=7).node_id == 1001
     assert driver.register(-1, process=8).node_id == 1002
     assert driver.register(-1, process=7).node_id == 1001
@@ -104,9 +98,8 @@ def test_generated_ids_are_above_the_reserved_ones_and_survive_a_lost_response()
         ({"rack": "r" * 256}, InvalidRequestError),
     ],
 )
-def test_invalid_registrations_are_refused(facts, error) -> None:
+def test_invalid_registrations_are_refused(driver: Driver, facts, error) -> None:
     """Each has one invalid field; no record is written."""
-    driver = Driver()
     before = driver.image
     assert driver.register(**({"node_id": 1, "process": 1} | facts)).error_code == error.code
     assert driver.image is before
@@ -129,9 +122,8 @@ def test_the_number_of_nodes_is_bounded() -> None:
     assert driver.register(2, port=1).error_code == 0, "a registered node"
 
 
-def test_unregistration_needs_a_fenced_node_without_replicas() -> None:
+def test_unregistration_needs_a_fenced_node_without_replicas(driver: Driver) -> None:
     """Afterwards neither the node id nor its broker epoch is known."""
-    driver = Driver()
     driver.join(1, 2)
     driver.create("t", num_partitions=2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from group_rig import GroupRig
 from headrace.protocol.errors import (
     CoordinatorNotAvailableError,
@@ -26,6 +27,11 @@ def several() -> GroupRig:
     return rig
 
 
+@pytest.fixture
+def rig() -> GroupRig:
+    return several()
+
+
 def listed(rig: GroupRig, *args: tuple[str, ...]) -> list[tuple[str, ...]]:
     answer = rig.request(registry.LIST_GROUPS, m.ListGroupsRequest(*args)).answer
     return [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in answer.groups]
@@ -41,17 +47,15 @@ def test_groups_are_listed_with_type_and_state() -> None:
     ]
 
 
-def test_groups_are_listed_by_state_and_type_ignoring_case() -> None:
-    rig = several()
+def test_groups_are_listed_by_state_and_type_ignoring_case(rig: GroupRig) -> None:
     assert [each[0] for each in listed(rig, ("STABLE", "preparingrebalance"))] == ["stable", "preparing"]
     assert [each[0] for each in listed(rig, ("empty",), ("Classic",))] == ["empty", "simple"]
     assert listed(rig, (), ("consumer",)) == []
     assert listed(rig, ("nonsense",)) == []
 
 
-def test_describe_groups_shows_members_and_assignments() -> None:
+def test_describe_groups_shows_members_and_assignments(rig: GroupRig) -> None:
     """Stable groups show metadata and assignments; unknown groups are Dead."""
-    rig = several()
     asked = m.DescribeGroupsRequest(("stable", "preparing", "simple", "x"))
     stable, preparing, simple, missing = rig.request(registry.DESCRIBE_GROUPS, asked).answer.groups
     assert (stable.group_state, stable.protocol_type, stable.protocol) == ("Stable", "consumer", "range")
@@ -67,9 +71,8 @@ def test_describe_groups_shows_members_and_assignments() -> None:
     assert (missing.error_code, missing.group_state) == (GroupIdNotFoundError.code, "Dead")
 
 
-def test_empty_groups_are_deleted_with_their_offsets() -> None:
+def test_empty_groups_are_deleted_with_their_offsets(rig: GroupRig) -> None:
     """Results are in the order of the request."""
-    rig = several()
     rig.commit_offset(5, group="empty")
     names = ("simple", "stable", "empty", "x", "preparing", "empty")
     answer = rig.request(registry.DELETE_GROUPS, m.DeleteGroupsRequest(names)).answer
@@ -81,8 +84,7 @@ def test_empty_groups_are_deleted_with_their_offsets() -> None:
         rig.reload()
 
 
-def test_group_that_cannot_be_deleted_keeps_all_offsets() -> None:
-    rig = several()
+def test_group_that_cannot_be_deleted_keeps_all_offsets(rig: GroupRig) -> None:
     rig.refuses = NotEnoughReplicasError()
     asked = rig.request(registry.DELETE_GROUPS, m.DeleteGroupsRequest(("simple",)))
     assert asked.code == CoordinatorNotAvailableError.code
@@ -90,14 +92,12 @@ def test_group_that_cannot_be_deleted_keeps_all_offsets() -> None:
     assert rig.offsets("simple") == {("t", 0): 5}
 
 
-def test_requests_of_other_coordinators_are_refused() -> None:
-    rig = GroupRig()
+def test_requests_of_other_coordinators_are_refused(rig: GroupRig) -> None:
     assert rig.request(registry.CREATE_TOPICS, None).code == UnsupportedVersionError.code
 
 
-def test_group_metrics_have_kafkas_names() -> None:
+def test_group_metrics_have_kafkas_names(rig: GroupRig) -> None:
     """Groups by type and state, and offsets, are counted as they are now."""
-    rig = several()
     assert rig.shard.counters.by_name() == {
         "offset-commit-count": 1,
         "offset-expiration-count": 0,

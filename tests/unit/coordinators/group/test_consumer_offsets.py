@@ -113,9 +113,8 @@ def test_offsets_stay_when_a_group_changes_its_protocol() -> None:
     assert rig.shard.groups["g"].group_type.value == "consumer"
 
 
-def test_simple_group_becomes_a_consumer_group() -> None:
+def test_simple_group_becomes_a_consumer_group(rig: GroupRig) -> None:
     """An admin committed offsets before the first member joined."""
-    rig = GroupRig()
     rig.commit_offset(5)
     told = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": ()}
     beat(rig, 0, **told)

@@ -20,6 +20,11 @@ def rig_of(**more: object) -> GroupRig:
     return GroupRig(offsets_retention_minutes=100, **more)
 
 
+@pytest.fixture
+def rig() -> GroupRig:
+    return rig_of()
+
+
 def reading(*topics: str) -> dict[str, object]:
     data = encode_subscription(Subscription(1, topics))
     return {"protocols": (m.GroupProtocol("range", data),), "session_timeout_ms": 1_800_000}
@@ -32,9 +37,8 @@ def keep_alive(rig: GroupRig, member_id: str, generation: int, minutes: int) -> 
         assert rig.heartbeat(member_id, generation).code == 0
 
 
-def test_offsets_of_a_simple_group_expire_one_by_one() -> None:
+def test_offsets_of_a_simple_group_expire_one_by_one(rig: GroupRig) -> None:
     """With the last offset the group is deleted."""
-    rig = rig_of()
     rig.commit_offset(1)
     rig.advance(50 * MINUTE)
     rig.commit_offset(2, tp=("t", 1))
@@ -50,9 +54,8 @@ def test_offsets_of_a_simple_group_expire_one_by_one() -> None:
     assert rig.shard.store.count == 0
 
 
-def test_retention_of_an_empty_group_starts_when_it_became_empty() -> None:
+def test_retention_of_an_empty_group_starts_when_it_became_empty(rig: GroupRig) -> None:
     """Not at the commits."""
-    rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
     keep_alive(rig, member, 1, 200)
@@ -63,18 +66,16 @@ def test_retention_of_an_empty_group_starts_when_it_became_empty() -> None:
     assert not rig.shard.groups
 
 
-def test_offsets_of_subscribed_topics_do_not_expire() -> None:
+def test_offsets_of_subscribed_topics_do_not_expire(rig: GroupRig) -> None:
     """KAFKA-4682: a topic without new records has no new commits."""
-    rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
     keep_alive(rig, member, 1, 1_000)
     assert rig.offsets() == {("t", 0): 1}
 
 
-def test_offsets_of_unsubscribed_topics_of_a_live_group_expire() -> None:
+def test_offsets_of_unsubscribed_topics_of_a_live_group_expire(rig: GroupRig) -> None:
     """KIP-211: by the time of their commit; the group stays."""
-    rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
     rig.commit_offset(2, member, 1, tp=("u", 0))
@@ -84,18 +85,16 @@ def test_offsets_of_unsubscribed_topics_of_a_live_group_expire() -> None:
     assert rig.shard.counters.offset_expirations == 1
 
 
-def test_unreadable_subscriptions_stop_expiry() -> None:
+def test_unreadable_subscriptions_stop_expiry(rig: GroupRig) -> None:
     """They may contain any topic."""
-    rig = rig_of()
     (member,) = rig.stable_group(session_timeout_ms=1_800_000)
     rig.commit_offset(1, member, 1)
     keep_alive(rig, member, 1, 1_000)
     assert rig.offsets() == {("t", 0): 1}
 
 
-def test_nothing_expires_during_a_rebalance() -> None:
+def test_nothing_expires_during_a_rebalance(rig: GroupRig) -> None:
     """A joining member may subscribe to the topic."""
-    rig = rig_of()
     (member,) = rig.stable_group(rebalance_timeout_ms=2**31 - 1, **reading("t"))
     rig.commit_offset(1, member, 1, tp=("u", 0))
     rig.join(session_timeout_ms=1_800_000)
@@ -106,9 +105,8 @@ def test_nothing_expires_during_a_rebalance() -> None:
     assert rig.offsets() == {("u", 0): 1}
 
 
-def test_subscription_of_a_returning_static_member_counts_at_once() -> None:
+def test_subscription_of_a_returning_static_member_counts_at_once(rig: GroupRig) -> None:
     """It returns without a rebalance; the subscription is in the log, and a load changes nothing."""
-    rig = rig_of()
     (member,) = rig.stable_group(group_instance_id="i", **reading("t"))
     rig.commit_offset(1, member, 1, tp=("u", 0), group_instance_id="i")
     back = rig.join(group_instance_id="i", **reading("t", "u")).answer.member_id
@@ -119,11 +117,10 @@ def test_subscription_of_a_returning_static_member_counts_at_once() -> None:
 
 
 @pytest.mark.parametrize("more", [{"protocol_type": "connect"}, {}])
-def test_explicit_expiry_does_not_apply_to_a_live_group(more: dict[str, object]) -> None:
+def test_explicit_expiry_does_not_apply_to_a_live_group(rig: GroupRig, more: dict[str, object]) -> None:
     """Members of other protocol types name no topics: while there is a member, no offset of the group
     expires, and none during a rebalance of consumers. Source: Kafka
     ClassicGroup.offsetExpirationCondition."""
-    rig = rig_of()
     asked = {**reading("t"), "rebalance_timeout_ms": 2**31 - 1, **more}
     (member,) = rig.stable_group(**asked)
     rig.commit_offset(1, member, 1, tp=("u", 0), retention_time_ms=MINUTE)
@@ -139,10 +136,9 @@ def test_explicit_expiry_does_not_apply_to_a_live_group(more: dict[str, object])
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_reload_does_not_expire_offsets_early(leaves: bool) -> None:
+def test_reload_does_not_expire_offsets_early(rig: GroupRig, leaves: bool) -> None:
     """KAFKA-8069, scenario 53: the times are in the log, and members of the last generation are members until
     their sessions expire."""
-    rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
     keep_alive(rig, member, 1, 200)
@@ -154,9 +150,8 @@ def test_reload_does_not_expire_offsets_early(leaves: bool) -> None:
     assert rig.offsets() == {("t", 0): 1}
 
 
-def test_repeated_reloads_do_not_extend_retention() -> None:
+def test_repeated_reloads_do_not_extend_retention(rig: GroupRig) -> None:
     """The time since the group became empty is in the log."""
-    rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
     rig.leave(m.LeavingMember(member))
@@ -166,9 +161,8 @@ def test_repeated_reloads_do_not_extend_retention() -> None:
     assert not rig.shard.groups
 
 
-def test_commit_may_set_its_expiry() -> None:
+def test_commit_may_set_its_expiry(rig: GroupRig) -> None:
     """Earlier or later than others."""
-    rig = rig_of()
     rig.commit_offset(1, retention_time_ms=15 * MINUTE)
     rig.commit_offset(2, tp=("t", 1), retention_time_ms=300 * MINUTE)
     rig.advance(20 * MINUTE)
@@ -193,15 +187,13 @@ def test_offsets_with_pending_transactional_offsets_do_not_expire() -> None:
     assert not rig.shard.groups
 
 
-def test_group_with_members_and_without_offsets_stays() -> None:
-    rig = rig_of()
+def test_group_with_members_and_without_offsets_stays(rig: GroupRig) -> None:
     (member,) = rig.stable_group(**reading("t"))
     keep_alive(rig, member, 1, 300)
 
 
-def test_empty_group_without_offsets_is_deleted() -> None:
+def test_empty_group_without_offsets_is_deleted(rig: GroupRig) -> None:
     """A member got an id and never joined."""
-    rig = rig_of()
     given = rig.join().answer.member_id
     rig.advance(CHECK_MS)
     assert not rig.shard.groups
@@ -223,9 +215,8 @@ def test_offsets_of_a_deleted_topic_are_deleted_at_once() -> None:
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_recreated_topic_has_no_offsets(told: bool) -> None:
+def test_recreated_topic_has_no_offsets(rig: GroupRig, told: bool) -> None:
     """It has the same name and another id."""
-    rig = rig_of()
     rig.commit_offset(1)
     rig.change_topics(topic_image("t", 9), topic_image("u", 2), told=told)
     rig.commit_offset(3, tp=("t", 1))
@@ -233,9 +224,8 @@ def test_recreated_topic_has_no_offsets(told: bool) -> None:
     assert rig.offsets() == {("t", 1): 3}
 
 
-def test_topic_deleted_while_the_group_had_no_coordinator() -> None:
+def test_topic_deleted_while_the_group_had_no_coordinator(rig: GroupRig) -> None:
     """The next expiry check finds that the topic id is gone, whichever member subscribes to the name."""
-    rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
     rig.change_topics(topic_image("u", 2))
@@ -244,9 +234,8 @@ def test_topic_deleted_while_the_group_had_no_coordinator() -> None:
     assert rig.offsets() == {}
 
 
-def test_refused_expiry_batch_is_retried() -> None:
+def test_refused_expiry_batch_is_retried(rig: GroupRig) -> None:
     """For deleted topics and for old offsets."""
-    rig = rig_of()
     rig.commit_offset(1)
     rig.commit_offset(1, tp=("u", 0))
     rig.refuses = NotEnoughReplicasError()
@@ -258,9 +247,8 @@ def test_refused_expiry_batch_is_retried() -> None:
     assert rig.offsets() == {}
 
 
-def test_expiry_is_divided_into_batches() -> None:
+def test_expiry_is_divided_into_batches(rig: GroupRig) -> None:
     """A second apart."""
-    rig = rig_of()
     topics = topic_image("t", 1, 2_500), topic_image("u", 2, 2_500)
     rig.change_topics(*topics)
     for topic in "tu":
@@ -279,9 +267,8 @@ def test_expiry_is_divided_into_batches() -> None:
     assert not rig.shard.groups
 
 
-def test_expiry_check_of_many_groups_is_divided_into_turns() -> None:
+def test_expiry_check_of_many_groups_is_divided_into_turns(rig: GroupRig) -> None:
     """Other requests are answered in between."""
-    rig = rig_of()
     for number in range(MAX_CHECKS // 2):
         rig.commit_offset(1, group=f"g{number}")
     rig.commit_offset(1, group="last", retention_time_ms=0)

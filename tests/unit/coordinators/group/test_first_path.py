@@ -6,9 +6,8 @@ from group_rig import GroupRig
 from headrace.protocol.messages import groups as m
 
 
-def test_member_joins_syncs_commits_and_leaves() -> None:
+def test_member_joins_syncs_commits_and_leaves(rig: GroupRig) -> None:
     """Each request of the classic protocol once."""
-    rig = GroupRig()
     joined = rig.new_member()
     assert joined.waits
     rig.advance(0)

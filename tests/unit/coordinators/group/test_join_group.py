@@ -31,9 +31,8 @@ def protocols(*names: str) -> tuple[m.GroupProtocol, ...]:
     return tuple(m.GroupProtocol(name, name.encode()) for name in names)
 
 
-def test_dynamic_member_gets_a_member_id_first() -> None:
+def test_dynamic_member_gets_a_member_id_first(rig: GroupRig) -> None:
     """MEMBER_ID_REQUIRED; the id begins with the client id, and no two are equal."""
-    rig = GroupRig()
     first, second = rig.join(client_id="a"), rig.join(client_id="b")
     assert [each.code for each in (first, second)] == [MemberIdRequiredError.code] * 2
     assert first.answer.member_id.startswith("a-")
@@ -42,16 +41,14 @@ def test_dynamic_member_gets_a_member_id_first() -> None:
     assert group_of(rig).state is ClassicState.EMPTY
 
 
-def test_member_ids_of_the_next_coordinator_differ() -> None:
-    rig = GroupRig()
+def test_member_ids_of_the_next_coordinator_differ(rig: GroupRig) -> None:
     before = rig.join().answer.member_id
     rig.reload()
     assert rig.join().answer.member_id != before
 
 
-def test_unused_member_id_expires_after_its_session() -> None:
+def test_unused_member_id_expires_after_its_session(rig: GroupRig) -> None:
     """Else the group could never complete a rebalance."""
-    rig = GroupRig()
     (member,) = rig.stable_group()
     rig.join(session_timeout_ms=10_000)
     again = rig.join(member)
@@ -62,9 +59,8 @@ def test_unused_member_id_expires_after_its_session() -> None:
     assert again.code == 0
 
 
-def test_unknown_member_id_is_refused() -> None:
+def test_unknown_member_id_is_refused(rig: GroupRig) -> None:
     """With and without a group."""
-    rig = GroupRig()
     assert rig.join("x").code == UnknownMemberIdError.code
     assert not rig.shard.groups
     rig.stable_group()
@@ -72,15 +68,13 @@ def test_unknown_member_id_is_refused() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [5_999, 1_800_001])
-def test_session_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
-    rig = GroupRig()
+def test_session_timeout_out_of_bounds_is_refused(rig: GroupRig, timeout_ms: int) -> None:
     assert rig.join(session_timeout_ms=timeout_ms).code == InvalidSessionTimeoutError.code
     assert not rig.log
 
 
 @pytest.mark.parametrize("more", [{"protocols": ()}, {"protocol_type": ""}])
-def test_join_without_a_protocol_is_refused(more: dict[str, object]) -> None:
-    rig = GroupRig()
+def test_join_without_a_protocol_is_refused(rig: GroupRig, more: dict[str, object]) -> None:
     assert rig.join(**more).code == InconsistentGroupProtocolError.code
     assert not rig.shard.groups
 
@@ -100,16 +94,14 @@ def test_join_larger_than_a_record_is_refused(more: dict[str, object]) -> None:
     assert GroupRig().join(**more).code == InvalidRequestError.code
 
 
-def test_member_without_a_common_protocol_is_refused() -> None:
+def test_member_without_a_common_protocol_is_refused(rig: GroupRig) -> None:
     """Another assignor, or another protocol type."""
-    rig = GroupRig()
     rig.stable_group()
     assert rig.join(protocols=protocols("sticky")).code == InconsistentGroupProtocolError.code
     assert rig.join(protocol_type="connect").code == InconsistentGroupProtocolError.code
 
 
-def test_empty_group_may_change_its_protocol_type() -> None:
-    rig = GroupRig()
+def test_empty_group_may_change_its_protocol_type(rig: GroupRig) -> None:
     (member,) = rig.stable_group()
     rig.leave(m.LeavingMember(member))
     joined = rig.new_member(protocol_type="connect", protocols=protocols("default"))
@@ -117,9 +109,8 @@ def test_empty_group_may_change_its_protocol_type() -> None:
     assert joined.answer.protocol_type == "connect"
 
 
-def test_common_assignor_with_most_votes_is_chosen() -> None:
+def test_common_assignor_with_most_votes_is_chosen(rig: GroupRig) -> None:
     """Three votes among a and b; c is not supported by all members."""
-    rig = GroupRig()
     wants = [("c", "a", "b"), ("b", "a"), ("b", "a", "c")]
     joins = [rig.join(requires_member_id=False, protocols=protocols(*each)) for each in wants]
     rig.advance(0)
@@ -127,9 +118,8 @@ def test_common_assignor_with_most_votes_is_chosen() -> None:
     assert joins[0].answer.members[0].metadata == b"b"
 
 
-def test_only_the_leader_gets_the_member_list() -> None:
+def test_only_the_leader_gets_the_member_list(rig: GroupRig) -> None:
     """The leader is the first member that joined."""
-    rig = GroupRig()
     joins = [rig.join(requires_member_id=False) for _ in range(3)]
     rig.advance(0)
     leader = joins[0].answer
@@ -163,9 +153,8 @@ def test_initial_rebalance_ends_after_the_delay() -> None:
     assert joined.code == 0
 
 
-def test_member_that_does_not_rejoin_in_time_is_removed() -> None:
+def test_member_that_does_not_rejoin_in_time_is_removed(rig: GroupRig) -> None:
     """The others complete a new generation."""
-    rig = GroupRig()
     first, second = rig.stable_group(2, session_timeout_ms=1_800_000)
     again = rig.join(first, session_timeout_ms=1_800_000)
     rig.advance(59_999)
@@ -176,9 +165,8 @@ def test_member_that_does_not_rejoin_in_time_is_removed() -> None:
     assert rig.heartbeat(second, 2).code == UnknownMemberIdError.code
 
 
-def test_first_rejoined_member_replaces_an_absent_leader() -> None:
+def test_first_rejoined_member_replaces_an_absent_leader(rig: GroupRig) -> None:
     """A generation needs a leader that assigns."""
-    rig = GroupRig()
     ids = rig.stable_group(3, session_timeout_ms=1_800_000)
     joins = [
         rig.join(each, session_timeout_ms=1_800_000, protocols=protocols("range")) for each in ids[:0:-1]
@@ -187,9 +175,8 @@ def test_first_rejoined_member_replaces_an_absent_leader() -> None:
     assert {each.answer.leader for each in joins} == {ids[1]}
 
 
-def test_repeated_join_replaces_the_first() -> None:
+def test_repeated_join_replaces_the_first(rig: GroupRig) -> None:
     """The client has abandoned the first request; both are answered, and the member joins once."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     abandoned = rig.join(first)
     waiting = rig.join(first)
@@ -201,9 +188,8 @@ def test_repeated_join_replaces_the_first() -> None:
 
 
 @pytest.mark.parametrize("is_stable", [False, True])
-def test_unchanged_rejoin_of_a_follower_returns_its_generation(is_stable: bool) -> None:
+def test_unchanged_rejoin_of_a_follower_returns_its_generation(rig: GroupRig, is_stable: bool) -> None:
     """Its response was lost: the group does not rebalance."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     if not is_stable:
         rig.join(first, protocols=protocols("range"))
@@ -214,8 +200,7 @@ def test_unchanged_rejoin_of_a_follower_returns_its_generation(is_stable: bool) 
     assert (again.answer.generation_id, again.answer.members) == (generation, ())
 
 
-def test_changed_subscription_starts_a_rebalance() -> None:
-    rig = GroupRig()
+def test_changed_subscription_starts_a_rebalance(rig: GroupRig) -> None:
     first, second = rig.stable_group(2)
     changed = rig.join(second, protocols=protocols("range"))
     assert changed.waits
@@ -223,17 +208,15 @@ def test_changed_subscription_starts_a_rebalance() -> None:
     assert rig.join(first).answer.members[1].metadata == b"range"
 
 
-def test_rejoin_of_the_leader_starts_a_rebalance() -> None:
+def test_rejoin_of_the_leader_starts_a_rebalance(rig: GroupRig) -> None:
     """Topics have changed."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     assert rig.join(first).waits
     assert rig.heartbeat(second, 2).code == RebalanceInProgressError.code
 
 
-def test_new_member_that_waits_too_long_is_removed() -> None:
+def test_new_member_that_waits_too_long_is_removed(rig: GroupRig) -> None:
     """KAFKA-9752: it sends no heartbeats, so every rebalance would wait for it."""
-    rig = GroupRig()
     (member,) = rig.stable_group(session_timeout_ms=1_800_000, rebalance_timeout_ms=3_600_000)
     ghost = rig.join(requires_member_id=False)
     rig.advance(NEW_MEMBER_JOIN_TIMEOUT_MS - 1)
@@ -244,8 +227,7 @@ def test_new_member_that_waits_too_long_is_removed() -> None:
     assert len(again.answer.members) == 1
 
 
-def test_session_of_a_waiting_join_starts_with_its_response() -> None:
-    rig = GroupRig()
+def test_session_of_a_waiting_join_starts_with_its_response(rig: GroupRig) -> None:
     first, second = rig.stable_group(2)
     waiting = rig.join(first)
     for _ in range(5):
@@ -282,9 +264,8 @@ def test_returning_static_member_is_accepted_by_a_full_group() -> None:
     assert rig.join(group_instance_id="i").code == 0
 
 
-def test_pending_member_ids_are_bounded() -> None:
+def test_pending_member_ids_are_bounded(rig: GroupRig) -> None:
     """Until some of them are used or expire."""
-    rig = GroupRig()
     given = [rig.join().answer.member_id for _ in range(MAX_PENDING_JOINS)]
     assert rig.join().code == GroupMaxSizeReachedError.code
     rig.join(given[0])
@@ -314,17 +295,15 @@ def test_lowered_member_limit_refuses_the_last_to_rejoin() -> None:
     assert group_of(rig).member_count == 2
 
 
-def test_generation_restarts_after_the_largest() -> None:
+def test_generation_restarts_after_the_largest(rig: GroupRig) -> None:
     """It is an int32 in the record."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     group_of(rig).generation = 2**31 - 1
     joins = [rig.join(first), rig.join(second)]
     assert {each.answer.generation_id for each in joins} == {1}
 
 
-def test_waiting_joins_and_syncs_are_answered_when_the_shard_ends() -> None:
-    rig = GroupRig()
+def test_waiting_joins_and_syncs_are_answered_when_the_shard_ends(rig: GroupRig) -> None:
     first, second = rig.stable_group(2)
     join = rig.join(first)
     rig.reload()
@@ -332,9 +311,8 @@ def test_waiting_joins_and_syncs_are_answered_when_the_shard_ends() -> None:
     assert rig.heartbeat(second, 2).code == 0
 
 
-def test_closed_connection_removes_no_member() -> None:
+def test_closed_connection_removes_no_member(rig: GroupRig) -> None:
     """The session timeout decides, as for a lost response."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     rig.join(first)
     outcome = rig.shard.on_peer_gone(1, rig.now)
@@ -353,9 +331,8 @@ def test_closed_connection_removes_no_member() -> None:
         tuple(m.GroupProtocol(f"p{number}", b"") for number in range(MAX_PROTOCOLS + 1)),
     ],
 )
-def test_member_metadata_is_bounded(told: tuple[m.GroupProtocol, ...]) -> None:
+def test_member_metadata_is_bounded(rig: GroupRig, told: tuple[m.GroupProtocol, ...]) -> None:
     """It is kept while the member waits, before a record could be too large for it."""
-    rig = GroupRig()
     assert rig.join(protocols=told).code == InvalidRequestError.code
     assert not rig.shard.groups
     (member,) = rig.stable_group(protocols=(m.GroupProtocol("range", bytes(MAX_METADATA_BYTES)),))

@@ -51,9 +51,8 @@ def fetch_one(rig: GroupRig, group: str, topic: str, partition: int) -> m.Fetche
 # --- who may commit --------------------------------------------------------------------------------------
 
 
-def test_commit_without_a_member_id_needs_an_empty_group() -> None:
+def test_commit_without_a_member_id_needs_an_empty_group(rig: GroupRig) -> None:
     """The first commit creates the group; the empty group id is valid."""
-    rig = GroupRig()
     assert outcome_of(rig, offset=7) == 0
     assert outcome_of(rig, offset=8, group="") == 0
     rig.reload()
@@ -61,9 +60,8 @@ def test_commit_without_a_member_id_needs_an_empty_group() -> None:
     assert rig.shard.groups["g"].protocol_type == ""
 
 
-def test_only_members_commit_to_a_group_with_members() -> None:
+def test_only_members_commit_to_a_group_with_members(rig: GroupRig) -> None:
     """A tool that resets offsets must not disturb consumers."""
-    rig = GroupRig()
     rig.stable_group()
     assert outcome_of(rig) == UnknownMemberIdError.code
 
@@ -80,17 +78,17 @@ def test_only_members_commit_to_a_group_with_members() -> None:
         ({"group_instance_id": "i"}, UnknownMemberIdError),
     ],
 )
-def test_commit_of_another_generation_is_refused(change: dict[str, object], error: type[KafkaError]) -> None:
+def test_commit_of_another_generation_is_refused(
+    rig: GroupRig, change: dict[str, object], error: type[KafkaError]
+) -> None:
     """A member that missed a rebalance may not commit for partitions of another member."""
-    rig = GroupRig()
     first, _ = rig.stable_group(2)
     assert outcome_of(rig, **{"member_id": first, "generation": 2, **change}) == error.code
     assert rig.offsets() == {}
 
 
-def test_commit_before_a_rejoin_is_accepted() -> None:
+def test_commit_before_a_rejoin_is_accepted(rig: GroupRig) -> None:
     """But not between the new generation and its assignments."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     rig.join(first)
     assert outcome_of(rig, member_id=second, generation=2) == 0
@@ -98,8 +96,7 @@ def test_commit_before_a_rejoin_is_accepted() -> None:
     assert outcome_of(rig, member_id=second, generation=3) == RebalanceInProgressError.code
 
 
-def test_commit_extends_the_session() -> None:
-    rig = GroupRig()
+def test_commit_extends_the_session(rig: GroupRig) -> None:
     (member,) = rig.stable_group()
     for _ in range(3):
         rig.advance(9_000)
@@ -128,16 +125,14 @@ def test_invalid_commits_are_refused(more: dict[str, object], error: type[KafkaE
     assert not rig.log
 
 
-def test_negative_offset_is_accepted() -> None:
+def test_negative_offset_is_accepted(rig: GroupRig) -> None:
     """Its meaning is the client's: kafkajs commits -2 for the earliest offset."""
-    rig = GroupRig()
     assert outcome_of(rig, offset=-2) == 0
     assert fetch_one(rig, "g", "t", 0).offset == -2
 
 
-def test_one_invalid_offset_is_refused_alone() -> None:
+def test_one_invalid_offset_is_refused_alone(rig: GroupRig) -> None:
     """Results are in the order of the request."""
-    rig = GroupRig()
     offsets = tuple(m.CommittedOffset(topic, 1, 5) for topic in ("v", "t", "u"))
     body = m.OffsetCommitRequest("g", -1, "", offsets)
     answer = rig.request(registry.OFFSET_COMMIT, body).answer
@@ -146,17 +141,15 @@ def test_one_invalid_offset_is_refused_alone() -> None:
     assert rig.shard.counters.offset_commits == 2
 
 
-def test_fetch_returns_epoch_and_metadata() -> None:
+def test_fetch_returns_epoch_and_metadata(rig: GroupRig) -> None:
     """Also after a load."""
-    rig = GroupRig()
     rig.commit_offset(9, leader_epoch=4, metadata="now", topic_id=bytes(15) + b"\1")
     rig.reload()
     assert fetch_one(rig, "g", "t", 0) == m.FetchedOffset("t", 0, 0, 9, 4, "now")
 
 
-def test_fetch_returns_replicated_commits_only() -> None:
+def test_fetch_returns_replicated_commits_only(rig: GroupRig) -> None:
     """For the committing member and for others."""
-    rig = GroupRig()
     rig.is_committing = False
     commit = rig.commit_offset(5)
     body = m.OffsetFetchRequest((m.OffsetFetchGroup("g"),))
@@ -174,8 +167,7 @@ def test_fetch_returns_replicated_commits_only() -> None:
         (MessageTooLargeError, InvalidCommitOffsetSizeError),
     ],
 )
-def test_failed_append_commits_no_offset(refusal: type, seen: type[KafkaError]) -> None:
-    rig = GroupRig()
+def test_failed_append_commits_no_offset(rig: GroupRig, refusal: type, seen: type[KafkaError]) -> None:
     rig.refuses = refusal()
     assert outcome_of(rig) == seen.code
     rig.refuses = None
@@ -185,9 +177,8 @@ def test_failed_append_commits_no_offset(refusal: type, seen: type[KafkaError]) 
 # --- reading ---------------------------------------------------------------------------------------------
 
 
-def test_missing_offsets_are_no_error() -> None:
+def test_missing_offsets_are_no_error(rig: GroupRig) -> None:
     """Also of unknown groups."""
-    rig = GroupRig()
     rig.commit_offset()
     nothing = (0, -1, -1, "")
     for group, topic, partition in (("g", "t", 1), ("g", "v", 0), ("h", "t", 0)):
@@ -196,9 +187,8 @@ def test_missing_offsets_are_no_error() -> None:
     assert rig.offsets("h") == {}
 
 
-def test_several_groups_are_fetched_in_one_request() -> None:
+def test_several_groups_are_fetched_in_one_request(rig: GroupRig) -> None:
     """Responses are in the order of the request."""
-    rig = GroupRig()
     for number in range(3):
         rig.commit_offset(number, group=f"g{number}")
     body = m.OffsetFetchRequest(tuple(m.OffsetFetchGroup(f"g{number}") for number in (2, 0, 1)))
@@ -206,9 +196,8 @@ def test_several_groups_are_fetched_in_one_request() -> None:
     assert [each.offsets[0].offset for each in answer.groups] == [2, 0, 1]
 
 
-def test_offset_of_a_deleted_topic_is_not_returned_for_its_successor() -> None:
+def test_offset_of_a_deleted_topic_is_not_returned_for_its_successor(rig: GroupRig) -> None:
     """A consumer would start at an unrelated position."""
-    rig = GroupRig()
     rig.commit_offset(5)
     rig.image = image_of(topic_image("t", 9), offset=2)
     assert fetch_one(rig, "g", "t", 0).offset == -1
@@ -217,9 +206,8 @@ def test_offset_of_a_deleted_topic_is_not_returned_for_its_successor() -> None:
 # --- deleting --------------------------------------------------------------------------------------------
 
 
-def test_offsets_of_an_empty_group_are_deleted() -> None:
+def test_offsets_of_an_empty_group_are_deleted(rig: GroupRig) -> None:
     """A missing offset counts as deleted, and no record is written."""
-    rig = GroupRig()
     rig.commit_offset(5)
     rig.commit_offset(6, tp=("u", 0))
     length = len(rig.log)
@@ -233,8 +221,7 @@ def test_offsets_of_an_empty_group_are_deleted() -> None:
     assert rig.shard.counters.offset_deletions == 1
 
 
-def test_offsets_of_subscribed_topics_cannot_be_deleted() -> None:
-    rig = GroupRig()
+def test_offsets_of_subscribed_topics_cannot_be_deleted(rig: GroupRig) -> None:
     (member,) = rig.stable_group(**reading("t"))
     for topic in "tu":
         rig.commit_offset(5, member, 1, tp=(topic, 0))
@@ -243,15 +230,13 @@ def test_offsets_of_subscribed_topics_cannot_be_deleted() -> None:
     assert rig.offsets() == {("t", 0): 5}
 
 
-def test_unreadable_subscriptions_protect_all_offsets() -> None:
-    rig = GroupRig()
+def test_unreadable_subscriptions_protect_all_offsets(rig: GroupRig) -> None:
     (member,) = rig.stable_group()
     rig.commit_offset(5, member, 1)
     assert delete(rig, ("t", 0)).results[0].error_code == GroupSubscribedToTopicError.code
 
 
-def test_offset_deletion_of_other_protocol_types_needs_an_empty_group() -> None:
-    rig = GroupRig()
+def test_offset_deletion_of_other_protocol_types_needs_an_empty_group(rig: GroupRig) -> None:
     rig.stable_group(protocol_type="connect")
     assert delete(rig, ("t", 0)).code == NonEmptyGroupError.code
     assert delete(rig, ("t", 0), group="h").code == GroupIdNotFoundError.code

@@ -38,9 +38,8 @@ def static_group(rig: GroupRig) -> tuple[str, str]:
     return leader, follower_id
 
 
-def test_static_member_joins_without_a_member_id() -> None:
+def test_static_member_joins_without_a_member_id(rig: GroupRig) -> None:
     """The instance id identifies it; the member id begins with the instance id."""
-    rig = GroupRig()
     joined = rig.join(group_instance_id="i")
     assert joined.waits
     rig.advance(0)
@@ -49,9 +48,8 @@ def test_static_member_joins_without_a_member_id() -> None:
 
 
 @pytest.mark.parametrize("reloads", [False, True])
-def test_returning_static_member_causes_no_rebalance(reloads: bool) -> None:
+def test_returning_static_member_causes_no_rebalance(rig: GroupRig, reloads: bool) -> None:
     """A new member id, the same assignment and generation, also under another coordinator."""
-    rig = GroupRig()
     leader, old = static_group(rig)
     if reloads:
         rig.reload()
@@ -64,10 +62,9 @@ def test_returning_static_member_causes_no_rebalance(reloads: bool) -> None:
     assert rig.heartbeat(leader, 2).code == 0
 
 
-def test_rolling_restart_of_static_members_causes_no_rebalance() -> None:
+def test_rolling_restart_of_static_members_causes_no_rebalance(rig: GroupRig) -> None:
     """Scenario 51: one after the other returns, the coordinator changes meanwhile, and generation,
     assignments and commits stay."""
-    rig = GroupRig()
     joins = [rig.join(group_instance_id=each) for each in "ijk"]
     rig.advance(0)
     ids = {each: join.answer.member_id for each, join in zip("ijk", joins, strict=True)}
@@ -88,9 +85,8 @@ def test_rolling_restart_of_static_members_causes_no_rebalance() -> None:
     assert rig.offsets() == {("t", 0): 5, ("t", 1): 4, ("t", 2): 3}
 
 
-def test_replaced_static_member_is_fenced() -> None:
+def test_replaced_static_member_is_fenced(rig: GroupRig) -> None:
     """In every request: two clients with one instance id would read the same partitions."""
-    rig = GroupRig()
     _, old = static_group(rig)
     rig.join(group_instance_id="i")
     assert rig.heartbeat(old, 2, instance_id="i").code == FencedInstanceIdError.code
@@ -102,16 +98,14 @@ def test_replaced_static_member_is_fenced() -> None:
     assert rig.heartbeat(old, 2).code == UnknownMemberIdError.code
 
 
-def test_unknown_instance_id_is_refused() -> None:
+def test_unknown_instance_id_is_refused(rig: GroupRig) -> None:
     """Also with a valid member id."""
-    rig = GroupRig()
     leader, _ = static_group(rig)
     assert rig.heartbeat(leader, 2, instance_id="j").code == UnknownMemberIdError.code
 
 
-def test_returning_static_leader_gets_members_and_skips_the_assignment() -> None:
+def test_returning_static_leader_gets_members_and_skips_the_assignment(rig: GroupRig) -> None:
     """KIP-814: it needs the members to notice changes, but the assignment stays."""
-    rig = GroupRig()
     rig.join(group_instance_id="lead")
     other = rig.join(requires_member_id=False)
     rig.advance(0)
@@ -124,9 +118,8 @@ def test_returning_static_leader_gets_members_and_skips_the_assignment() -> None
     assert rig.sync(back.member_id, generation).answer.assignment == b"L"
 
 
-def test_returning_member_with_other_assignors_starts_a_rebalance() -> None:
+def test_returning_member_with_other_assignors_starts_a_rebalance(rig: GroupRig) -> None:
     """The assignment was made by another assignor."""
-    rig = GroupRig()
     both = (m.GroupProtocol("range", b"r"), m.GroupProtocol("sticky", b"s"))
     first = rig.join(group_instance_id="i", protocols=both)
     second = rig.join(requires_member_id=False, protocols=both)
@@ -140,9 +133,8 @@ def test_returning_member_with_other_assignors_starts_a_rebalance() -> None:
     assert back.answer.protocol_name == "sticky"
 
 
-def test_static_member_returns_during_a_rebalance() -> None:
+def test_static_member_returns_during_a_rebalance(rig: GroupRig) -> None:
     """The earlier instance is fenced at once, and the new one waits in its place."""
-    rig = GroupRig()
     leader, old = static_group(rig)
     rig.join(requires_member_id=False)
     waiting = rig.join(old, group_instance_id="i")
@@ -153,9 +145,8 @@ def test_static_member_returns_during_a_rebalance() -> None:
     assert back.code == 0
 
 
-def test_static_member_returns_before_the_assignment() -> None:
+def test_static_member_returns_before_the_assignment(rig: GroupRig) -> None:
     """The leader would assign to the old member id: all members rejoin."""
-    rig = GroupRig()
     leader, old = static_group(rig)
     first = rig.join(leader)
     rig.join(old, group_instance_id="i")
@@ -168,9 +159,8 @@ def test_static_member_returns_before_the_assignment() -> None:
     assert again.answer.generation_id == back.answer.generation_id == 4
 
 
-def test_absent_static_member_stays_until_its_session_expires() -> None:
+def test_absent_static_member_stays_until_its_session_expires(rig: GroupRig) -> None:
     """A rebalance waits for it, whatever the rebalance timeouts of others; then it is removed."""
-    rig = GroupRig()
     leader, away = static_group(rig)
     joined = rig.join(leader, session_timeout_ms=1_800_000, rebalance_timeout_ms=5_000)
     rig.advance(9_999)
@@ -180,9 +170,8 @@ def test_absent_static_member_stays_until_its_session_expires() -> None:
     assert rig.heartbeat(away, 2).code == UnknownMemberIdError.code
 
 
-def test_rebalance_of_absent_static_members_has_no_leader() -> None:
+def test_rebalance_of_absent_static_members_has_no_leader(rig: GroupRig) -> None:
     """It lasts until their sessions expire, and then the group is Empty."""
-    rig = GroupRig()
     joined = [rig.join(group_instance_id=each, session_timeout_ms=100_000) for each in "ij"]
     rig.advance(0)
     ids = [each.answer.member_id for each in joined]
@@ -198,9 +187,8 @@ def test_rebalance_of_absent_static_members_has_no_leader() -> None:
     assert group_of(rig).state is ClassicState.EMPTY
 
 
-def test_zero_rebalance_timeout_of_static_members_is_no_busy_loop() -> None:
+def test_zero_rebalance_timeout_of_static_members_is_no_busy_loop(rig: GroupRig) -> None:
     """The check is repeated until their sessions expire, but not immediately."""
-    rig = GroupRig()
     leader, _ = static_group(rig)
     back = rig.join(group_instance_id="i", rebalance_timeout_ms=0)
     assert back.code == 0
@@ -213,9 +201,8 @@ def test_zero_rebalance_timeout_of_static_members_is_no_busy_loop() -> None:
     assert group_of(rig).is_empty
 
 
-def test_new_static_member_of_a_stable_group_completes_the_rebalance() -> None:
+def test_new_static_member_of_a_stable_group_completes_the_rebalance(rig: GroupRig) -> None:
     """KAFKA-14422: it knows that it does not lead."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     new = rig.join(group_instance_id="i")
     joins = [rig.join(first), rig.join(second)]
@@ -227,15 +214,13 @@ def test_new_static_member_of_a_stable_group_completes_the_rebalance() -> None:
     assert [each.code for each in (*joins, *syncs)] == [0] * 4
 
 
-def test_pending_member_id_is_refused_with_an_instance_id() -> None:
-    rig = GroupRig()
+def test_pending_member_id_is_refused_with_an_instance_id(rig: GroupRig) -> None:
     given = rig.join().answer.member_id
     assert rig.join(given, group_instance_id="i").code == InvalidRequestError.code
 
 
-def test_failed_append_keeps_the_old_member_id() -> None:
+def test_failed_append_keeps_the_old_member_id(rig: GroupRig) -> None:
     """Else log and members would disagree after the next load."""
-    rig = GroupRig()
     leader, old = static_group(rig)
     rig.refuses = NotEnoughReplicasError()
     refused = rig.join(group_instance_id="i", protocols=(m.GroupProtocol("range", b"other"),))
@@ -249,7 +234,6 @@ def test_failed_append_keeps_the_old_member_id() -> None:
     assert old not in group_of(rig).members
 
 
-def test_static_member_with_an_old_generation_is_refused() -> None:
-    rig = GroupRig()
+def test_static_member_with_an_old_generation_is_refused(rig: GroupRig) -> None:
     _, old = static_group(rig)
     assert rig.heartbeat(old, 1, instance_id="i").code == IllegalGenerationError.code

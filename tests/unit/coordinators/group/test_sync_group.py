@@ -32,9 +32,8 @@ def joined_group(rig: GroupRig, count: int = 2, **more: object) -> list[str]:
     return [each.answer.member_id for each in joins]
 
 
-def test_sync_of_followers_waits_for_the_leader() -> None:
+def test_sync_of_followers_waits_for_the_leader(rig: GroupRig) -> None:
     """Each gets its own assignment; a member without one gets empty bytes."""
-    rig = GroupRig()
     first, second, third = joined_group(rig, 3)
     waiting = [rig.sync(second, 1), rig.sync(third, 1)]
     assert all(each.waits for each in waiting)
@@ -44,9 +43,8 @@ def test_sync_of_followers_waits_for_the_leader() -> None:
     assert rig.shard.counters.by_name()["group-completed-rebalance-count"] == 1
 
 
-def test_assignments_are_returned_once_committed() -> None:
+def test_assignments_are_returned_once_committed(rig: GroupRig) -> None:
     """Two nodes that both act as coordinator must not both return assignments."""
-    rig = GroupRig()
     first, second = joined_group(rig)
     follower = rig.sync(second, 1)
     rig.is_committing = False
@@ -59,9 +57,8 @@ def test_assignments_are_returned_once_committed() -> None:
     assert (leader.answer.assignment, follower.answer.assignment, late.answer.assignment) == (b"", b"2", b"2")
 
 
-def test_stable_group_answers_sync_at_once() -> None:
+def test_stable_group_answers_sync_at_once(rig: GroupRig) -> None:
     """Also after a load."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     assert rig.sync(second, 2).answer.assignment == b"a1"
     rig.reload()
@@ -79,15 +76,15 @@ def test_stable_group_answers_sync_at_once() -> None:
         ({"group_instance_id": "i"}, UnknownMemberIdError),
     ],
 )
-def test_sync_checks_member_generation_and_protocol(change: dict[str, object], error: type) -> None:
-    rig = GroupRig()
+def test_sync_checks_member_generation_and_protocol(
+    rig: GroupRig, change: dict[str, object], error: type
+) -> None:
     _, second = joined_group(rig)
     assert rig.sync(**{"member_id": second, "generation": 1, **change}).code == error.code
 
 
-def test_sync_during_a_rebalance_is_refused() -> None:
+def test_sync_during_a_rebalance_is_refused(rig: GroupRig) -> None:
     """A parked SyncGroup fails with REBALANCE_IN_PROGRESS."""
-    rig = GroupRig()
     _, second, third = joined_group(rig, 3)
     waiting = rig.sync(second, 1)
     rig.join(requires_member_id=False)
@@ -95,8 +92,7 @@ def test_sync_during_a_rebalance_is_refused() -> None:
     assert rig.sync(third, 1).code == RebalanceInProgressError.code
 
 
-def test_repeated_sync_replaces_the_first() -> None:
-    rig = GroupRig()
+def test_repeated_sync_replaces_the_first(rig: GroupRig) -> None:
     first, second = joined_group(rig)
     abandoned, waiting = rig.sync(second, 1), rig.sync(second, 1)
     assert abandoned.code == RebalanceInProgressError.code
@@ -105,9 +101,8 @@ def test_repeated_sync_replaces_the_first() -> None:
 
 
 @pytest.mark.parametrize("leader_syncs", [False, True])
-def test_members_that_never_sync_are_removed(leader_syncs: bool) -> None:
+def test_members_that_never_sync_are_removed(rig: GroupRig, leader_syncs: bool) -> None:
     """KAFKA-12890: they send heartbeats but consume no partition. The others rebalance."""
-    rig = GroupRig()
     first, second, third = joined_group(rig, 3, rebalance_timeout_ms=20_000)
     synced = [rig.sync(second, 1)]
     if leader_syncs:
@@ -121,8 +116,7 @@ def test_members_that_never_sync_are_removed(leader_syncs: bool) -> None:
     assert not any(each.waits for each in synced)
 
 
-def test_session_of_a_waiting_sync_starts_with_its_response() -> None:
-    rig = GroupRig()
+def test_session_of_a_waiting_sync_starts_with_its_response(rig: GroupRig) -> None:
     first, second = joined_group(rig)
     waiting = rig.sync(second, 1)
     for _ in range(3):
@@ -141,9 +135,8 @@ def test_session_of_a_waiting_sync_starts_with_its_response() -> None:
     ("refusal", "seen"),
     [(NotEnoughReplicasError, CoordinatorNotAvailableError), (TooLargeError, UnknownServerError)],
 )
-def test_failed_append_of_assignments_starts_a_rebalance(refusal: type, seen: type) -> None:
+def test_failed_append_of_assignments_starts_a_rebalance(rig: GroupRig, refusal: type, seen: type) -> None:
     """No member owns a partition by an assignment that is not in the log."""
-    rig = GroupRig()
     first, second = joined_group(rig)
     follower = rig.sync(second, 1)
     rig.refuses = refusal()
@@ -156,9 +149,8 @@ def test_failed_append_of_assignments_starts_a_rebalance(refusal: type, seen: ty
     assert {each.answer.generation_id for each in joins} == {2}
 
 
-def test_heartbeats_extend_the_session() -> None:
+def test_heartbeats_extend_the_session(rig: GroupRig) -> None:
     """A member without heartbeats is removed when its session expires."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     rig.advance(9_999)
     assert rig.heartbeat(first, 2).code == 0
@@ -180,17 +172,15 @@ def test_heartbeats_extend_the_session() -> None:
     ],
 )
 def test_heartbeat_checks_member_and_generation(
-    member: int | None, generation: int, group: str, error: type
+    rig: GroupRig, member: int | None, generation: int, group: str, error: type
 ) -> None:
-    rig = GroupRig()
     ids = rig.stable_group(2)
     member_id = "x" if member is None else ids[member]
     assert rig.heartbeat(member_id, generation, group).code == error.code
 
 
-def test_several_members_leave_in_one_request() -> None:
+def test_several_members_leave_in_one_request(rig: GroupRig) -> None:
     """Each has its own result; the group rebalances once."""
-    rig = GroupRig()
     ids = rig.stable_group(4)
     static = rig.join(group_instance_id="i")
     for each in ids:
@@ -218,8 +208,7 @@ def test_leaving_an_unknown_group() -> None:
     assert GroupRig().leave(m.LeavingMember("x")).code == UnknownMemberIdError.code
 
 
-def test_waiting_requests_of_removed_members_are_answered() -> None:
-    rig = GroupRig()
+def test_waiting_requests_of_removed_members_are_answered(rig: GroupRig) -> None:
     first, second = joined_group(rig)
     sync = rig.sync(second, 1)
     rig.leave(m.LeavingMember(second))
@@ -233,9 +222,8 @@ def test_waiting_requests_of_removed_members_are_answered() -> None:
     assert group_of(rig).leader == third.answer.member_id
 
 
-def test_group_is_empty_after_the_last_member_left() -> None:
+def test_group_is_empty_after_the_last_member_left(rig: GroupRig) -> None:
     """Also in the log; its generations continue."""
-    rig = GroupRig()
     (member,) = rig.stable_group()
     rig.leave(m.LeavingMember(member))
     assert group_of(rig).state is ClassicState.EMPTY
@@ -246,17 +234,15 @@ def test_group_is_empty_after_the_last_member_left() -> None:
     assert joined.answer.generation_id == 3
 
 
-def test_leave_of_the_last_missing_member_completes_the_rebalance() -> None:
-    rig = GroupRig()
+def test_leave_of_the_last_missing_member_completes_the_rebalance(rig: GroupRig) -> None:
     first, second = rig.stable_group(2)
     waiting = rig.join(first)
     rig.leave(m.LeavingMember(second))
     assert waiting.answer.generation_id == 3
 
 
-def test_member_that_must_rejoin_has_a_session() -> None:
+def test_member_that_must_rejoin_has_a_session(rig: GroupRig) -> None:
     """It had none while it waited for its assignment."""
-    rig = GroupRig()
     first, second = joined_group(rig)
     rig.sync(second, 1)
     rig.advance(9_000)
@@ -270,9 +256,8 @@ def test_member_that_must_rejoin_has_a_session() -> None:
     assert second not in group_of(rig).members
 
 
-def test_failed_append_of_the_empty_generation() -> None:
+def test_failed_append_of_the_empty_generation(rig: GroupRig) -> None:
     """After a load the members exist, for one session."""
-    rig = GroupRig()
     (member,) = rig.stable_group()
     rig.refuses = NotEnoughReplicasError()
     rig.leave(m.LeavingMember(member))
@@ -284,9 +269,8 @@ def test_failed_append_of_the_empty_generation() -> None:
     assert group_of(rig).state is ClassicState.EMPTY
 
 
-def test_failed_append_of_the_first_generation_leaves_no_group() -> None:
+def test_failed_append_of_the_first_generation_leaves_no_group(rig: GroupRig) -> None:
     """The member joins again; no request waits."""
-    rig = GroupRig()
     rig.refuses = NotEnoughReplicasError()
     for more in ({}, {"requires_member_id": False}, {"group_instance_id": "i"}):
         assert rig.join(**more).code == CoordinatorNotAvailableError.code
@@ -295,9 +279,8 @@ def test_failed_append_of_the_first_generation_leaves_no_group() -> None:
         assert not any(key[0] == "session" for key in rig.timer_keys())
 
 
-def test_reload_restarts_all_sessions() -> None:
+def test_reload_restarts_all_sessions(rig: GroupRig) -> None:
     """It could not send a heartbeat while the group had no coordinator."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     rig.advance(9_999)
     rig.reload()
@@ -308,9 +291,8 @@ def test_reload_restarts_all_sessions() -> None:
     assert second not in group_of(rig).members
 
 
-def test_rebalance_interrupted_by_a_new_coordinator_restarts() -> None:
+def test_rebalance_interrupted_by_a_new_coordinator_restarts(rig: GroupRig) -> None:
     """Scenario 52: the new coordinator has the last complete generation, and the members rejoin."""
-    rig = GroupRig()
     first, second = rig.stable_group(2)
     interrupted = rig.join(first)
     rig.reload()
@@ -320,9 +302,8 @@ def test_rebalance_interrupted_by_a_new_coordinator_restarts() -> None:
     assert {each.answer.generation_id for each in joins} == {3}
 
 
-def test_decisions_of_a_deposed_coordinator_are_never_returned() -> None:
+def test_decisions_of_a_deposed_coordinator_are_never_returned(rig: GroupRig) -> None:
     """Scenario 52: its assignments are in no log; the generation with the same number is another one."""
-    rig = GroupRig()
     first, second = joined_group(rig)
     rig.is_committing = False
     length = len(rig.log)

@@ -246,9 +246,8 @@ def test_refused_verification_appends_nothing(answer: object, seen: type[KafkaEr
     assert not rig.log
 
 
-def test_verification_without_a_transaction_coordinator() -> None:
+def test_verification_without_a_transaction_coordinator(rig: GroupRig) -> None:
     """The internal topic does not exist yet, or the partition has no leader."""
-    rig = GroupRig()
     assert error_of(rig.txn_commit_offset(5, P)) == CoordinatorNotAvailableError.code
     topic = topic_image(TRANSACTION_STATE, 77, 50)
     nobody = PartitionRegistration((1,), (1,), NO_NODE, 0, 0)

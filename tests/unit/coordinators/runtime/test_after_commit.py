@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from coordinator_rig import CoordinatorRig, Counter
 from headrace.coordinators.runtime.ports import Outcome, Token
 from headrace.protocol.errors import NotEnoughReplicasError
@@ -31,7 +32,8 @@ class Follower(Counter):
         return Outcome()
 
 
-def late() -> CoordinatorRig:
+@pytest.fixture
+def rig() -> CoordinatorRig:
     """Nothing is committed but by `commit`."""
     rig = CoordinatorRig(make=Follower)
     rig.host.commits_at_once = False
@@ -39,9 +41,8 @@ def late() -> CoordinatorRig:
     return rig
 
 
-def test_follow_up_runs_after_the_commit() -> None:
+def test_follow_up_runs_after_the_commit(rig: CoordinatorRig) -> None:
     """In order, once each, and not before all applied records are committed."""
-    rig = late()
     assert rig.shard.seen == ["loaded"]
     rig.set(1)
     rig.set(2)
@@ -52,9 +53,8 @@ def test_follow_up_runs_after_the_commit() -> None:
     assert rig.shard.seen == ["loaded", "after", "after"]
 
 
-def test_follow_up_has_no_timeout() -> None:
+def test_follow_up_has_no_timeout(rig: CoordinatorRig) -> None:
     """Responses have one."""
-    rig = late()
     rig.set(1)
     rig.pass_time(3_600_000)
     assert rig.shard.seen == ["loaded"]
@@ -62,8 +62,7 @@ def test_follow_up_has_no_timeout() -> None:
     assert rig.shard.seen == ["loaded", "after"]
 
 
-def test_follow_up_of_a_failed_append_or_dropped_shard_never_runs() -> None:
-    rig = late()
+def test_follow_up_of_a_failed_append_or_dropped_shard_never_runs(rig: CoordinatorRig) -> None:
     rig.host.refuses = NotEnoughReplicasError("one replica")
     rig.set(1)
     rig.host.refuses = None
@@ -74,9 +73,8 @@ def test_follow_up_of_a_failed_append_or_dropped_shard_never_runs() -> None:
     assert shard.seen == ["loaded"]
 
 
-def test_loaded_records_count_once_committed() -> None:
+def test_loaded_records_count_once_committed(rig: CoordinatorRig) -> None:
     """Up to the offset that was read."""
-    rig = late()
     rig.set(1)
     rig.leave()
     rig.lead(epoch=1)

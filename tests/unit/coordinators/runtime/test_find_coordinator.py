@@ -40,9 +40,8 @@ def test_find_coordinator_returns_the_partition_leader() -> None:
     assert len(found[2].key) < 200
 
 
-def test_partition_without_a_leader_has_no_coordinator() -> None:
+def test_partition_without_a_leader_has_no_coordinator(rig: CoordinatorRig) -> None:
     """The client retries."""
-    rig = CoordinatorRig()
     rig.image_with(1, leader=NO_NODE)
     (found,) = find(rig, "a").coordinators
     assert (found.error_code, found.node_id) == (CoordinatorNotAvailableError.code, -1)
@@ -52,9 +51,10 @@ def test_partition_without_a_leader_has_no_coordinator() -> None:
     ("key_type", "topic", "partitions", "replicas"),
     [(GROUP_KEY, CONSUMER_OFFSETS, 50, 3), (TRANSACTION_KEY, TRANSACTION_STATE, 50, 3)],
 )
-def test_missing_internal_topic_is_created(key_type: int, topic: str, partitions: int, replicas: int) -> None:
+def test_missing_internal_topic_is_created(
+    rig: CoordinatorRig, key_type: int, topic: str, partitions: int, replicas: int
+) -> None:
     """By the controller, one request at a time; until then the error is retriable."""
-    rig = CoordinatorRig()
     rig.image_with(0)
     for _ in range(2):
         (found,) = find(rig, "a", key_type=key_type).coordinators
@@ -74,9 +74,8 @@ def test_missing_internal_topic_is_created(key_type: int, topic: str, partitions
     assert rig.host.notes == []
 
 
-def test_failed_creation_is_reported() -> None:
+def test_failed_creation_is_reported(rig: CoordinatorRig) -> None:
     """To clients each time, to the operator once; it is retried."""
-    rig = CoordinatorRig()
     rig.image_with(0)
     fault = CreatedTopic(CONSUMER_OFFSETS, InvalidReplicationFactorError.code, "3 replicas on 1 node")
     for _ in range(2):
@@ -90,9 +89,8 @@ def test_failed_creation_is_reported() -> None:
     assert "no controller" in find(rig, "a").coordinators[0].error_detail
 
 
-def test_starting_node_creates_no_topic() -> None:
+def test_starting_node_creates_no_topic(rig: CoordinatorRig) -> None:
     """The topic may exist."""
-    rig = CoordinatorRig()
     rig.image_with(0)
     rig.host.is_caught_up = False
     assert find(rig, "a").coordinators[0].error_code == CoordinatorNotAvailableError.code
@@ -108,9 +106,8 @@ def test_invalid_requests_are_refused() -> None:
     assert found.error_code == InvalidRequestError.code
 
 
-def test_every_node_assigns_producer_ids() -> None:
+def test_every_node_assigns_producer_ids(rig: CoordinatorRig) -> None:
     """From its block, fetched when the first id is needed; an unreachable controller is asked again."""
-    rig = CoordinatorRig()
 
     def wanted() -> Any:
         return rig.ask(registry.INIT_PRODUCER_ID, InitProducerIdRequest()).answer

@@ -34,9 +34,8 @@ def test_metrics_sum_over_shards() -> None:
     assert (found["NumGroups"], found["commits"]) == (led, led)
 
 
-def test_counters_stay_when_a_shard_is_dropped() -> None:
+def test_counters_stay_when_a_shard_is_dropped(rig: CoordinatorRig) -> None:
     """Its gauges go."""
-    rig = CoordinatorRig()
     rig.lead()
     rig.set(1)
     rig.set(2)
@@ -73,9 +72,8 @@ def lagging(rig: CoordinatorRig) -> None:
     rig.set(5, "fast")
 
 
-def test_lag_needs_both_offsets() -> None:
+def test_lag_needs_both_offsets(rig: CoordinatorRig) -> None:
     """The high watermark of a follower may be lower than the committed offset: the lag is not negative."""
-    rig = CoordinatorRig()
     lagging(rig)
     assert rig.all.status()["consumer_lag"] == {}
     rig.host.known_ends[READ_ID, 0] = 4

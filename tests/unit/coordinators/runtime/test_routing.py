@@ -108,8 +108,7 @@ def test_split_request_is_answered_after_its_last_part() -> None:
     assert [group.error_code for group in asked.answer.groups] == [0, 0]
 
 
-def test_request_without_ids_is_answered() -> None:
-    rig = CoordinatorRig()
+def test_request_without_ids_is_answered(rig: CoordinatorRig) -> None:
     rig.lead()
     assert rig.describe().answer.groups == ()
 
@@ -144,9 +143,8 @@ def test_list_on_a_node_without_shards_is_empty() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * (MAX_ID_LENGTH + 1)])
-def test_invalid_ids_are_refused(name: str) -> None:
+def test_invalid_ids_are_refused(rig: CoordinatorRig, name: str) -> None:
     """Empty ones where Kafka refuses them, long ones everywhere."""
-    rig = CoordinatorRig()
     rig.lead()
     assert isinstance(rig.set(1, name).answer, InvalidGroupIdError)
     (group,) = rig.ask(registry.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest((name,))).answer.groups
@@ -163,9 +161,8 @@ def test_invalid_ids_are_refused(name: str) -> None:
     assert described.error_code == InvalidRequestError.code
 
 
-def test_empty_group_id_may_commit_offsets() -> None:
+def test_empty_group_id_may_commit_offsets(rig: CoordinatorRig) -> None:
     """Old clients do: the group can be described, deleted and fetched."""
-    rig = CoordinatorRig()
     rig.lead()
     (described,) = rig.ask(registry.DESCRIBE_GROUPS, DescribeGroupsRequest(("",))).answer.groups
     assert described.error_code == 0
@@ -194,9 +191,8 @@ def test_partition_led_elsewhere_is_not_coordinated() -> None:
     assert isinstance(rig.set(1, names[1][0]).answer, NotCoordinatorError)
 
 
-def test_new_group_protocol_can_be_disabled() -> None:
+def test_new_group_protocol_can_be_disabled(rig: CoordinatorRig) -> None:
     """By the level of its feature; classic groups continue."""
-    rig = CoordinatorRig()
     rig.lead()
     rig.host.image = replace(rig.host.image, features={"group.version": 0})
     asked = rig.ask(registry.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest(("g",)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from headrace.protocol.errors import (
     InvalidRegularExpressionError,
     InvalidRequestError,
@@ -20,7 +21,8 @@ from headrace.protocol.messages.transactions import (
 from txn_rig import TxnRig
 
 
-def rig_with_three() -> TxnRig:
+@pytest.fixture
+def rig() -> TxnRig:
     """`app:1` is Empty, `app:2` Ongoing since a minute, `b` PrepareCommit."""
     rig = TxnRig()
     rig.begun("app:1")
@@ -38,9 +40,8 @@ def listed(rig: TxnRig, **filters: Any) -> list[str]:
     return [each.transactional_id for each in answer.transactions]
 
 
-def test_describe_transactions() -> None:
+def test_describe_transactions(rig: TxnRig) -> None:
     """State, producer, times and partitions; an unknown id gets TRANSACTIONAL_ID_NOT_FOUND."""
-    rig = rig_with_three()
     request = DescribeTransactionsRequest(("app:2", "nobody", "", "app:1"))
     first, second, third, fourth = rig.call(registry.DESCRIBE_TRANSACTIONS, request).answer.transactions
     value = rig.known("app:2").value
@@ -53,9 +54,8 @@ def test_describe_transactions() -> None:
     assert (fourth.state, fourth.start_ms, fourth.topics) == ("Empty", -1, ())
 
 
-def test_list_filters_are_combined() -> None:
+def test_list_filters_are_combined(rig: TxnRig) -> None:
     """An id must match all of them."""
-    rig = rig_with_three()
     assert listed(rig) == ["app:1", "app:2", "b"]
     assert listed(rig, states=("Ongoing", "PrepareCommit")) == ["app:2", "b"]
     assert listed(rig, producer_ids=(1000, 1002)) == ["app:1", "b"]
@@ -64,9 +64,8 @@ def test_list_filters_are_combined() -> None:
     assert listed(rig, states=("Ongoing",), duration_ms=60_000) == []
 
 
-def test_prepared_transactions_have_their_own_state() -> None:
+def test_prepared_transactions_have_their_own_state(rig: TxnRig) -> None:
     """With the time since they are prepared; their age counts from their first partition."""
-    rig = rig_with_three()
     value = rig.known("app:2").value
     assert rig.prepare((1001, 0), "app:2").code == 0
     since_ms = rig.moment.wall_ms
@@ -83,8 +82,7 @@ def test_prepared_transactions_have_their_own_state() -> None:
     assert rig.known("app:2").value.prepared_ms == -1
 
 
-def test_unknown_state_is_reported_and_matches_nothing() -> None:
-    rig = rig_with_three()
+def test_unknown_state_is_reported_and_matches_nothing(rig: TxnRig) -> None:
     request = ListTransactionsRequest(states=("Done", "Ongoing"))
     answer = rig.call(registry.LIST_TRANSACTIONS, request).answer
     assert answer.unknown_states == ("Done",)
@@ -92,24 +90,21 @@ def test_unknown_state_is_reported_and_matches_nothing() -> None:
     assert listed(rig, states=("Done",)) == []
 
 
-def test_pattern_matches_whole_ids() -> None:
+def test_pattern_matches_whole_ids(rig: TxnRig) -> None:
     """Whatever their characters."""
-    rig = rig_with_three()
     assert listed(rig, transactional_id_pattern="app.*") == ["app:1", "app:2"]
     assert listed(rig, transactional_id_pattern="app:[^1]") == ["app:2"]
     assert listed(rig, transactional_id_pattern="app") == []
     assert listed(rig, transactional_id_pattern="") == ["app:1", "app:2", "b"]
 
 
-def test_invalid_or_expensive_pattern_is_refused() -> None:
-    rig = rig_with_three()
+def test_invalid_or_expensive_pattern_is_refused(rig: TxnRig) -> None:
     for pattern in ("(", "a{1000}{1000}", "x" * 2_000):
         request = ListTransactionsRequest(transactional_id_pattern=pattern)
         answer = rig.call(registry.LIST_TRANSACTIONS, request).answer
         assert answer.error_code == InvalidRegularExpressionError.code
 
 
-def test_backtracking_patterns_take_linear_time() -> None:
-    rig = rig_with_three()
+def test_backtracking_patterns_take_linear_time(rig: TxnRig) -> None:
     rig.begun("a" * 2_000 + "!")
     assert listed(rig, transactional_id_pattern="(a+)+") == []

@@ -24,9 +24,8 @@ WRONG_STATE, WRONG_ID = InvalidTxnStateError.code, InvalidProducerIdMappingError
 # --- markers ------------------------------------------------------------------------------------------------
 
 
-def test_partition_without_a_leader_gets_its_marker_later() -> None:
+def test_partition_without_a_leader_gets_its_marker_later(rig: TxnRig) -> None:
     """Scenario 44: with its next leader; other partitions and transactions continue."""
-    rig = TxnRig()
     producer, other = rig.begun(), rig.begun("b")
     rig.write(producer, T0, "x")
     rig.write(producer, U0, "y")
@@ -46,9 +45,8 @@ def test_partition_without_a_leader_gets_its_marker_later() -> None:
     assert rig.leaders[U0].committed == ["y"]
 
 
-def test_deleted_topic_needs_no_marker() -> None:
+def test_deleted_topic_needs_no_marker(rig: TxnRig) -> None:
     """Deleted before the markers are sent, or during their retries."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.write(producer, U0, "y")
@@ -66,9 +64,8 @@ def test_deleted_topic_needs_no_marker() -> None:
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_lost_marker_request_or_response_is_retried(is_written: bool) -> None:
+def test_lost_marker_request_or_response_is_retried(rig: TxnRig, is_written: bool) -> None:
     """A repeated marker changes nothing."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.end(producer)
@@ -80,9 +77,8 @@ def test_lost_marker_request_or_response_is_retried(is_written: bool) -> None:
 
 
 @pytest.mark.parametrize("code", [3, 6, 7, 19, 20, 56, 14, 5, 2, 87, TransactionCoordinatorFencedError.code])
-def test_refused_marker_is_retried(code: int) -> None:
+def test_refused_marker_is_retried(rig: TxnRig, code: int) -> None:
     """Whatever the error: the transaction completes once it passes."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.leaders[T0].refuses = code
@@ -97,9 +93,8 @@ def test_refused_marker_is_retried(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [InvalidProducerEpochError.code, UnsupportedVersionError.code, 43])
-def test_partition_with_a_newer_epoch_needs_no_marker(code: int) -> None:
+def test_partition_with_a_newer_epoch_needs_no_marker(rig: TxnRig, code: int) -> None:
     """Nor one that accepts no transactions."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.add(producer, T0)
     rig.leaders[T0].refuses = code
@@ -108,9 +103,8 @@ def test_partition_with_a_newer_epoch_needs_no_marker(code: int) -> None:
     assert rig.state() == "CompleteCommit"
 
 
-def test_failed_append_of_the_completion_is_retried() -> None:
+def test_failed_append_of_the_completion_is_retried(rig: TxnRig) -> None:
     """KAFKA-9777, KAFKA-10080: it is written once."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.end(producer)
@@ -126,9 +120,8 @@ def test_failed_append_of_the_completion_is_retried() -> None:
     assert len(rig.log) == size + 1
 
 
-def test_response_to_earlier_markers_changes_nothing() -> None:
+def test_response_to_earlier_markers_changes_nothing(rig: TxnRig) -> None:
     """KAFKA-16352: the present markers stay pending."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.end(producer)
@@ -147,9 +140,8 @@ def test_response_to_earlier_markers_changes_nothing() -> None:
     assert rig.leaders[U0].committed == ["y"]
 
 
-def test_markers_of_several_transactions_share_requests() -> None:
+def test_markers_of_several_transactions_share_requests(rig: TxnRig) -> None:
     """The requests in flight to a node are bounded; later markers are joined in the next one."""
-    rig = TxnRig()
     producers = {f"id-{i}": rig.begun(f"id-{i}") for i in range(40)}
     for name, producer in producers.items():
         rig.write(producer, T0, name, name=name)
@@ -161,9 +153,8 @@ def test_markers_of_several_transactions_share_requests() -> None:
     assert sorted(rig.leaders[T0].committed) == sorted(producers)
 
 
-def test_marker_request_respects_the_nodes_limit() -> None:
+def test_marker_request_respects_the_nodes_limit(rig: TxnRig) -> None:
     """Smaller requests succeed."""
-    rig = TxnRig()
     producer = rig.begun()
     for key in (*[("t", number) for number in range(3)], ("u", 0), ("u", 1)):
         rig.write(producer, key, key)
@@ -174,9 +165,8 @@ def test_marker_request_respects_the_nodes_limit() -> None:
     assert all(leader.committed == [key] for key, leader in rig.leaders.items() if key[0] in "tu")
 
 
-def test_waiting_markers_follow_the_leader() -> None:
+def test_waiting_markers_follow_the_leader(rig: TxnRig) -> None:
     """A node that does not respond delays only its own requests."""
-    rig = TxnRig()
     producers = {f"id-{i}": rig.begun(f"id-{i}") for i in range(7)}
     for name, producer in producers.items():
         rig.write(producer, T0, name, name=name)
@@ -194,9 +184,8 @@ def test_waiting_markers_follow_the_leader() -> None:
 # --- time ---------------------------------------------------------------------------------------------------
 
 
-def test_expired_transaction_is_aborted() -> None:
+def test_expired_transaction_is_aborted(rig: TxnRig) -> None:
     """Its producer is fenced; scenario 47: later records of it are refused."""
-    rig = TxnRig()
     producer = rig.begun(timeout_ms=15_000)
     rig.write(producer, T0, "x")
     rig.pass_time(10_000)
@@ -210,9 +199,8 @@ def test_expired_transaction_is_aborted() -> None:
 
 
 @pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
-def test_wall_clock_jump_does_not_change_the_timeout(jump_ms: int) -> None:
+def test_wall_clock_jump_does_not_change_the_timeout(rig: TxnRig, jump_ms: int) -> None:
     """Scenario 58."""
-    rig = TxnRig()
     producer = rig.begun(timeout_ms=60_000)
     rig.write(producer, T0, "x")
     rig.pass_time(10_000)
@@ -223,8 +211,7 @@ def test_wall_clock_jump_does_not_change_the_timeout(jump_ms: int) -> None:
     assert rig.state() == "PrepareAbort"
 
 
-def test_timeout_continues_over_a_reload() -> None:
-    rig = TxnRig()
+def test_timeout_continues_over_a_reload(rig: TxnRig) -> None:
     producer = rig.begun(timeout_ms=60_000)
     rig.write(producer, T0, "x")
     rig.pass_time(45_000)
@@ -233,9 +220,8 @@ def test_timeout_continues_over_a_reload() -> None:
     assert rig.state() == "PrepareAbort"
 
 
-def test_slow_clock_does_not_extend_the_timeout() -> None:
+def test_slow_clock_does_not_extend_the_timeout(rig: TxnRig) -> None:
     """The start of the transaction is in this coordinator's future."""
-    rig = TxnRig()
     rig.write(rig.begun(timeout_ms=30_000), T0, "x")
     rig.wall_shift_ms -= 3_600_000
     rig.restart()
@@ -244,9 +230,8 @@ def test_slow_clock_does_not_extend_the_timeout() -> None:
     assert rig.leaders[T0].aborted == ["x"]
 
 
-def test_overdue_abort_is_retried_with_a_backoff() -> None:
+def test_overdue_abort_is_retried_with_a_backoff(rig: TxnRig) -> None:
     """While appends are refused."""
-    rig = TxnRig()
     for i in range(250):
         rig.write(rig.begun(f"id-{i}", timeout_ms=1_000), T0, i, name=f"id-{i}")
     rig.refuses = NotEnoughReplicasError("one replica")
@@ -258,8 +243,7 @@ def test_overdue_abort_is_retried_with_a_backoff() -> None:
     assert rig.known("id-0").value.producer_epoch == 2
 
 
-def test_many_overdue_transactions_are_aborted_in_several_batches() -> None:
-    rig = TxnRig()
+def test_many_overdue_transactions_are_aborted_in_several_batches(rig: TxnRig) -> None:
     for i in range(250):
         rig.write(rig.begun(f"id-{i}", timeout_ms=1_000), T0, i, name=f"id-{i}")
     rig.pass_time(20_000)
@@ -267,9 +251,8 @@ def test_many_overdue_transactions_are_aborted_in_several_batches() -> None:
     assert sorted(rig.leaders[T0].aborted) == list(range(250))
 
 
-def test_large_transactions_take_several_batches() -> None:
+def test_large_transactions_take_several_batches(rig: TxnRig) -> None:
     """Their aborts, completions and tombstones are too large together; none waits for ever."""
-    rig = TxnRig()
     names = ["x" * 500 + str(i) for i in range(50)]
     for name in names:
         rig.write(rig.begun(name, timeout_ms=1_000), T0, name, name=name)

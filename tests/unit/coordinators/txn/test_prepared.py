@@ -67,9 +67,8 @@ def test_init_producer_id_is_refused_while_prepared() -> None:
     assert (next_one.answer.producer_id, next_one.answer.producer_epoch) == (producer[0], 2)
 
 
-def test_parked_init_producer_id_gets_the_state_prepared_meanwhile() -> None:
+def test_parked_init_producer_id_gets_the_state_prepared_meanwhile(rig: TxnRig) -> None:
     """The producer prepared the next transaction before the waiting InitProducerId was retried."""
-    rig = TxnRig()
     first = rig.begun()
     rig.write(first, T0, "x")
     rig.end(first)
@@ -97,9 +96,8 @@ def test_prepared_transaction_accepts_no_partitions() -> None:
     assert len(rig.log) == size
 
 
-def test_prepare_is_refused() -> None:
+def test_prepare_is_refused(rig: TxnRig) -> None:
     """For unknown ids, other producers, and transactions that are not open, ending or ended."""
-    rig = TxnRig()
     assert rig.prepare((1, 0), "nobody").code == WRONG_ID
     producer = rig.begun()
     assert rig.prepare(producer).code == WRONG_STATE
@@ -114,9 +112,8 @@ def test_prepare_is_refused() -> None:
     assert rig.prepare((producer[0], 1)).code == WRONG_STATE
 
 
-def test_prepare_of_an_aborted_or_fenced_transaction_is_refused() -> None:
+def test_prepare_of_an_aborted_or_fenced_transaction_is_refused(rig: TxnRig) -> None:
     """The driver is too late: nothing of the batch is decided yet."""
-    rig = TxnRig()
     slow = rig.begun(timeout_ms=60_000)
     rig.write(slow, T0, "x")
     rig.pass_time(80_000)
@@ -128,9 +125,8 @@ def test_prepare_of_an_aborted_or_fenced_transaction_is_refused() -> None:
     assert rig.prepare(fenced).code == FENCED
 
 
-def test_prepare_is_answered_once_committed() -> None:
+def test_prepare_is_answered_once_committed(rig: TxnRig) -> None:
     """A new coordinator without the record may still abort the transaction."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.refuses = NotEnoughReplicasError("one replica")
@@ -156,9 +152,8 @@ def test_next_transaction_of_the_id_times_out() -> None:
     assert rig.leaders[T0].aborted == ["y"]
 
 
-def test_prepared_transaction_with_the_last_epoch() -> None:
+def test_prepared_transaction_with_the_last_epoch(rig: TxnRig) -> None:
     """Its end assigns the next producer id, as of any transaction."""
-    rig = TxnRig()
     rig.put(1, 32_766, partitions=(TransactionTopic("t", (0,)),))
     rig.leaders[T0].append(500, 32_766, "x")
     assert rig.prepare((500, 32_766)).code == 0

@@ -6,9 +6,8 @@ from recount import check_transaction_state_counts
 from txn_rig import TxnRig
 
 
-def test_ends_are_counted_once() -> None:
+def test_ends_are_counted_once(rig: TxnRig) -> None:
     """When this shard decides them; loaded records do not count."""
-    rig = TxnRig()
     producer = rig.begun()
     for commit in (True, False, True):
         rig.write(producer, ("t", 0), "x")

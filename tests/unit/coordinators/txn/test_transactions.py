@@ -39,9 +39,8 @@ WRONG_STATE, WRONG_ID = InvalidTxnStateError.code, InvalidProducerIdMappingError
 # --- the whole path -----------------------------------------------------------------------------------------
 
 
-def test_transaction_is_committed() -> None:
+def test_transaction_is_committed(rig: TxnRig) -> None:
     """The decision is answered, the markers follow, and the id is ready for the next transaction."""
-    rig = TxnRig()
     producer = rig.begun()
     assert producer == (1000, 0)
     assert rig.write(producer, T0, "x")
@@ -60,9 +59,8 @@ def test_transaction_is_committed() -> None:
     assert rig.write((1000, 1), T1, "z")
 
 
-def test_aborted_transaction_leaves_no_partitions() -> None:
+def test_aborted_transaction_leaves_no_partitions(rig: TxnRig) -> None:
     """Each node gets markers for the partitions that it leads."""
-    rig = TxnRig()
     rig.move(U0, 2)
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -76,9 +74,8 @@ def test_aborted_transaction_leaves_no_partitions() -> None:
     assert (rig.leaders[T0].aborted, rig.leaders[U0].aborted) == (["x"], ["y"])
 
 
-def test_offsets_partition_gets_a_marker() -> None:
+def test_offsets_partition_gets_a_marker(rig: TxnRig) -> None:
     """As other partitions do."""
-    rig = TxnRig()
     producer = rig.begun()
     assert rig.add_offsets(producer, "g").code == 0
     ((topic, number),) = rig.known().partitions()
@@ -90,9 +87,8 @@ def test_offsets_partition_gets_a_marker() -> None:
     assert rig.state() == "CompleteCommit"
 
 
-def test_markers_wait_until_the_decision_is_committed() -> None:
+def test_markers_wait_until_the_decision_is_committed(rig: TxnRig) -> None:
     """A coordinator that takes over without the decision would decide again."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.commits_at_once = False
@@ -104,9 +100,8 @@ def test_markers_wait_until_the_decision_is_committed() -> None:
     assert len(rig.asks) == 1
 
 
-def test_lost_decision_has_no_markers() -> None:
+def test_lost_decision_has_no_markers(rig: TxnRig) -> None:
     """The next coordinator does not have it."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.commits_at_once = False
@@ -122,9 +117,8 @@ def test_lost_decision_has_no_markers() -> None:
 
 @pytest.mark.parametrize("is_commit", [True, False])
 @pytest.mark.parametrize("written", [0, 1, 2])
-def test_new_coordinator_continues_sending_markers(is_commit: bool, written: int) -> None:
+def test_new_coordinator_continues_sending_markers(rig: TxnRig, is_commit: bool, written: int) -> None:
     """However many partitions have theirs; a request to the old coordinator is refused."""
-    rig = TxnRig()
     rig.move(U0, 2)
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -143,9 +137,8 @@ def test_new_coordinator_continues_sending_markers(is_commit: bool, written: int
         )
 
 
-def test_markers_after_a_reload_wait_for_the_commit() -> None:
+def test_markers_after_a_reload_wait_for_the_commit(rig: TxnRig) -> None:
     """Records that only the new leader has are not decided yet."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.commits_at_once = False
@@ -160,9 +153,8 @@ def test_markers_after_a_reload_wait_for_the_commit() -> None:
 # --- producers ----------------------------------------------------------------------------------------------
 
 
-def test_new_producer_fences_the_previous_one() -> None:
+def test_new_producer_fences_the_previous_one(rig: TxnRig) -> None:
     """By the epoch; scenario 42."""
-    rig = TxnRig()
     old = rig.begun()
     assert rig.begun() == (old[0], 1)
     assert rig.add(old, T0).error_code == FENCED
@@ -170,9 +162,8 @@ def test_new_producer_fences_the_previous_one() -> None:
     assert rig.add_offsets(old).code == FENCED
 
 
-def test_open_transaction_of_the_previous_producer_is_aborted_first() -> None:
+def test_open_transaction_of_the_previous_producer_is_aborted_first(rig: TxnRig) -> None:
     """Meanwhile InitProducerId gets a retriable error, and its retries do not raise the epoch again."""
-    rig = TxnRig()
     zombie = rig.begun()
     rig.write(zombie, T0, "x")
     assert rig.init().code == CONCURRENT
@@ -194,9 +185,8 @@ def test_timeout_above_the_maximum_is_refused(timeout_ms: int) -> None:
     assert TxnRig().init(timeout_ms=timeout_ms).code == InvalidTransactionTimeoutError.code
 
 
-def test_init_producer_id_after_an_error() -> None:
+def test_init_producer_id_after_an_error(rig: TxnRig) -> None:
     """KIP-360: with the present id and epoch it gets the next epoch, and a retry the same one."""
-    rig = TxnRig()
     first = rig.begun()
     second = rig.begun(producer=first)
     assert second == (first[0], 1)
@@ -207,9 +197,8 @@ def test_init_producer_id_after_an_error() -> None:
     assert rig.init(producer=(first[0], -1)).code == InvalidRequestError.code
 
 
-def test_init_producer_id_of_a_zombie_aborts_nothing() -> None:
+def test_init_producer_id_of_a_zombie_aborts_nothing(rig: TxnRig) -> None:
     """Its epoch is over."""
-    rig = TxnRig()
     zombie = rig.begun()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -217,9 +206,8 @@ def test_init_producer_id_of_a_zombie_aborts_nothing() -> None:
     assert rig.state() == "Ongoing"
 
 
-def test_last_epoch_is_followed_by_a_new_producer_id() -> None:
+def test_last_epoch_is_followed_by_a_new_producer_id(rig: TxnRig) -> None:
     """A retry gets the same one; the last epoch is never assigned."""
-    rig = TxnRig()
     rig.put(4, 32_765)
     assert rig.begun() == (500, 32_766)
     assert rig.begun(producer=(500, 32_766)) == (1000, 0)
@@ -227,9 +215,8 @@ def test_last_epoch_is_followed_by_a_new_producer_id() -> None:
     assert rig.begun() == (1000, 1)
 
 
-def test_without_producer_ids_the_error_is_retriable() -> None:
+def test_without_producer_ids_the_error_is_retriable(rig: TxnRig) -> None:
     """No state changes."""
-    rig = TxnRig()
     rig.has_ids = False
     assert rig.init().code == CoordinatorLoadInProgressError.code
     rig.put(1, 32_766)
@@ -237,9 +224,8 @@ def test_without_producer_ids_the_error_is_retriable() -> None:
     assert rig.state() == "Ongoing"
 
 
-def test_retries_take_no_epochs_while_appends_fail() -> None:
+def test_retries_take_no_epochs_while_appends_fail(rig: TxnRig) -> None:
     """KAFKA-9666: below min ISR the log refuses, or accepts records that are not committed."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.refuses = NotEnoughReplicasError("one replica")
     for _ in range(5):
@@ -254,9 +240,8 @@ def test_retries_take_no_epochs_while_appends_fail() -> None:
     assert rig.begun() == (producer[0], 2)
 
 
-def test_failed_append_of_a_fencing_takes_no_epoch() -> None:
+def test_failed_append_of_a_fencing_takes_no_epoch(rig: TxnRig) -> None:
     """The transaction continues until it can be fenced."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.refuses = NotEnoughReplicasError("one replica")
@@ -271,9 +256,8 @@ def test_failed_append_of_a_fencing_takes_no_epoch() -> None:
 # --- partitions ---------------------------------------------------------------------------------------------
 
 
-def test_partitions_are_added_once() -> None:
+def test_partitions_are_added_once(rig: TxnRig) -> None:
     """A known partition is not written again."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.add(producer, T1, T0, T1)
     size = len(rig.log)
@@ -282,8 +266,7 @@ def test_partitions_are_added_once() -> None:
     assert rig.known().partitions() == [T0, T1]
 
 
-def test_missing_partition_refuses_all_of_the_request() -> None:
-    rig = TxnRig()
+def test_missing_partition_refuses_all_of_the_request(rig: TxnRig) -> None:
     producer = rig.begun()
     added = rig.add(producer, T0, ("t", 9), ("w", 0))
     codes = [each.error_code for each in added.results]
@@ -292,9 +275,8 @@ def test_missing_partition_refuses_all_of_the_request() -> None:
     assert rig.state() == "Empty"
 
 
-def test_verification_adds_no_partition() -> None:
+def test_verification_adds_no_partition(rig: TxnRig) -> None:
     """KIP-890: a leader asks whether the partition is in the transaction."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.add(producer, T0)
     size = len(rig.log)
@@ -308,9 +290,8 @@ def test_verification_adds_no_partition() -> None:
     assert len(rig.log) == size + 1
 
 
-def test_late_record_after_an_abort_is_refused() -> None:
+def test_late_record_after_an_abort_is_refused(rig: TxnRig) -> None:
     """Scenario 46: the verification fails, since the transaction does not have the partition."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.add(producer, T0)
     rig.end(producer, commit=False)
@@ -319,9 +300,8 @@ def test_late_record_after_an_abort_is_refused() -> None:
     assert not rig.write(producer, T0, "late")
 
 
-def test_several_transactions_in_one_request() -> None:
+def test_several_transactions_in_one_request(rig: TxnRig) -> None:
     """Each has its own result; two with the same id are decided in order."""
-    rig = TxnRig()
     a, b = rig.begun("a"), rig.begun("b")
     asked = tuple(
         TransactionPartitions(name, *producer, (TopicNamePartitions("t", numbers),))
@@ -333,9 +313,8 @@ def test_several_transactions_in_one_request() -> None:
     assert rig.state("b") == "Empty"
 
 
-def test_partitions_are_bounded() -> None:
+def test_partitions_are_bounded(rig: TxnRig) -> None:
     """Per request, and per transaction."""
-    rig = TxnRig()
     producer = rig.begun()
     assert rig.add(producer, *[T0] * 10_001).error_code == InvalidRequestError.code
     numbers = tuple(range(1, 10_001))
@@ -349,9 +328,8 @@ def test_partitions_are_bounded() -> None:
 @pytest.mark.parametrize("status", [0, 4, 5])
 @pytest.mark.parametrize("is_commit", [True, False])
 @pytest.mark.parametrize("is_retry", [True, False])
-def test_end_without_an_open_transaction(status: int, is_commit: bool, is_retry: bool) -> None:
+def test_end_without_an_open_transaction(rig: TxnRig, status: int, is_commit: bool, is_retry: bool) -> None:
     """With transaction version 2, as in Kafka's table."""
-    rig = TxnRig()
     rig.put(status, 7)
     call = rig.end((500, 6 if is_retry else 7), commit=is_commit)
     if status == 0 and is_retry:
@@ -368,9 +346,10 @@ def test_end_without_an_open_transaction(status: int, is_commit: bool, is_retry:
 
 @pytest.mark.parametrize("status", [0, 4, 5])
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_end_of_an_older_client_without_an_open_transaction(status: int, is_commit: bool) -> None:
+def test_end_of_an_older_client_without_an_open_transaction(
+    rig: TxnRig, status: int, is_commit: bool
+) -> None:
     """Without epoch bumps an equal decision counts as a retry."""
-    rig = TxnRig()
     rig.put(status, 7)
     assert rig.end((500, 6), commit=is_commit, v2=False).code == FENCED
     call = rig.end((500, 7), commit=is_commit, v2=False)
@@ -378,9 +357,8 @@ def test_end_of_an_older_client_without_an_open_transaction(status: int, is_comm
     assert rig.known().value.producer_epoch == 7
 
 
-def test_older_clients_keep_their_epoch() -> None:
+def test_older_clients_keep_their_epoch(rig: TxnRig) -> None:
     """Transaction version 1; the response has no epoch."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     assert rig.end(producer, v2=False).answer == EndTxnResponse(0)
@@ -391,9 +369,8 @@ def test_older_clients_keep_their_epoch() -> None:
     assert rig.write(producer, T0, "y")
 
 
-def test_retried_end_gets_the_same_answer() -> None:
+def test_retried_end_gets_the_same_answer(rig: TxnRig) -> None:
     """While the markers are pending, and afterwards; the opposite decision is refused."""
-    rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.end(producer)
@@ -405,9 +382,8 @@ def test_retried_end_gets_the_same_answer() -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_delayed_end_does_not_end_the_next_transaction(is_commit: bool) -> None:
+def test_delayed_end_does_not_end_the_next_transaction(rig: TxnRig, is_commit: bool) -> None:
     """KAFKA-17754, scenario 45."""
-    rig = TxnRig()
     first = rig.begun()
     rig.write(first, T0, "x")
     answer = rig.end(first, commit=is_commit).answer
@@ -419,10 +395,9 @@ def test_delayed_end_does_not_end_the_next_transaction(is_commit: bool) -> None:
     assert rig.state() == "Ongoing"
 
 
-def test_end_with_the_last_epoch() -> None:
+def test_end_with_the_last_epoch(rig: TxnRig) -> None:
     """The end is written with the highest epoch, the next transaction has a new id; retries get the same
     response."""
-    rig = TxnRig()
     rig.put(1, 32_766, partitions=(TransactionTopic("t", (0,)),))
     rig.leaders[T0].append(500, 32_766, "x")
     call = rig.end((500, 32_766))
@@ -438,9 +413,8 @@ def test_end_with_the_last_epoch() -> None:
 
 
 @pytest.mark.parametrize("epoch", [32_764, 32_765, 32_766])
-def test_fencing_near_the_last_epoch(epoch: int) -> None:
+def test_fencing_near_the_last_epoch(rig: TxnRig, epoch: int) -> None:
     """The fenced producer stays fenced, and the next one has a new id once no epoch is left."""
-    rig = TxnRig()
     rig.put(1, epoch, partitions=(TransactionTopic("t", (0,)),))
     assert rig.init().code == CONCURRENT
     rig.settle()
@@ -451,8 +425,7 @@ def test_fencing_near_the_last_epoch(epoch: int) -> None:
 # --- bad input ----------------------------------------------------------------------------------------------
 
 
-def test_request_without_a_transactional_id_is_refused() -> None:
-    rig = TxnRig()
+def test_request_without_a_transactional_id_is_refused(rig: TxnRig) -> None:
     assert rig.init("").code == InvalidRequestError.code
     assert rig.add((1, 0), T0, name="").error_code == InvalidRequestError.code
     assert rig.add_offsets((1, 0), name="").code == InvalidRequestError.code
@@ -461,8 +434,7 @@ def test_request_without_a_transactional_id_is_refused() -> None:
 
 
 @pytest.mark.parametrize("status", [-1, 6, 7, 8])
-def test_invalid_state_in_a_record_fails_the_load(status: int) -> None:
-    rig = TxnRig()
+def test_invalid_state_in_a_record_fails_the_load(rig: TxnRig, status: int) -> None:
     with pytest.raises(InvalidRecordError):
         rig.put(status, 0)
 

@@ -121,6 +121,11 @@ class Rig(CoreRig):
         return self.core.table.partitions[self.key]
 
 
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
 def test_coordinators_learn_of_their_own_topics_only() -> None:
     """`elected` of their partitions comes before `metadata_changed` of the image."""
     rig = Rig(partitions=2)
@@ -133,9 +138,8 @@ def test_coordinators_learn_of_their_own_topics_only() -> None:
     assert rig.coordinators.take("elected", "resigned", "committed") == []
 
 
-def test_coordinators_learn_of_lost_and_gained_leadership() -> None:
+def test_coordinators_learn_of_lost_and_gained_leadership(rig: Rig) -> None:
     """A new epoch of the same leader is a loss and a gain; deleting the topic is a loss."""
-    rig = Rig()
     rig.coordinators.take()
     rig.set_leader(rig.topic_id, NO_NODE)
     assert rig.coordinators.take("elected", "resigned") == [("resigned", 0)]
@@ -161,9 +165,8 @@ def test_failed_disk_ends_leadership() -> None:
     assert rig.coordinators.take("resigned") == [("resigned", 0)]
 
 
-def test_append_follows_acks_all() -> None:
+def test_append_follows_acks_all(rig: Rig) -> None:
     """Offsets in order; `committed` is called; an older leader epoch is refused."""
-    rig = Rig()
     rig.coordinators.take()
     assert [rig.append(b"a", b"b"), rig.append(b"c")] == [0, 2]
     assert rig.coordinators.take("committed") == [("committed", 2), ("committed", 3)]
@@ -196,9 +199,8 @@ def test_committed_after_the_flush_with_durability_fsync() -> None:
     assert rig.coordinators.take("committed") == [("committed", 1)]
 
 
-def test_append_inside_a_call_completes_waiting_fetches() -> None:
+def test_append_inside_a_call_completes_waiting_fetches(rig: Rig) -> None:
     """What a coordinator appends in `committed` wakes a parked fetch in the same event."""
-    rig = Rig()
     waiting = rig.fetch(rig.topic_id, offset=0, max_wait_ms=10_000)
     rig.coordinators.metadata_changed = lambda _image, _delta, now: rig.coordinators.host.append(
         rig.key, 0, batch(b"a"), now
@@ -207,9 +209,8 @@ def test_append_inside_a_call_completes_waiting_fetches() -> None:
     assert waiting.is_answered
 
 
-def test_log_is_read_on_a_thread() -> None:
+def test_log_is_read_on_a_thread(rig: Rig) -> None:
     """Whole batches, up to the log end offset at the time of the request."""
-    rig = Rig()
     rig.append(b"a", b"b")
     rig.append(b"c")
     rig.coordinators.read(rig.key, 0, 10)
@@ -225,9 +226,8 @@ def test_log_is_read_on_a_thread() -> None:
     assert (piece.found, piece.next_offset) == ([b"c", b"d"], 4)
 
 
-def test_read_skips_gaps_of_compaction() -> None:
+def test_read_skips_gaps_of_compaction(rig: Rig) -> None:
     """Gaps in the middle and at the end; piece by piece up to the log end offset."""
-    rig = Rig()
     log = rig.partition().log
     for offset, value in ((3, b"a"), (9, b"b")):
         data = batch(value)
@@ -246,9 +246,8 @@ def test_read_skips_gaps_of_compaction() -> None:
     assert offset == 10
 
 
-def test_read_of_an_ended_leadership_is_dropped() -> None:
+def test_read_of_an_ended_leadership_is_dropped(rig: Rig) -> None:
     """Its records may have been truncated."""
-    rig = Rig()
     rig.append(b"a")
     rig.coordinators.read(rig.key)
     rig.check()
@@ -258,9 +257,8 @@ def test_read_of_an_ended_leadership_is_dropped() -> None:
     assert rig.coordinators.pieces == []
 
 
-def test_read_of_a_replaced_segment_is_repeated() -> None:
+def test_read_of_a_replaced_segment_is_repeated(rig: Rig) -> None:
     """Compaction has replaced the file."""
-    rig = Rig()
     rig.append(b"a")
     rig.coordinators.read(rig.key)
     rig.check()
@@ -273,9 +271,8 @@ def test_read_of_a_replaced_segment_is_repeated() -> None:
     assert rig.coordinators.pieces[0].found == [b"a"]
 
 
-def test_corrupt_log_is_reported_to_coordinator_and_operator() -> None:
+def test_corrupt_log_is_reported_to_coordinator_and_operator(rig: Rig) -> None:
     """The node keeps running."""
-    rig = Rig()
     rig.append(b"a")
     rig.coordinators.read(rig.key)
     rig.check()
@@ -287,9 +284,8 @@ def test_corrupt_log_is_reported_to_coordinator_and_operator() -> None:
     assert "corrupt records" in rig.notes()
 
 
-def test_response_of_another_node_is_handled_as_an_event() -> None:
+def test_response_of_another_node_is_handled_as_an_event(rig: Rig) -> None:
     """Its appends complete waiting requests; the times are those of the response."""
-    rig = Rig()
     rig.coordinators.take()
     said = []
 
@@ -306,9 +302,8 @@ def test_response_of_another_node_is_handled_as_an_event() -> None:
     assert rig.coordinators.take("committed") == [("committed", 1)]
 
 
-def test_coordinator_requests_reach_the_coordinators() -> None:
+def test_coordinator_requests_reach_the_coordinators(rig: Rig) -> None:
     """With both clocks; a KafkaError that they raise is the response."""
-    rig = Rig()
     rig.coordinators.take()
     assert rig.ask(registry.HEARTBEAT, HeartbeatRequest("g", 1, "m")).is_dropped
     assert rig.coordinators.take("asked") == [("asked", "Heartbeat", rig.now_ms, WALL_MS)]
@@ -325,9 +320,8 @@ def test_without_coordinators_their_requests_are_refused() -> None:
     assert rig.core.coordinators.status() == {}
 
 
-def test_expire_is_called_at_the_deadline() -> None:
+def test_expire_is_called_at_the_deadline(rig: Rig) -> None:
     """The wall clock is derived from the monotonic clock."""
-    rig = Rig()
     rig.tick(WALL_MS)
     rig.coordinators.deadline_ms = rig.now_ms + 50
     rig.core.connection_gone(1, rig.now_ms)  # a coordinator may have set a timer for it
@@ -337,9 +331,8 @@ def test_expire_is_called_at_the_deadline() -> None:
     assert rig.coordinators.take("expired") == [("expired", rig.now_ms - 10, WALL_MS + 50)]
 
 
-def test_coordinators_learn_of_disconnects_and_markers() -> None:
+def test_coordinators_learn_of_disconnects_and_markers(rig: Rig) -> None:
     """Markers only of partitions whose leadership they know."""
-    rig = Rig()
     rig.coordinators.take()
     rig.core.connection_gone(FakePeer().session, rig.now_ms)
     rig.core.coordinators.ended_transaction(rig.key, 5, 1, rig.now_ms, is_commit=True, offset=7)
@@ -349,18 +342,16 @@ def test_coordinators_learn_of_disconnects_and_markers() -> None:
     assert rig.coordinators.take("gone", "ended") == [("gone", 77), ("ended", 5, 1, True, 7)]
 
 
-def test_known_end_of_any_local_replica() -> None:
+def test_known_end_of_any_local_replica(rig: Rig) -> None:
     """Also of partitions that other nodes lead: consumer lag needs it."""
-    rig = Rig()
     other = rig.topic("other")
     rig.produce(other, batch(b"a", b"b"))
     assert rig.coordinators.host.known_end((other, 0)) == 2
     assert rig.coordinators.host.known_end((other, 1)) is None
 
 
-def test_lease_holds_until_its_end() -> None:
+def test_lease_holds_until_its_end(rig: Rig) -> None:
     """By the time of the event, and only once the metadata of the lease is applied."""
-    rig = Rig()
     host, lease = rig.coordinators.host, rig.core.coordinators.lease
     assert not host.holds_lease(rig.now_ms)
     lease.length_ms = 10
@@ -373,9 +364,8 @@ def test_lease_holds_until_its_end() -> None:
     assert not host.holds_lease(rig.now_ms)
 
 
-def test_partition_without_previous_leader_is_handed_over_at_once() -> None:
+def test_partition_without_previous_leader_is_handed_over_at_once(rig: Rig) -> None:
     """New partition; fenced previous leader; this node as previous leader."""
-    rig = Rig()
     rig.core.coordinators.lease.length_ms = 1_000
     assert rig.coordinators.host.is_handed_over(rig.key, rig.now_ms)
     for leader in (NO_NODE, NODE):
@@ -460,9 +450,8 @@ def test_check_append_raises_as_append_would() -> None:
         host.check_append(rig.key, 0)
 
 
-def test_end_turn_is_called_once() -> None:
+def test_end_turn_is_called_once(rig: Rig) -> None:
     """However often it was requested; afterwards it can be requested again."""
-    rig = Rig()
     rig.coordinators.take()
     for _ in range(2):
         rig.coordinators.host.schedule_end_turn()

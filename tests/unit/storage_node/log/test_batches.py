@@ -10,9 +10,8 @@ from log_rig import batch
 
 
 @pytest.mark.parametrize("sizes", [[10], [10, 10, 10], [2_000_000, 10, 1_500_000], [5000] * 500])
-def test_all_batches_of_a_file(sizes: list[int]) -> None:
+def test_all_batches_of_a_file(files: FakeFiles, sizes: list[int]) -> None:
     """Many small batches per chunk, and batches larger than a chunk: both walkers find the same."""
-    files = FakeFiles()
     batches = [batch(1, size=size) for size in sizes]
     files.put("/a.log", b"".join(batches))
     file = files.open("/a.log")
@@ -24,9 +23,8 @@ def test_all_batches_of_a_file(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("walker", [scan_batches, walk_headers])
-def test_truncated_file_yields_whole_batches_then_raises(walker: object) -> None:
+def test_truncated_file_yields_whole_batches_then_raises(files: FakeFiles, walker: object) -> None:
     """The file is truncated at every byte of the last batch; the error has the position."""
-    files = FakeFiles()
     whole = batch(1)
     for size in range(1, len(whole)):
         files.put("/a.log", whole + whole[:size])

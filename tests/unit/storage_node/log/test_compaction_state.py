@@ -50,9 +50,8 @@ def test_follower_appends_batches_after_a_gap() -> None:
 
 
 @pytest.mark.parametrize("mode", ["clean", "killed", "none", "all", 3])
-def test_gaps_survive_restart_and_power_loss(mode: str | int) -> None:
+def test_gaps_survive_restart_and_power_loss(files: FakeFiles, mode: str | int) -> None:
     """The same batches, reads and lookups by time after each kind of end."""
-    files = FakeFiles()
     log = gappy(files, *OFFSETS)
     assert len(log.segments) >= 3
     if mode == "clean":
@@ -98,9 +97,8 @@ def test_gap_mark_is_durable_before_the_first_gap() -> None:
             assert again.recovery.faults == []
 
 
-def test_gap_in_unmarked_log_is_damage() -> None:
+def test_gap_in_unmarked_log_is_damage(files: FakeFiles) -> None:
     """A damaged base offset in a log that was never compacted: recovery ends the log there, reads fail."""
-    files = FakeFiles()
     log = open_log(files, **KEYS)
     for number in range(2):
         append(log, batch(1, tag=str(number)))
@@ -117,9 +115,8 @@ def test_gap_in_unmarked_log_is_damage() -> None:
 
 
 @pytest.mark.parametrize("is_marked", [True, False])
-def test_hole_between_segments_is_a_loss(is_marked: bool) -> None:
+def test_hole_between_segments_is_a_loss(files: FakeFiles, is_marked: bool) -> None:
     """Segments are dense also after compaction."""
-    files = FakeFiles()
     log = gappy(files, *(OFFSETS if is_marked else range(0, 24, 2)))
     first = log.segments[0]
     kept = bases(log)[:2]
@@ -130,10 +127,9 @@ def test_hole_between_segments_is_a_loss(is_marked: bool) -> None:
     assert "the next starts at" in again.recovery.faults[0]
 
 
-def test_hole_left_by_kafkas_cleaner_is_no_loss() -> None:
+def test_hole_left_by_kafkas_cleaner_is_no_loss(files: FakeFiles) -> None:
     """Kafka's compacted segments may end before the next one starts; below the recovery point that is
     accepted."""
-    files = FakeFiles()
     log = gappy(files, *OFFSETS)
     second = log.segments[1].base_offset
     log.close()
@@ -171,9 +167,8 @@ def test_gap_beyond_31_bits_is_refused() -> None:
     assert bases(log) == [0, 2**31]
 
 
-def test_compacted_topic_needs_no_gap_mark() -> None:
+def test_compacted_topic_needs_no_gap_mark(files: FakeFiles) -> None:
     """Logs taken over from Kafka are not marked."""
-    files = FakeFiles()
     log = gappy(files, 0, 10)
     log.close()
     files.remove(MARK)
@@ -196,9 +191,8 @@ def test_leader_appends_are_dense() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["memory", "files", "cold"])
-def test_read_from_a_gap_starts_at_the_next_batch(suffix: str) -> None:
+def test_read_from_a_gap_starts_at_the_next_batch(files: FakeFiles, suffix: str) -> None:
     """From the tail cache, from the page cache and from the disk."""
-    files = FakeFiles()
     log = open_log(files, **KEYS)
     if suffix == "memory":
         log.reader.tail = Tail(TailCache(1 << 20, 1 << 20))

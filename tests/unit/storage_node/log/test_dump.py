@@ -161,10 +161,9 @@ def test_index_with_damaged_or_missing_log(disk: FakeFiles) -> None:
     assert kinds(dump(disk, INDEX, verify=True)) == ["offset_index"] * 3
 
 
-def test_small_files_of_a_log_dir() -> None:
+def test_small_files_of_a_log_dir(files: FakeFiles) -> None:
     """Checkpoints, meta.properties, partition.metadata, epochs, marker, producer snapshot, transaction
     index."""
-    files = FakeFiles()
     manager = LogManager(files, ["/d"], defaults=config(), new_uuid=lambda: bytes(range(16)))
     manager.open_dirs()
     manager.dirs.set_identity("cluster", 1)
@@ -187,9 +186,8 @@ def test_small_files_of_a_log_dir() -> None:
     assert kinds(dump(files, f"{FOLDER}/{5:020d}.txnindex")) == ["aborted_transaction", "fault"]
 
 
-def test_snapshots_of_the_metadata_log_are_segments() -> None:
+def test_snapshots_of_the_metadata_log_are_segments(files: FakeFiles) -> None:
     """They hold batches from offset 0 on, whatever their name."""
-    files = FakeFiles()
     for name in (f"{12:020d}-{3:010d}.checkpoint", "bootstrap.checkpoint"):
         files.put(f"/{name}", batch(2))
         assert kinds(dump(files, f"/{name}")) == ["batch", "record", "record"]
@@ -213,9 +211,8 @@ def test_snapshots_of_the_metadata_log_are_segments() -> None:
         "notes.txt",
     ],
 )
-def test_garbage_under_any_name_is_a_fault(name: str) -> None:
+def test_garbage_under_any_name_is_a_fault(files: FakeFiles, name: str) -> None:
     """Random bytes, zeros and text give a fault, not an exception."""
-    files = FakeFiles()
     for content in (b"\xff\xfe garbage" * 11, b"[]", b"\x01"):
         files.put(f"/{name}", content)
         assert any(entry.is_fault for entry in dump(files, f"/{name}", verify=True))

@@ -27,9 +27,8 @@ def test_segment_is_filled_to_the_last_byte() -> None:
     assert len(log.segments) == 2
 
 
-def test_no_time_index_outgrows_segment_index_bytes() -> None:
+def test_no_time_index_outgrows_segment_index_bytes(files: FakeFiles) -> None:
     """Every batch has an entry of 12 bytes; the file stays within the limit, with the entry of the seal."""
-    files = FakeFiles()
     log = open_log(files, segment_index_bytes=60, index_interval_bytes=0)
     for number in range(40):
         append(log, batch(timestamp=NOW + number))
@@ -51,9 +50,8 @@ def test_thousands_of_batches_in_one_segment_are_found() -> None:
     assert len(check_dense(log)) == count
 
 
-def test_epoch_without_records_survives_power_loss() -> None:
+def test_epoch_without_records_survives_power_loss(files: FakeFiles) -> None:
     """The next flush writes an epoch even if nothing else is new."""
-    files = FakeFiles()
     log = open_log(files)
     append(log, batch(), epoch=1)
     log.flush()

@@ -13,9 +13,8 @@ from manager_rig import ID, loaded
 
 
 @pytest.mark.parametrize("part", [".timeindex", "checkpoint", ".kafka_cleanshutdown"])
-def test_shutdown_on_full_disk_is_not_clean(part: str) -> None:
+def test_shutdown_on_full_disk_is_not_clean(files: FakeFiles, part: str) -> None:
     """The marker would vouch for unwritten files; no record is lost."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(4))
     files.fail("pwrite", part, errno.ENOSPC)
@@ -25,9 +24,8 @@ def test_shutdown_on_full_disk_is_not_clean(part: str) -> None:
     assert again.logs[TP].log_end_offset == 4
 
 
-def test_checkpoint_on_full_disk_is_retried() -> None:
+def test_checkpoint_on_full_disk_is_retried(files: FakeFiles) -> None:
     """The old checkpoint stays meanwhile, and the dir is online."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     log = manager.create(TP, ID, config())
     append(log, batch(4))
@@ -61,9 +59,8 @@ def test_checkpoint_after_truncation_uses_reserve_or_goes_offline() -> None:
         assert manager.dirs[0].is_online == bool(reserve_bytes)
 
 
-def test_vanished_dir_is_noticed_by_next_checkpoint() -> None:
+def test_vanished_dir_is_noticed_by_next_checkpoint(files: FakeFiles) -> None:
     """It was unmounted or removed while logs are open: appends would go to files without names."""
-    files = FakeFiles()
     offline: list[str] = []
     manager = loaded(files, offline=offline)
     manager.create(TP, ID, config())

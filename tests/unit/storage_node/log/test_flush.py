@@ -62,9 +62,8 @@ def test_reads_and_flushes_on_threads_during_appends_and_rolls(tmp_path: Path) -
     log.close()
 
 
-def test_flushed_batches_survive_power_loss() -> None:
+def test_flushed_batches_survive_power_loss(files: FakeFiles) -> None:
     """Batches below the recovery point stay; those above it may be lost."""
-    files = FakeFiles()
     log = open_log(files, segment_bytes=300)
     for number in range(5):
         append(log, batch(1, tag=str(number)))
@@ -76,9 +75,8 @@ def test_flushed_batches_survive_power_loss() -> None:
     assert found == [(number, f"{number}:0".encode()) for number in range(5)]
 
 
-def test_flush_excludes_later_appends() -> None:
+def test_flush_excludes_later_appends(files: FakeFiles) -> None:
     """A flush covers the batches at its start; only one runs at a time."""
-    files = FakeFiles()
     log = open_log(files)
     append(log, batch(1))
     flush = log.start_flush()
@@ -99,9 +97,8 @@ def test_flush_excludes_later_appends() -> None:
     assert open_log(files.power_loss("none")).log_end_offset == 3
 
 
-def test_open_log_is_flushed_after_recovery() -> None:
+def test_open_log_is_flushed_after_recovery(files: FakeFiles) -> None:
     """After a kill the page cache has everything; what readers then see must not be lost with the power."""
-    files = FakeFiles()
     log = open_log(files)
     append(log, batch(1))
     killed = files.restart()
@@ -109,9 +106,8 @@ def test_open_log_is_flushed_after_recovery() -> None:
     assert open_log(killed.power_loss("none")).log_end_offset == 1
 
 
-def test_flush_retires_dropped_segments() -> None:
+def test_flush_retires_dropped_segments(files: FakeFiles) -> None:
     """Oldest first, on the flush's thread; a crash before or during it leaves a dense log."""
-    files = FakeFiles()
     log = open_log(files, segment_bytes=300)
     for number in range(24):
         append(log, batch(1, tag=str(number)))

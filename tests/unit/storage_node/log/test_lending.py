@@ -156,9 +156,8 @@ def test_runs_end_with_their_segment() -> None:
     assert runs >= 2
 
 
-def test_cold_pages_are_not_lent() -> None:
+def test_cold_pages_are_not_lent(files: FakeFiles) -> None:
     """A thread reads them."""
-    files = FakeFiles()
     log = full_log(files)
     cached(log, 0, 10_000)
     log.flush()

@@ -30,9 +30,8 @@ def test_append_assigns_dense_offsets_and_keeps_bytes() -> None:
     assert (log.log_end_offset, log.size_bytes, log.epochs.latest_epoch) == (6, sum(map(len, sent)), 4)
 
 
-def test_append_is_one_write() -> None:
+def test_append_is_one_write(files: FakeFiles) -> None:
     """The hot path has one disk operation."""
-    files = FakeFiles()
     log = open_log(files)
     files.operations.clear()
     append(log, batch(5))
@@ -117,9 +116,8 @@ def test_segment_jitter_spreads_rolls() -> None:
     assert len(log.segments) == 2
 
 
-def test_roll_of_empty_segment_does_nothing() -> None:
+def test_roll_of_empty_segment_does_nothing(files: FakeFiles) -> None:
     """Two rolls in a row must not use one file name."""
-    files = FakeFiles()
     log = open_log(files)
     log.roll(NOW)
     append(log, batch(1))
@@ -131,9 +129,8 @@ def test_roll_of_empty_segment_does_nothing() -> None:
     ]
 
 
-def test_preallocated_segment_is_truncated_when_sealed() -> None:
+def test_preallocated_segment_is_truncated_when_sealed(files: FakeFiles) -> None:
     """The zeros are not served; recovery removes them after a crash."""
-    files = FakeFiles()
     log = open_log(files, preallocate=True, segment_bytes=2000)
     append(log, batch(1, tag="a"))
     log.roll(NOW)
@@ -147,9 +144,8 @@ def test_preallocated_segment_is_truncated_when_sealed() -> None:
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])
-def test_clean_close_needs_no_recovery(is_flushed: bool) -> None:
+def test_clean_close_needs_no_recovery(files: FakeFiles, is_flushed: bool) -> None:
     """Indexes and epochs are on disk, so the next start reads no batch, even after a power loss."""
-    files = FakeFiles()
     log = open_log(files, index_interval_bytes=100)
     for number in range(20):
         append(log, batch(1, tag=str(number)), epoch=number // 10)
@@ -166,9 +162,8 @@ def test_clean_close_needs_no_recovery(is_flushed: bool) -> None:
 
 
 @pytest.mark.parametrize("operation", ["pwrite", "fdatasync", "fsync_directory", "rename"])
-def test_disk_error_refuses_later_appends(operation: str) -> None:
+def test_disk_error_refuses_later_appends(files: FakeFiles, operation: str) -> None:
     """EIO once during append or flush; every later append and flush fails, though the disk would work."""
-    files = FakeFiles()
     log = open_log(files)
     append(log, batch(1))
     log.assign_leader_epoch(1)
@@ -212,9 +207,8 @@ def _fill(log: Log) -> None:
         append(log, batch(1))
 
 
-def test_truncation_to_log_end_removes_empty_epoch() -> None:
+def test_truncation_to_log_end_removes_empty_epoch(files: FakeFiles) -> None:
     """It may contradict the leader's history, and the follower would truncate for ever (KAFKA-10706)."""
-    files = FakeFiles()
     log = open_log(files)
     append(log, batch(2), epoch=3)
     log.assign_leader_epoch(5)
@@ -244,9 +238,8 @@ def test_truncation_to_a_batch_over_segments() -> None:
         assert check_dense(open_log(files.restart(), was_clean=True, recovery_point=0)) == expected
 
 
-def test_log_restarts_at_an_offset() -> None:
+def test_log_restarts_at_an_offset(files: FakeFiles) -> None:
     """A follower too far behind restarts at the leader's log start offset."""
-    files = FakeFiles()
     log = open_log(files)
     append(log, batch(3))
     log.truncate_fully_and_start_at(100)
@@ -255,9 +248,8 @@ def test_log_restarts_at_an_offset() -> None:
     assert keys_of(check_dense(open_log(files.restart()))) == [(100, b":0")]
 
 
-def test_delete_segments_below_an_offset() -> None:
+def test_delete_segments_below_an_offset(files: FakeFiles) -> None:
     """Only whole segments below the offset, never the active one."""
-    files = FakeFiles()
     log = open_log(files, segment_bytes=300)
     for number in range(9):
         append(log, batch(1, tag=str(number)), epoch=number)
@@ -271,9 +263,8 @@ def test_delete_segments_below_an_offset() -> None:
     assert check_dense(open_log(files.restart())) == check_dense(log)
 
 
-def test_restarted_log_reuses_no_name_of_a_dropped_segment() -> None:
+def test_restarted_log_reuses_no_name_of_a_dropped_segment(files: FakeFiles) -> None:
     """Segments were dropped, and the next leader's log starts below them."""
-    files = FakeFiles()
     log = open_log(files, segment_bytes=300)
     for number in range(9):
         append(log, batch(1, tag=str(number)))
@@ -309,9 +300,8 @@ def append_more(log: Log) -> bytes:
     return bytes(log.reader.read(8, 10**6, upto_offset=9).data[0])
 
 
-def test_deleted_log_leaves_no_file() -> None:
+def test_deleted_log_leaves_no_file(files: FakeFiles) -> None:
     """A reader meets a missing file, which is not a disk failure."""
-    files = FakeFiles()
     log = open_log(files)
     append(log, batch(1))
     log.delete()

@@ -110,9 +110,8 @@ def test_lock_has_one_owner() -> None:
     other.open()
 
 
-def test_disk_failure_is_reported_once() -> None:
+def test_disk_failure_is_reported_once(files: FakeFiles) -> None:
     """The first reason is kept."""
-    files = FakeFiles()
     files.mkdir("/d")
     told: list[tuple[str, str]] = []
     log_dir = LogDir(files, "/d", lambda path, reason: told.append((path, reason)))

@@ -17,9 +17,8 @@ from manager_rig import ID, loaded, manager_of
 OTHER = TopicPartition("other-topic", 3)
 
 
-def test_identity_is_written_to_every_dir() -> None:
+def test_identity_is_written_to_every_dir(files: FakeFiles) -> None:
     """meta.properties as Kafka writes it; the next start reads it."""
-    files = FakeFiles()
     manager = manager_of(files)
     assert (manager.dirs.identity.cluster_id, manager.dirs.identity.node_id) == (None, None)
     ids = manager.dirs.ids
@@ -34,9 +33,8 @@ def test_identity_is_written_to_every_dir() -> None:
     assert again.dirs.ids == ids
 
 
-def test_dir_of_another_cluster_or_node_is_refused() -> None:
+def test_dir_of_another_cluster_or_node_is_refused(files: FakeFiles) -> None:
     """Swapped disks must not mix data."""
-    files = FakeFiles()
     loaded(files).abandon()
     with pytest.raises(InconsistentClusterIdError):
         manager_of(files.restart()).dirs.set_identity("elsewhere", 5)
@@ -48,9 +46,8 @@ def test_dir_of_another_cluster_or_node_is_refused() -> None:
         manager_of(mixed)
 
 
-def test_dir_in_use_is_refused() -> None:
+def test_dir_in_use_is_refused(files: FakeFiles) -> None:
     """Two processes on one dir would destroy it."""
-    files = FakeFiles()
     loaded(files)
     with pytest.raises(KafkaStorageError, match="in use"):
         manager_of(files)
@@ -70,9 +67,8 @@ def test_clean_shutdown_without_registration_keeps_previous_epoch() -> None:
     assert loaded(files.restart()).loader.previous_end == PreviousEnd()
 
 
-def test_new_log_goes_to_the_dir_with_fewest_partitions() -> None:
+def test_new_log_goes_to_the_dir_with_fewest_partitions(files: FakeFiles) -> None:
     """A restart finds it there, with topic id, records, config and high watermark."""
-    files = FakeFiles()
     manager = loaded(files)
     for number in range(4):
         log = manager.create(TopicPartition("t", number), ID, config())
@@ -90,9 +86,8 @@ def test_new_log_goes_to_the_dir_with_fewest_partitions() -> None:
     assert {facts["path"]: facts["partitions"] for facts in again.describe_dirs()} == {"/a": 2, "/b": 2}
 
 
-def test_checkpoint_files() -> None:
+def test_checkpoint_files(files: FakeFiles) -> None:
     """Recovery points, high watermarks and log start offsets, one line per partition."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     log = manager.create(TP, ID, config())
     append(log, batch(5))
@@ -109,9 +104,8 @@ def test_checkpoint_files() -> None:
     assert (killed.log_start_offset, killed.log_end_offset, killed.high_watermark) == (2, 6, 6)
 
 
-def test_damaged_checkpoints_cause_a_full_recovery() -> None:
+def test_damaged_checkpoints_cause_a_full_recovery(files: FakeFiles) -> None:
     """Zeroed by a power loss: every log is scanned, nothing is lost."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(5))
     manager.shutdown()
@@ -126,9 +120,8 @@ def test_damaged_checkpoints_cause_a_full_recovery() -> None:
     assert len(again.dirs[0].faults) == 3
 
 
-def test_only_a_shutdown_leaves_the_clean_marker() -> None:
+def test_only_a_shutdown_leaves_the_clean_marker(files: FakeFiles) -> None:
     """The next start removes it first (KAFKA-10471)."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(1))
     manager.abandon()
@@ -141,9 +134,8 @@ def test_only_a_shutdown_leaves_the_clean_marker() -> None:
     assert not files.exists("/a/.kafka_cleanshutdown")
 
 
-def test_deletion_renames_the_folder() -> None:
+def test_deletion_renames_the_folder(files: FakeFiles) -> None:
     """A running read continues; the next start removes what a crash leaves."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     log = manager.create(TP, ID, config())
     append(log, batch(3))
@@ -165,9 +157,8 @@ def test_deletion_renames_the_folder() -> None:
     assert not [name for name in files.listdir("/a") if name.endswith("-delete")]
 
 
-def test_log_of_another_topic_id_is_not_reused() -> None:
+def test_log_of_another_topic_id_is_not_reused(files: FakeFiles) -> None:
     """The topic was deleted and created again while this node was offline (KAFKA-12257)."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(1))
     with pytest.raises(KafkaStorageError, match="topic id"):
@@ -182,9 +173,8 @@ def test_log_of_another_topic_id_is_not_reused() -> None:
     assert list(again.logs) == [TP]
 
 
-def test_interrupted_creation_is_adopted() -> None:
+def test_interrupted_creation_is_adopted(files: FakeFiles) -> None:
     """A crash inside `create` leaves an empty folder without a topic id."""
-    files = FakeFiles()
     loaded(files, "/a").abandon()
     files.mkdir("/a/t-0")
     manager = loaded(files, "/a")
@@ -193,9 +183,8 @@ def test_interrupted_creation_is_adopted() -> None:
     assert loaded(files.restart(), "/a").logs[TP].topic_id == ID
 
 
-def test_failing_dir_goes_offline_alone() -> None:
+def test_failing_dir_goes_offline_alone(files: FakeFiles) -> None:
     """One disk fails: reported once, no append there, the other dir continues (scenario 28)."""
-    files = FakeFiles()
     offline: list[str] = []
     manager = loaded(files, offline=offline)
     bad, good = manager.create(TP, ID, config()), manager.create(OTHER, ID, config())
@@ -219,9 +208,8 @@ def test_failing_dir_goes_offline_alone() -> None:
 
 
 @pytest.mark.parametrize("operation", ["listdir", "open", "mkdir", "pread"])
-def test_dir_that_fails_at_start_goes_offline(operation: str) -> None:
+def test_dir_that_fails_at_start_goes_offline(files: FakeFiles, operation: str) -> None:
     """The partitions of the other dir are loaded."""
-    files = FakeFiles()
     manager = loaded(files)
     append(manager.create(TP, ID, config()), batch(1))
     append(manager.create(OTHER, ID, config()), batch(1))
@@ -236,9 +224,8 @@ def test_dir_that_fails_at_start_goes_offline(operation: str) -> None:
     assert list(again.logs) == [OTHER]
 
 
-def test_start_fails_if_all_dirs_fail() -> None:
+def test_start_fails_if_all_dirs_fail(files: FakeFiles) -> None:
     """The error names each dir."""
-    files = FakeFiles()
     loaded(files).abandon()
     after = files.restart()
     for path in ("/a", "/b"):
@@ -267,9 +254,8 @@ def test_newer_of_two_folders_is_loaded() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, None])
-def test_metadata_resolves_two_topic_ids(number: int | None) -> None:
+def test_metadata_resolves_two_topic_ids(files: FakeFiles, number: int | None) -> None:
     """A dir was offline while the topic was deleted and created again."""
-    files = FakeFiles()
     for each, path in ((1, "/a"), (2, "/b")):
         manager = loaded(files, path)
         append(manager.create(TP, bytes([each]) * 16, config()), batch(each))
@@ -286,9 +272,8 @@ def test_metadata_resolves_two_topic_ids(number: int | None) -> None:
     assert len(after.loader.stray_folders) == 1
 
 
-def test_unreadable_duplicate_takes_partition_offline() -> None:
+def test_unreadable_duplicate_takes_partition_offline(files: FakeFiles) -> None:
     """It may be the newer log: both folders stay for an operator."""
-    files = FakeFiles()
     for path in ("/a", "/b"):
         manager = loaded(files, path)
         append(manager.create(TP, ID, config()), batch(1))
@@ -300,9 +285,8 @@ def test_unreadable_duplicate_takes_partition_offline() -> None:
         again.create(TP, ID, config(), is_new=True)
 
 
-def test_creation_that_failed_in_one_dir() -> None:
+def test_creation_that_failed_in_one_dir(files: FakeFiles) -> None:
     """The first dir fails, the log is created in the second one; the next start finds both."""
-    files = FakeFiles()
     manager = loaded(files)
     files.fail("pwrite", "/a/t-0/partition.metadata")
     with pytest.raises(KafkaStorageError, match="EIO"):
@@ -314,9 +298,8 @@ def test_creation_that_failed_in_one_dir() -> None:
     assert again.logs[TP].log_end_offset == 3
 
 
-def test_unloadable_log_is_not_replaced() -> None:
+def test_unloadable_log_is_not_replaced(files: FakeFiles) -> None:
     """An empty log would hide its records; its checkpoints are kept as well."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(4))
     manager.shutdown()
@@ -331,9 +314,8 @@ def test_unloadable_log_is_not_replaced() -> None:
     assert (task.recovery_points, task.high_watermarks) == ({TP: 4}, {TP: 0})
 
 
-def test_other_folders_in_a_dir_are_left_alone() -> None:
+def test_other_folders_in_a_dir_are_left_alone(files: FakeFiles) -> None:
     """The metadata log, unfinished moves, and folders that are not logs."""
-    files = FakeFiles()
     loaded(files, "/a").abandon()
     for name in ("__cluster_metadata-0", "t-1.abc-future", "lost+found", "notes"):
         files.mkdir(f"/a/{name}")
@@ -344,9 +326,8 @@ def test_other_folders_in_a_dir_are_left_alone() -> None:
     assert {"__cluster_metadata-0", "t-1.abc-future", "lost+found", "notes"} <= set(files.listdir("/a"))
 
 
-def test_load_tasks_may_run_in_any_order() -> None:
+def test_load_tasks_may_run_in_any_order(files: FakeFiles) -> None:
     """The caller runs them, on threads."""
-    files = FakeFiles()
     manager = loaded(files)
     for number in range(5):
         append(manager.create(TopicPartition("t", number), ID, config()), batch(number + 1))
@@ -401,19 +382,17 @@ def test_missing_folder_is_not_replaced_by_an_empty_log() -> None:
     assert manager.create(TP, ID, config()).log_end_offset == 0
 
 
-def test_folder_without_checkpoint_is_scanned() -> None:
+def test_folder_without_checkpoint_is_scanned(files: FakeFiles) -> None:
     """The node crashed before the first checkpoint: nothing is missing."""
-    files = FakeFiles()
     append(loaded(files, "/a").create(TP, ID, config()), batch(3))
     log = loaded(files.restart(), "/a").logs[TP]
     assert log.log_end_offset == 3
     assert log.recovery.scanned_bytes > 0
 
 
-def test_checkpoints_of_deleted_topic_do_not_apply_to_its_successor() -> None:
+def test_checkpoints_of_deleted_topic_do_not_apply_to_its_successor(files: FakeFiles) -> None:
     """The old log had start offset 40 and recovery point 50; the new one has 3 records, which survive a crash
     without a checkpoint since."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     log = manager.create(TP, ID, config())
     append(log, batch(50))
@@ -427,10 +406,9 @@ def test_checkpoints_of_deleted_topic_do_not_apply_to_its_successor() -> None:
     assert again.recovery.faults == []
 
 
-def test_creation_tasks_share_the_logs() -> None:
+def test_creation_tasks_share_the_logs(files: FakeFiles) -> None:
     """120 partitions over two dirs: tasks of at most 50, spread evenly; existing logs are not created
     again."""
-    files = FakeFiles()
     manager = loaded(files)
     wanted = [NewLog(TopicPartition("t", number), ID, config(), True) for number in range(120)]
     tasks = manager.creation_tasks(wanted)
@@ -446,18 +424,16 @@ def test_creation_tasks_share_the_logs() -> None:
     assert len(again.logs) == 120, "durable when the task ends"
 
 
-def test_only_new_partitions_are_created_while_a_dir_is_offline() -> None:
+def test_only_new_partitions_are_created_while_a_dir_is_offline(files: FakeFiles) -> None:
     """Other partitions may have their records in the offline dir."""
-    files = FakeFiles()
     manager = loaded(files)
     manager.dirs.at("/b").files.fuse.blow("gone")
     old, new = NewLog(TP, ID, config(), False), NewLog(OTHER, ID, config(), True)
     assert [task.wanted for task in manager.creation_tasks([old, new])] == [[new]]
 
 
-def test_failed_creation_task_registers_nothing() -> None:
+def test_failed_creation_task_registers_nothing(files: FakeFiles) -> None:
     """The disk fails in the middle; the dir is offline."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     files.fail("fdatasync", "t-1")
     tasks = manager.creation_tasks(
@@ -471,9 +447,8 @@ def test_failed_creation_task_registers_nothing() -> None:
     assert manager.dirs.online == []
 
 
-def test_name_too_long_is_not_a_disk_failure() -> None:
+def test_name_too_long_is_not_a_disk_failure(files: FakeFiles) -> None:
     """Some file systems accept only 143 bytes: that partition fails."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     files.fail("mkdir", "t-0", errno.ENAMETOOLONG)
     with pytest.raises(NameTooLongError):
@@ -481,9 +456,8 @@ def test_name_too_long_is_not_a_disk_failure() -> None:
     assert manager.create(OTHER, ID, config()).log_end_offset == 0
 
 
-def test_detach_all_writes_checkpoints_once() -> None:
+def test_detach_all_writes_checkpoints_once(files: FakeFiles) -> None:
     """Deleting 40 partitions writes the checkpoints and syncs the dir once."""
-    files = FakeFiles()
     manager = loaded(files, "/a")
     names = [TopicPartition("t", number) for number in range(40)]
     for name in names:

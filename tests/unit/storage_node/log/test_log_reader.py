@@ -67,9 +67,8 @@ def test_bytes_between_is_exact_at_batch_boundaries() -> None:
     assert log.reader.bytes_between(24, 24) == log.reader.bytes_between(9, 3) == 0
 
 
-def test_log_start_offset_hides_records() -> None:
+def test_log_start_offset_hides_records(files: FakeFiles) -> None:
     """Lower offsets are out of range, also if their batch is still on disk, and after a restart."""
-    files = FakeFiles()
     log = open_log(files)
     append(log, batch(3))
     append(log, batch(3))
@@ -91,9 +90,8 @@ def cached(log: Log, offset: int, max_bytes: int = 10**6) -> tuple[list[bytes], 
     return split(b"".join(map(bytes, found.data))), found.next_offset
 
 
-def test_next_read_starts_at_the_end_of_the_last() -> None:
+def test_next_read_starts_at_the_end_of_the_last(files: FakeFiles) -> None:
     """The end of a run is known without the index."""
-    files = FakeFiles()
     log = open_log(files, index_interval_bytes=10**9)
     for number in range(3000):  # more than the newest ones that are known without the index
         append(log, batch(1, tag=str(number)))

@@ -17,9 +17,8 @@ def stored(files: FakeFiles) -> int | None:
     return parse_offsets(left.content(path)).get(TP) if left.exists(path) else None
 
 
-def test_pending_start_takes_effect_when_written() -> None:
+def test_pending_start_takes_effect_when_written(files: FakeFiles) -> None:
     """Readers see the old start offset until then."""
-    files = FakeFiles()
     manager = filled(files)
     log = manager.logs[TP]
     assert log.request_start_offset(3)
@@ -38,9 +37,8 @@ def test_pending_start_takes_effect_when_written() -> None:
         log.request_start_offset(6)
 
 
-def test_checkpoint_has_the_start_of_dropped_segments() -> None:
+def test_checkpoint_has_the_start_of_dropped_segments(files: FakeFiles) -> None:
     """Until the flush has ended, their files could come back."""
-    files = FakeFiles()
     manager = filled(files)
     log = manager.logs[TP]
     log.advance_log_start_offset(3)
@@ -52,18 +50,16 @@ def test_checkpoint_has_the_start_of_dropped_segments() -> None:
     assert stored(files) == 3
 
 
-def test_restarted_log_keeps_its_start_after_power_loss() -> None:
+def test_restarted_log_keeps_its_start_after_power_loss(files: FakeFiles) -> None:
     """The names of all its segments may be lost."""
-    files = FakeFiles()
     manager = filled(files)
     manager.logs[TP].truncate_fully_and_start_at(9)
     again = manager_of(files.power_loss("none")).logs[TP]
     assert (again.log_start_offset, again.log_end_offset) == (9, 9)
 
 
-def test_failed_checkpoint_moves_no_start_offset() -> None:
+def test_failed_checkpoint_moves_no_start_offset(files: FakeFiles) -> None:
     """The disk is offline; the content of the checkpoint is unknown."""
-    files = FakeFiles()
     manager = filled(files)
     manager.logs[TP].request_start_offset(3)
     (task,) = manager.checkpoints.tasks(only_starts=True)
@@ -87,10 +83,9 @@ def test_pending_start_survives_a_truncation_above_it() -> None:
     assert (log.log_start_offset, log.start.pending_offset) == (9, 9)
 
 
-def test_log_may_start_inside_its_first_batch() -> None:
+def test_log_may_start_inside_its_first_batch(files: FakeFiles) -> None:
     """Records were deleted up to the middle of a batch: a follower that starts there appends the whole
     batch."""
-    files = FakeFiles()
     leader = open_log(FakeFiles())
     append(leader, batch(3, tag="a"))
     append(leader, batch(4, tag="b"))
@@ -117,9 +112,8 @@ def test_log_may_start_inside_its_first_batch() -> None:
     assert (again.log_start_offset, again.log_end_offset) == (5, 7)
 
 
-def test_start_inside_a_batch_is_checkpointed_before_the_segment() -> None:
+def test_start_inside_a_batch_is_checkpointed_before_the_segment(files: FakeFiles) -> None:
     """And again after it, with the other effects of a truncation."""
-    files = FakeFiles()
     log = open_log(files)
     log.truncate_fully_and_start_at(5)
     written: list[tuple[int, bool]] = []

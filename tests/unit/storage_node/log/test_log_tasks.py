@@ -25,9 +25,8 @@ def create(log_dir: LogDir) -> CreateTask:
     return task
 
 
-def test_created_log_is_loaded() -> None:
+def test_created_log_is_loaded(files: FakeFiles) -> None:
     """Create, append, lose the process, load: topic id and records are there."""
-    files = FakeFiles()
     (log,) = create(opened(files)).made
     append(log, batch(4))
     task = LoadTask(opened(files.restart()), TP, config(), NOW)
@@ -36,9 +35,8 @@ def test_created_log_is_loaded() -> None:
     assert (task.log.topic_id, task.log.log_end_offset) == (ID, 4)
 
 
-def test_disk_error_is_stored_in_the_task() -> None:
+def test_disk_error_is_stored_in_the_task(files: FakeFiles) -> None:
     """Neither load nor creation raises."""
-    files = FakeFiles()
     log_dir = opened(files)
     files.fail("pwrite", "partition.metadata")
     task = create(log_dir)
@@ -50,9 +48,8 @@ def test_disk_error_is_stored_in_the_task() -> None:
     assert load.error is not None
 
 
-def test_checkpoint_keeps_offsets_of_unloaded_log() -> None:
+def test_checkpoint_keeps_offsets_of_unloaded_log(files: FakeFiles) -> None:
     """Otherwise the next start would take it for a new log."""
-    files = FakeFiles()
     files.mkdir("/d")
     files.put("/d/recovery-point-offset-checkpoint", b"0\n1\nt 0 7\n")
     task = CheckpointTask(opened(files))
@@ -62,9 +59,8 @@ def test_checkpoint_keeps_offsets_of_unloaded_log() -> None:
     assert files.content("/d/recovery-point-offset-checkpoint") == b"0\n1\nt 0 7\n"
 
 
-def test_purge_removes_the_folder_or_takes_the_dir_offline() -> None:
+def test_purge_removes_the_folder_or_takes_the_dir_offline(files: FakeFiles) -> None:
     """The folder of a deleted log is removed with all its files."""
-    files = FakeFiles()
     log_dir = opened(files)
     create(log_dir)
     purge(log_dir, "/d/t-0")

@@ -28,18 +28,16 @@ def manager_of(files: FakeFiles) -> LogManager:
     return manager
 
 
-def test_deleted_log_stays_deleted_after_power_loss() -> None:
+def test_deleted_log_stays_deleted_after_power_loss(files: FakeFiles) -> None:
     """A new topic may have its name."""
-    files = FakeFiles()
     manager = manager_of(files)
     append(manager.create(TP, ID, config(), is_new=True), batch())
     detach(manager, TP)
     assert manager_of(files.power_loss("none")).get(TP) is None
 
 
-def test_truncation_is_checkpointed_before_the_next_append() -> None:
+def test_truncation_is_checkpointed_before_the_next_append(files: FakeFiles) -> None:
     """The recovery point on disk was 5; after a truncation to 2 it must not vouch for new bytes."""
-    files = FakeFiles()
     manager = manager_of(files)
     log = manager.create(TP, ID, config(), is_new=True)
     for _ in range(5):
@@ -74,9 +72,8 @@ def test_longest_topic_name_on_a_real_disk(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-def test_flush_syncs_folder_once() -> None:
+def test_flush_syncs_folder_once(files: FakeFiles) -> None:
     """Hundreds of logs are closed at a shutdown; nothing is lost with the power."""
-    files = FakeFiles()
     log = open_log(files)
     append(log, batch(2))
     before = len(files.operations)

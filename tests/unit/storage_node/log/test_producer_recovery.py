@@ -27,9 +27,8 @@ from producer_oracle import (
 
 @pytest.mark.parametrize("lost", ["newest", "all"])
 @pytest.mark.parametrize("damage", ["gone", "empty", "torn", "zeros"])
-def test_damaged_snapshots_are_not_needed(damage: str, lost: str) -> None:
+def test_damaged_snapshots_are_not_needed(files: FakeFiles, damage: str, lost: str) -> None:
     """An older snapshot is used, or the batches alone."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     log.close()
@@ -45,9 +44,8 @@ def test_damaged_snapshots_are_not_needed(damage: str, lost: str) -> None:
     check_producers(reopened(files.restart(), was_clean=not is_legacy, recovery_point=log.log_end_offset))
 
 
-def test_clean_log_without_snapshots_has_no_producers() -> None:
+def test_clean_log_without_snapshots_has_no_producers(files: FakeFiles) -> None:
     """As in Kafka, its batches are not read."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     log.close()
@@ -57,9 +55,8 @@ def test_clean_log_without_snapshots_has_no_producers() -> None:
     assert len(again.producers.states) == 0
 
 
-def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash() -> None:
+def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash(files: FakeFiles) -> None:
     """From the snapshot at the new start: a duplicate is not stored."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     append(log, idempotent(1, 0))
     log.roll(NOW)
@@ -71,9 +68,8 @@ def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash() -> None:
     assert again.log_end_offset == log.log_end_offset
 
 
-def test_snapshot_before_deleted_batches_is_not_used() -> None:
+def test_snapshot_before_deleted_batches_is_not_used(files: FakeFiles) -> None:
     """It would reopen a transaction whose marker was deleted, and block the last stable offset."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     contents = [files.content(f"{FOLDER}/{offset:020d}.snapshot") for offset in snapshots(files)]
@@ -98,9 +94,8 @@ def test_snapshot_before_deleted_batches_is_not_used() -> None:
     assert again.producers.states.is_empty
 
 
-def test_truncation_reopens_transaction_of_expired_producer() -> None:
+def test_truncation_reopens_transaction_of_expired_producer(files: FakeFiles) -> None:
     """A follower has a marker that was never committed, and was restarted."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     append(log, batch(1))
     verified(log, transactional(2, 0))
@@ -119,9 +114,8 @@ def test_truncation_reopens_transaction_of_expired_producer() -> None:
 
 
 @pytest.mark.parametrize("lost", ["newest", "none"])
-def test_transaction_with_compacted_marker_stays_ended(lost: str) -> None:
+def test_transaction_with_compacted_marker_stays_ended(files: FakeFiles, lost: str) -> None:
     """A snapshot from its time would reopen it, and no marker would end it."""
-    files = FakeFiles()
     more = {**SMALL_SEGMENTS, "cleanup_policy": ("compact",), "delete_retention_ms": 0}
     log = open_log(files, **more)
     append(log, batch(1, tag="first"))  # with it the leader epoch began
@@ -166,9 +160,8 @@ def test_snapshot_above_the_log_end_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("mode", ["none", "all", 1, 2])
-def test_flushed_transaction_index_survives_power_loss(mode: str | int) -> None:
+def test_flushed_transaction_index_survives_power_loss(files: FakeFiles, mode: str | int) -> None:
     """Below the recovery point it is trusted: a missing entry would show aborted records."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     verified(log, transactional(2, 0))
     end(log, 2, epoch=1, is_commit=False)
@@ -203,9 +196,8 @@ def test_stray_snapshots_are_deleted_but_the_newest() -> None:
     assert stray_snapshots([4, 6], []) == [4, 6]
 
 
-def test_unfinished_compaction_keeps_snapshots() -> None:
+def test_unfinished_compaction_keeps_snapshots(files: FakeFiles) -> None:
     """KAFKA-12520: its segments are replaced at the next start; producer state must not be lost."""
-    files = FakeFiles()
     log = open_log(files, cleanup_policy=("compact",), **SMALL_SEGMENTS)
     append(log, idempotent(7, 0))
     for _ in range(8):
@@ -237,10 +229,9 @@ def _clean_and_close(log: Log) -> None:
 
 
 @pytest.mark.parametrize("power", [None, "none", "all", 1])
-def test_producer_state_after_crash_in_every_operation(power: str | int | None) -> None:
+def test_producer_state_after_crash_in_every_operation(files: FakeFiles, power: str | int | None) -> None:
     """Batches, rolls with snapshots, seals with transaction indexes, a truncation and the close: the
     recovered state is that of the batches."""
-    files = FakeFiles()
     _live(files, [])
     for at in range(len(files.operations)):
         disk = FakeFiles()

@@ -12,10 +12,9 @@ from log_rig import FOLDER, NOW, append, batch, open_log
 from producer_oracle import SMALL_SEGMENTS, check_producers, fill, idempotent, reopened, snapshots
 
 
-def test_snapshot_per_segment_and_at_the_log_end() -> None:
+def test_snapshot_per_segment_and_at_the_log_end(files: FakeFiles) -> None:
     """Kafka's names and shape; after a clean shutdown only the tail of the active segment is read, for the
     index."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     bases = [segment.base_offset for segment in log.segments]
@@ -30,9 +29,8 @@ def test_snapshot_per_segment_and_at_the_log_end() -> None:
     assert again.producers.states.to_snapshot() == log.producers.states.to_snapshot()
 
 
-def test_log_without_producers_writes_no_snapshot() -> None:
+def test_log_without_producers_writes_no_snapshot(files: FakeFiles) -> None:
     """Thousands of such logs close faster; the first producer later is known after a crash."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     append(log, batch(2))
     log.close()
@@ -45,9 +43,8 @@ def test_log_without_producers_writes_no_snapshot() -> None:
     assert snapshots(log.folder.files._files) == [3]
 
 
-def test_last_snapshot_on_full_disk() -> None:
+def test_last_snapshot_on_full_disk(files: FakeFiles) -> None:
     """It does not fit; the log is closed cleanly, and the state is rebuilt from the batches."""
-    files = FakeFiles()
     files.mkdir(FOLDER)
     log = open_log(GuardedFiles(files, Fuse(), DiskRoom(files, "/d", 0)), **SMALL_SEGMENTS)
     fill(log)
@@ -58,9 +55,8 @@ def test_last_snapshot_on_full_disk() -> None:
     check_producers(reopened(files.restart(), recovery_point=log.log_end_offset))
 
 
-def test_truncation_deletes_snapshots_durably() -> None:
+def test_truncation_deletes_snapshots_durably(files: FakeFiles) -> None:
     """Otherwise one of them would later apply to other batches."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     log.flush()
@@ -75,9 +71,8 @@ def test_truncation_deletes_snapshots_durably() -> None:
         check_producers(reopened(files.power_loss(mode), recovery_point=log.recovery_point))
 
 
-def test_retired_segment_takes_its_snapshot_along() -> None:
+def test_retired_segment_takes_its_snapshot_along(files: FakeFiles) -> None:
     """Retention removes both; the producer state stays."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     before = log.producers.states.to_snapshot()
@@ -101,9 +96,8 @@ def test_retired_segment_takes_its_snapshot_along() -> None:
     }
 
 
-def test_restarted_log_deletes_all_snapshots() -> None:
+def test_restarted_log_deletes_all_snapshots(files: FakeFiles) -> None:
     """Also that of the clean shutdown, which belongs to no segment."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     append(log, idempotent(1, 0, 4))
     log.close()
@@ -112,9 +106,8 @@ def test_restarted_log_deletes_all_snapshots() -> None:
     assert snapshots(log.folder.files._files) == []
 
 
-def test_snapshot_of_clean_shutdown_is_deleted_by_truncation() -> None:
+def test_snapshot_of_clean_shutdown_is_deleted_by_truncation(files: FakeFiles) -> None:
     """It is not used when the log ends there again with other batches, and is rolled."""
-    files = FakeFiles()
     log = open_log(files, **SMALL_SEGMENTS)
     for number in range(4):
         append(log, idempotent(1, number))

@@ -54,9 +54,8 @@ def test_batch_with_flipped_bit_is_never_served(bit: int) -> None:
 
 
 @pytest.mark.parametrize("bit", [0, 6])
-def test_flipped_bit_is_noticed_in_open_log(bit: int) -> None:
+def test_flipped_bit_is_noticed_in_open_log(files: FakeFiles, bit: int) -> None:
     """Scenario 27 without a restart: the newest batches are found without the index."""
-    files = FakeFiles()
     log = open_log(files)
     for number in range(BATCHES):
         append(log, batch(2, tag=str(number)))
@@ -120,9 +119,8 @@ def test_read_window_keeps_first_batches_when_it_moves() -> None:
             assert not following or sum(map(len, [*found, *following])) > max_bytes
 
 
-def test_truncated_sealed_segment_is_noticed() -> None:
+def test_truncated_sealed_segment_is_noticed(files: FakeFiles) -> None:
     """Below the recovery point: its offsets are missing, not skipped."""
-    files = FakeFiles()
     log = open_log(files, segment_bytes=400)
     for number in range(8):
         append(log, batch(1, tag=str(number)))

@@ -24,9 +24,8 @@ def closed_disk() -> tuple[FakeFiles, list[bytes]]:
     return files, batches
 
 
-def test_tail_torn_at_every_byte() -> None:
+def test_tail_torn_at_every_byte(files: FakeFiles) -> None:
     """Scenario 26: the log is truncated to the last whole batch."""
-    files = FakeFiles()
     log = open_log(files)
     for number in range(4):
         append(log, batch(2, tag=str(number)))

@@ -15,9 +15,8 @@ def logs_in(files: FakeFiles, ending: str = "") -> list[int]:
     return [int(name[:20]) for name in files.listdir(FOLDER) if name.endswith(f".log{ending}")]
 
 
-def test_flush_renames_files_and_delay_removes_them() -> None:
+def test_flush_renames_files_and_delay_removes_them(files: FakeFiles) -> None:
     """The index files and the producer snapshot too; a removal is returned once."""
-    files = FakeFiles()
     manager = filled(files, file_delete_delay_ms=1_000)
     log = manager.logs[TP]
     log.advance_log_start_offset(2)
@@ -35,9 +34,8 @@ def test_flush_renames_files_and_delay_removes_them() -> None:
     assert keys_of(check_dense(log))[0] == (2, b"2:0")
 
 
-def test_read_of_retired_segment_finishes() -> None:
+def test_read_of_retired_segment_finishes(files: FakeFiles) -> None:
     """Its file is open until it is removed."""
-    files = FakeFiles()
     manager = filled(files)
     log = manager.logs[TP]
     segment = log.segments.holding(1)
@@ -49,9 +47,8 @@ def test_read_of_retired_segment_finishes() -> None:
     assert segment.offset_index.lookup(1).position == 0, "its index is found under the new name"
 
 
-def test_truncated_segments_are_retired_too() -> None:
+def test_truncated_segments_are_retired_too(files: FakeFiles) -> None:
     """Large files are not removed on the owner's thread; a segment may get an old name again."""
-    files = FakeFiles()
     manager = filled(files, file_delete_delay_ms=0)
     log = manager.logs[TP]
     log.truncate_to(3)
@@ -93,9 +90,8 @@ def test_removal_is_bounded() -> None:
     assert [len(removal.segments) for removal in manager.retired.due(0)] == [16, 16, 3]
 
 
-def test_removal_in_a_deleted_folder() -> None:
+def test_removal_in_a_deleted_folder(files: FakeFiles) -> None:
     """The topic was deleted: no file is left, and the disk has not failed."""
-    files = FakeFiles()
     manager = filled(files, file_delete_delay_ms=0)
     manager.logs[TP].truncate_fully_and_start_at(9)
     (removal,) = manager.retired.due(0)
@@ -104,9 +100,8 @@ def test_removal_in_a_deleted_folder() -> None:
     assert manager.dirs.offline == {}
 
 
-def test_disk_failure_during_removal_takes_dir_offline() -> None:
+def test_disk_failure_during_removal_takes_dir_offline(files: FakeFiles) -> None:
     """The removal does not raise."""
-    files = FakeFiles()
     manager = filled(files, file_delete_delay_ms=0)
     manager.logs[TP].truncate_fully_and_start_at(9)
     files.fail("remove", ".deleted", errno.EIO)

@@ -91,10 +91,9 @@ def test_jitter_is_deterministic_and_bounded() -> None:
     assert jitter_ms(segment, config(), TP) == 0
 
 
-def test_log_append_time_with_jumping_clock() -> None:
+def test_log_append_time_with_jumping_clock(files: FakeFiles) -> None:
     """Offsets stay dense, lookups by time find the first record that is not older, and a restart gives the
     same."""
-    files = FakeFiles()
     log = open_log(
         files, message_timestamp_type="LogAppendTime", segment_ms=HOUR // 2, index_interval_bytes=0
     )

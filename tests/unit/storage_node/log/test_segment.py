@@ -29,9 +29,8 @@ def reopened(files: FakeFiles) -> Segment:
     return Segment(files, "/d", 0, files.open(LOG), NOW)
 
 
-def test_sealed_segment_is_loaded() -> None:
+def test_sealed_segment_is_loaded(files: FakeFiles) -> None:
     """Indexes, end offset and largest timestamp, without reading the batches."""
-    files = FakeFiles()
     segment = written(files)
     segment.seal()
     again = reopened(files)
@@ -45,9 +44,8 @@ def test_sealed_segment_is_loaded() -> None:
     assert sealed.largest_timestamp_ms == NOW + 9_001
 
 
-def test_recovered_segment_equals_the_lost_one() -> None:
+def test_recovered_segment_equals_the_lost_one(files: FakeFiles) -> None:
     """The same indexes, from the batches alone."""
-    files = FakeFiles()
     segment = written(files)
     again = reopened(files)
     assert again.recover(INTERVAL) is None
@@ -55,9 +53,8 @@ def test_recovered_segment_equals_the_lost_one() -> None:
     assert again.time_index.entries() == segment.time_index.entries()
 
 
-def test_empty_segment_needs_no_index_files() -> None:
+def test_empty_segment_needs_no_index_files(files: FakeFiles) -> None:
     """It was just created, or closed before its first batch."""
-    files = FakeFiles()
     written(files, batches=0)
     again = reopened(files)
     assert again.load(INTERVAL, LeaderEpochs()) is None
@@ -79,9 +76,8 @@ def test_empty_segment_needs_no_index_files() -> None:
         (TIMES, b"\0" * 12 * 100_000, "for a log of"),
     ],
 )
-def test_damaged_indexes_are_not_loaded(path: str, content: bytes, why: str) -> None:
+def test_damaged_indexes_are_not_loaded(files: FakeFiles, path: str, content: bytes, why: str) -> None:
     """Torn, zeroed, damaged, or large enough to fill the memory."""
-    files = FakeFiles()
     written(files).seal()
     files.put(path, content)
     assert why in str(reopened(files).load(INTERVAL, LeaderEpochs()))
@@ -90,9 +86,8 @@ def test_damaged_indexes_are_not_loaded(path: str, content: bytes, why: str) -> 
     assert "missing" in str(reopened(files).load(INTERVAL, LeaderEpochs()))
 
 
-def test_recovery_truncates_at_the_first_fault() -> None:
+def test_recovery_truncates_at_the_first_fault(files: FakeFiles) -> None:
     """A flipped bit in the fifth batch: four are kept."""
-    files = FakeFiles()
     segment = written(files)
     position = segment.position_of(8)
     files.flip_bit(LOG, position + 70, 3)
@@ -104,9 +99,8 @@ def test_recovery_truncates_at_the_first_fault() -> None:
     assert reopened(files).recover(INTERVAL) is None
 
 
-def test_position_of_every_offset() -> None:
+def test_position_of_every_offset(files: FakeFiles) -> None:
     """From the newest batch starts, and from the index when those are released."""
-    files = FakeFiles()
     segment = written(files)
     positions = [segment.position_of(offset) for offset in range(20)]
     assert positions[::2] == positions[1::2]
@@ -117,9 +111,8 @@ def test_position_of_every_offset() -> None:
     assert [segment.position_of(offset) for offset in range(20)] == positions
 
 
-def test_remove_deletes_the_log_file_last() -> None:
+def test_remove_deletes_the_log_file_last(files: FakeFiles) -> None:
     """A crash leaves a segment without indexes, never indexes without a segment."""
-    files = FakeFiles()
     segment = written(files)
     segment.seal()
     before = len(files.operations)
@@ -129,10 +122,11 @@ def test_remove_deletes_the_log_file_last() -> None:
 
 
 @pytest.mark.parametrize("is_flushed_first", [True, False])
-def test_recovery_point_waits_for_index_files_of_sealed_segment(is_flushed_first: bool) -> None:
+def test_recovery_point_waits_for_index_files_of_sealed_segment(
+    files: FakeFiles, is_flushed_first: bool
+) -> None:
     """With durability=fsync all batches are synced when the segment is sealed: the next flush must sync the
     new index files before the recovery point passes them."""
-    files = FakeFiles()
     log = open_log(files, index_interval_bytes=0)
     for number in range(5):
         log.append_as_leader(batch(timestamp=NOW + number), leader_epoch=0, wall_ms=NOW)
@@ -150,9 +144,8 @@ def test_recovery_point_waits_for_index_files_of_sealed_segment(is_flushed_first
     assert files.operations[before:] == [], "once is enough"
 
 
-def test_segment_sealed_during_a_flush_is_flushed_again() -> None:
+def test_segment_sealed_during_a_flush_is_flushed_again(files: FakeFiles) -> None:
     """That flush does not include the index files."""
-    files = FakeFiles()
     log = open_log(files, index_interval_bytes=0)
     log.append_as_leader(batch(3), leader_epoch=0, wall_ms=NOW)
     flush = log.start_flush()

@@ -28,9 +28,8 @@ def test_segment_holding_an_offset() -> None:
     assert [segments.count_below(offset) for offset in (0, 9, 10, 20, 99)] == [0, 0, 1, 2, 2]
 
 
-def test_loaded_indexes_are_bounded() -> None:
+def test_loaded_indexes_are_bounded(files: FakeFiles) -> None:
     """A read through a long log keeps a bounded number; all can be loaded again."""
-    files = FakeFiles()
     log = open_log(files, segment_bytes=200, index_interval_bytes=0)
     for number in range(40):
         append(log, batch(1, tag=str(number)))

@@ -64,9 +64,8 @@ def test_logs_without_timestamps_or_records() -> None:
 
 @pytest.mark.parametrize("was_clean", [True, False])
 @pytest.mark.parametrize("compression", list(Compression))
-def test_lookups_survive_a_restart(compression: Compression, was_clean: bool) -> None:
+def test_lookups_survive_a_restart(files: FakeFiles, compression: Compression, was_clean: bool) -> None:
     """Sealed segments load their largest timestamps; compressed batches are decoded."""
-    files = FakeFiles()
     log = open_log(files, segment_bytes=300)
     for number in range(6):
         append(log, batch(4, timestamp=1000 + 100 * number, step=10, compression=compression))

@@ -129,16 +129,14 @@ def test_compacted_topic_is_refused(policy: str, code: int) -> None:
     assert request.first.error_code == code
 
 
-def test_internal_topics_are_refused() -> None:
+def test_internal_topics_are_refused(rig: CoreRig) -> None:
     """InvalidTopicError."""
-    rig = CoreRig()
     topic_id = rig.topic("__consumer_offsets")
     assert asked(rig, topic_id, 0).first.error_code == InvalidTopicError.code
 
 
-def test_entries_are_independent() -> None:
+def test_entries_are_independent(rig: CoreRig) -> None:
     """One response for all of them."""
-    rig = CoreRig()
     topic_id = rig.topic(partitions=3)
     for partition in (0, 2):
         rig.produce(topic_id, partition=partition)

@@ -27,10 +27,9 @@ def make_room(rig: CoreRig) -> None:
     rig.check()
 
 
-def test_full_disk_refuses_appends_and_serves_fetches() -> None:
+def test_full_disk_refuses_appends_and_serves_fetches(rig: CoreRig) -> None:
     """Nothing goes offline or is half written; the controller is told when the disk is full and when it has
     space."""
-    rig = CoreRig()
     topic_id = rig.topic("t")
     rig.produce(topic_id, batch(b"a"))
     fill(rig, 20)
@@ -63,9 +62,8 @@ def test_full_disk_concerns_only_its_partitions() -> None:
 
 
 @pytest.mark.parametrize("operation", ["mkdir", "create", "pwrite", "rename"])
-def test_partition_is_created_when_the_disk_has_space(operation: str) -> None:
+def test_partition_is_created_when_the_disk_has_space(rig: CoreRig, operation: str) -> None:
     """Until then it is offline, and reported as such."""
-    rig = CoreRig()
     rig.files.fail(operation, "/d/t-0", errno.ENOSPC)
     rig.files.fail(operation, "/d/t-0", errno.ENOSPC, 1)
     topic_id = rig.topic("t")
@@ -79,9 +77,8 @@ def test_partition_is_created_when_the_disk_has_space(operation: str) -> None:
     assert CoreRig(rig.files.restart(), records=rig.records).produce(topic_id).first.base_offset == 1
 
 
-def test_recovery_on_a_full_disk_is_repeated_when_it_has_space() -> None:
+def test_recovery_on_a_full_disk_is_repeated_when_it_has_space(rig: CoreRig) -> None:
     """The partition is offline until then; no restart is needed."""
-    rig = CoreRig()
     topic_id = rig.topic("t", segment_ms="5000")
     for number in range(3):
         rig.produce(topic_id, batch(b"%d" % number, timestamp_ms=WALL_MS + 10_000 * number))
@@ -98,9 +95,8 @@ def test_recovery_on_a_full_disk_is_repeated_when_it_has_space() -> None:
     assert after.produce(topic_id).first.base_offset == 3
 
 
-def test_flush_is_repeated_after_a_full_disk() -> None:
+def test_flush_is_repeated_after_a_full_disk(rig: CoreRig) -> None:
     """durability=fsync: the records are flushed but their epoch is not written; no acknowledgement."""
-    rig = CoreRig()
     topic_id = rig.topic("t", durability="fsync")
     rig.files.fail("pwrite", "leader-epoch-checkpoint", errno.ENOSPC)
     request = rig.produce(topic_id, batch(b"a"))

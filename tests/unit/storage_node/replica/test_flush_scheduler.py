@@ -7,9 +7,8 @@ from headrace.storage_node.effects import FlushLog
 from node_rig import batch
 
 
-def test_one_flush_of_a_log_runs_at_a_time() -> None:
+def test_one_flush_of_a_log_runs_at_a_time(rig: CoreRig) -> None:
     """durability=fsync: appends during a flush request the next one at its end."""
-    rig = CoreRig()
     topic = rig.topic(durability="fsync")
     rig.produce(topic, batch(b"a"))
     rig.produce(topic, batch(b"b"))
@@ -19,9 +18,8 @@ def test_one_flush_of_a_log_runs_at_a_time() -> None:
     assert rig.flush() == 0
 
 
-def test_flush_all_skips_clean_and_flushing_logs() -> None:
+def test_flush_all_skips_clean_and_flushing_logs(rig: CoreRig) -> None:
     """With low priority: acknowledgements do not wait for it."""
-    rig = CoreRig()
     dirty, _clean = rig.topic("dirty"), rig.topic("clean")
     rig.produce(dirty, batch(b"a"))
     flushes = rig.core.replicas.flushes
@@ -32,9 +30,8 @@ def test_flush_all_skips_clean_and_flushing_logs() -> None:
     assert (effect.partition.key, effect.is_awaited) == ((dirty, 0), False)
 
 
-def test_flush_overdue_waits_for_flush_ms() -> None:
+def test_flush_overdue_waits_for_flush_ms(rig: CoreRig) -> None:
     """Counted from the first look at the unflushed record."""
-    rig = CoreRig()
     topic = rig.topic(flush_ms="100")
     rig.produce(topic, batch(b"a"))
     flushes = rig.core.replicas.flushes

@@ -26,9 +26,8 @@ def send(cluster: Replicas, *data: bytes, node: int | None = None, **facts: obje
     return rig.produce(TOPIC, *data, timeout_ms=500, **facts)  # type: ignore[arg-type]
 
 
-def test_retries_are_appended_once() -> None:
+def test_retries_are_appended_once(rig: CoreRig) -> None:
     """Scenario 38: five batches in flight, each sent several times."""
-    rig = CoreRig()
     topic_id = rig.topic()
     for _ in range(3):
         answers = [rig.produce(topic_id, idempotent(9, number)).first for number in range(5)]
@@ -39,9 +38,8 @@ def test_retries_are_appended_once() -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_retry_waits_for_acks(acks: int) -> None:
+def test_retry_waits_for_acks(rig: CoreRig, acks: int) -> None:
     """Uncommitted records are not acknowledged to a retry either."""
-    rig = CoreRig()
     topic_id = rig.topic(durability="fsync")
     first = rig.produce(topic_id, idempotent(9, 0), acks=acks)
     again = rig.produce(topic_id, idempotent(9, 0), acks=acks)

@@ -20,6 +20,11 @@ from headrace.storage_node.replica.in_sync import InSyncReplicas, IsrProposal
 from headrace.storage_node.replica.isr_changes import MAX_ITEMS, RETRY_MS, IsrChanges
 
 
+@pytest.fixture
+def changes() -> IsrChanges:
+    return IsrChanges()
+
+
 def proposed(changes: IsrChanges, index: int = 0) -> Any:
     """A led partition with an open proposal."""
     view = InSyncReplicas(1, PartitionRegistration((1, 2), (1,), 1, 4, 6), 0, 0, 1_000)
@@ -37,9 +42,8 @@ def answer(*codes: int, error_code: int = 0) -> AlterPartitionResponse:
     )
 
 
-def test_request_has_leader_partition_and_broker_epochs() -> None:
+def test_request_has_leader_partition_and_broker_epochs(changes: IsrChanges) -> None:
     """Of each proposal and each member."""
-    changes = IsrChanges()
     proposed(changes)
     request = changes.take(1, 11, 0)
     assert request is not None
@@ -48,9 +52,8 @@ def test_request_has_leader_partition_and_broker_epochs() -> None:
     assert (item.leader_epoch, item.partition_epoch, item.isr) == (4, 6, ((1, 11), (2, 33)))
 
 
-def test_one_request_is_in_flight() -> None:
+def test_one_request_is_in_flight(changes: IsrChanges) -> None:
     """Later proposals wait for its response."""
-    changes = IsrChanges()
     proposed(changes)
     assert changes.take(1, 11, 0) is not None
     proposed(changes, 1)
@@ -62,9 +65,8 @@ def test_one_request_is_in_flight() -> None:
     assert [item.partition for item in request.partitions] == [1]
 
 
-def test_request_is_bounded() -> None:
+def test_request_is_bounded(changes: IsrChanges) -> None:
     """The other proposals go with the next one."""
-    changes = IsrChanges()
     for index in range(MAX_ITEMS + 1):
         proposed(changes, index)
     request = changes.take(1, 11, 0)
@@ -74,9 +76,8 @@ def test_request_is_bounded() -> None:
     assert changes.take(1, 11, 0) is not None
 
 
-def test_failed_request_is_repeated_unchanged() -> None:
+def test_failed_request_is_repeated_unchanged(changes: IsrChanges) -> None:
     """After a pause: the controller may have applied it."""
-    changes = IsrChanges()
     proposed(changes)
     first = changes.take(1, 11, 0)
     changes.failed(100)
@@ -86,9 +87,8 @@ def test_failed_request_is_repeated_unchanged() -> None:
 
 
 @pytest.mark.parametrize("error", [NotControllerError, StaleBrokerEpochError])
-def test_top_level_error_repeats_all_proposals(error) -> None:
+def test_top_level_error_repeats_all_proposals(changes: IsrChanges, error) -> None:
     """They stay open."""
-    changes = IsrChanges()
     partition = proposed(changes)
     first = changes.take(1, 11, 0)
     assert changes.answered(answer(error_code=error.code), 0) == []
@@ -96,9 +96,8 @@ def test_top_level_error_repeats_all_proposals(error) -> None:
     assert changes.take(1, 11, RETRY_MS) == first
 
 
-def test_refused_proposal_is_withdrawn() -> None:
+def test_refused_proposal_is_withdrawn(changes: IsrChanges) -> None:
     """The follower may be proposed again."""
-    changes = IsrChanges()
     partition = proposed(changes)
     changes.take(1, 11, 0)
     assert changes.answered(answer(IneligibleReplicaError.code), 0) == []
@@ -107,9 +106,8 @@ def test_refused_proposal_is_withdrawn() -> None:
 
 
 @pytest.mark.parametrize("error", [FencedLeaderEpochError, InvalidUpdateVersionError])
-def test_overtaken_proposal_stays_open_until_metadata(error) -> None:
+def test_overtaken_proposal_stays_open_until_metadata(changes: IsrChanges, error) -> None:
     """An earlier attempt may have been applied: either ISR may be committed."""
-    changes = IsrChanges()
     partition = proposed(changes)
     changes.take(1, 11, 0)
     changes.answered(answer(error.code), 0)
@@ -117,9 +115,8 @@ def test_overtaken_proposal_stays_open_until_metadata(error) -> None:
     assert len(changes) == 0
 
 
-def test_other_partition_error_is_retried() -> None:
+def test_other_partition_error_is_retried(changes: IsrChanges) -> None:
     """The other proposals of the request are decided."""
-    changes = IsrChanges()
     proposed(changes)
     proposed(changes, 1)
     changes.take(1, 11, 0)
@@ -129,9 +126,8 @@ def test_other_partition_error_is_retried() -> None:
     assert [item.partition for item in request.partitions] == [0]
 
 
-def test_a_void_proposal_is_not_sent() -> None:
+def test_a_void_proposal_is_not_sent(changes: IsrChanges) -> None:
     """Metadata was faster, or this node no longer leads."""
-    changes = IsrChanges()
     one, two = proposed(changes), proposed(changes, 1)
     one.in_sync.updated(PartitionRegistration((1, 2), (1, 2), 1, 4, 7), 0)
     two.in_sync = None

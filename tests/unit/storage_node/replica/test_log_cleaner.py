@@ -75,9 +75,8 @@ def finish(rig: CoreRig, job: CleaningJob) -> None:
     rig.check()
 
 
-def test_log_with_the_largest_dirty_ratio_is_cleaned_first() -> None:
+def test_log_with_the_largest_dirty_ratio_is_cleaned_first(rig: CoreRig) -> None:
     """Above min.cleanable.dirty.ratio; never a log that is not compacted."""
-    rig = CoreRig()
     some = rig.topic("some", **COMPACTED, min_cleanable_dirty_ratio="0.2")
     most = rig.topic("most", **COMPACTED)
     rig.topic("never", segment_ms="1")
@@ -101,9 +100,8 @@ def test_log_with_the_largest_dirty_ratio_is_cleaned_first() -> None:
     assert log_of(rig, some).compaction.cleaner_offset == 11
 
 
-def test_max_compaction_lag_makes_a_log_due() -> None:
+def test_max_compaction_lag_makes_a_log_due(rig: CoreRig) -> None:
     """Counted from the first dirty record."""
-    rig = CoreRig()
     topic_id = rig.topic(**COMPACTED, min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms="5000")
     fill(rig, topic_id, 5)
     assert next_job(rig, WALL_MS + 5_000) is None
@@ -113,9 +111,8 @@ def test_max_compaction_lag_makes_a_log_due() -> None:
     assert next_job(rig, WALL_MS + 5_001) is None
 
 
-def test_age_of_dirty_records_is_restored_after_a_restart() -> None:
+def test_age_of_dirty_records_is_restored_after_a_restart(rig: CoreRig) -> None:
     """From the batches: the time index of a sealed segment has only the newest timestamp."""
-    rig = CoreRig()
     topic_id = rig.topic(**COMPACTED, min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms="5000")
     fill(rig, topic_id, 5)
     rig.manager.shutdown()
@@ -124,9 +121,8 @@ def test_age_of_dirty_records_is_restored_after_a_restart() -> None:
     assert next_job(again, WALL_MS + 5_001) is not None
 
 
-def test_cleanings_are_bounded_by_log_cleaner_threads() -> None:
+def test_cleanings_are_bounded_by_log_cleaner_threads(rig: CoreRig) -> None:
     """Dynamic; an invalid value is logged and ignored."""
-    rig = CoreRig()
     topics = [rig.topic(name, **COMPACTED) for name in ("a", "b", "c")]
     for topic_id in topics:
         fill(rig, topic_id, 5)
@@ -158,9 +154,8 @@ def test_dedupe_buffer_must_suffice_for_all_threads() -> None:
     assert CleanerConfig.of({"log.cleaner.threads": 2}).map_bytes == 64 << 20
 
 
-def test_uncleanable_log_is_skipped_until_it_is_opened_again() -> None:
+def test_uncleanable_log_is_skipped_until_it_is_opened_again(rig: CoreRig) -> None:
     """Counted, with its error, and logged once; a deleted one is dropped."""
-    rig = CoreRig()
     topic_id, other = rig.topic("bad", **COMPACTED), rig.topic("good", **COMPACTED)
     fill(rig, topic_id, 6)
     rig.files.flip_bit(f"/d/bad-0/{2:020d}.log", 70, 0)
@@ -183,9 +178,8 @@ def test_uncleanable_log_is_skipped_until_it_is_opened_again() -> None:
     assert rig.core.status(rig.now_ms)["metrics"]["uncleanable-partitions-count"] == {}
 
 
-def test_removal_waits_for_the_cleaning() -> None:
+def test_removal_waits_for_the_cleaning(rig: CoreRig) -> None:
     """The cleaner would write into the folder of a recreated topic."""
-    rig = CoreRig()
     topic_id = rig.topic(**COMPACTED)
     fill(rig, topic_id, 6)
     job = next_job(rig)

@@ -36,6 +36,11 @@ def two_dirs(**config: Any) -> CoreRig:
     return CoreRig(dirs="/a,/b", **config)
 
 
+@pytest.fixture
+def rig() -> CoreRig:
+    return two_dirs()
+
+
 def folders(files: FakeFiles, path: str) -> list[str]:
     return [name for name in files.listdir(path) if files.is_directory(f"{path}/{name}")]
 
@@ -65,10 +70,9 @@ def filled(rig: CoreRig, count: int = 5, **facts: Any) -> bytes:
     return topic_id
 
 
-def test_replica_moves_with_all_its_records() -> None:
+def test_replica_moves_with_all_its_records(rig: CoreRig) -> None:
     """Copied, swapped, the old folder deleted; records, epochs and high watermark stay, also after a restart
     and a power loss."""
-    rig = two_dirs()
     topic_id = filled(rig)
     rig.set_leader(topic_id, 1)
     before = rig.core.table.find(topic_id, 0)
@@ -92,9 +96,8 @@ def test_replica_moves_with_all_its_records() -> None:
         assert again.values(topic_id) == expected
 
 
-def test_records_appended_during_a_move_are_copied() -> None:
+def test_records_appended_during_a_move_are_copied(rig: CoreRig) -> None:
     """Between two steps, and before the swap, which waits for a running flush."""
-    rig = two_dirs()
     topic_id = filled(rig)
     rig.core.table.find(topic_id, 0).is_flushing = True
     move(rig, "/b")
@@ -114,9 +117,8 @@ def test_records_appended_during_a_move_are_copied() -> None:
     assert rig.values(topic_id)[-1] == b"meanwhile"
 
 
-def test_swap_waits_for_a_running_checkpoint() -> None:
+def test_swap_waits_for_a_running_checkpoint(rig: CoreRig) -> None:
     """It would write the log into the checkpoints of the old dir."""
-    rig = two_dirs()
     filled(rig)
     rig.begin_checkpoint()
     move(rig, "/b")
@@ -126,9 +128,8 @@ def test_swap_waits_for_a_running_checkpoint() -> None:
     assert folders(rig.files, "/b") == ["t-0"]
 
 
-def test_producer_state_moves() -> None:
+def test_producer_state_moves(rig: CoreRig) -> None:
     """Also of deleted records; after a clean restart it is read from the new dir."""
-    rig = two_dirs()
     topic_id = filled(rig)
     rig.produce(topic_id, idempotent(9, 4))
     partition = rig.core.table.partitions[topic_id, 0]
@@ -147,9 +148,8 @@ def test_producer_state_moves() -> None:
     assert again.core.table.partitions[topic_id, 0].log.producers.states.to_snapshot() == before
 
 
-def test_alter_to_the_present_dir_cancels_a_move() -> None:
+def test_alter_to_the_present_dir_cancels_a_move(rig: CoreRig) -> None:
     """Also during a step, whose result is dropped."""
-    rig = two_dirs()
     topic_id = filled(rig)
     move(rig, "/b")
     (step,) = rig.pop(CopyLog)
@@ -163,9 +163,8 @@ def test_alter_to_the_present_dir_cancels_a_move() -> None:
     assert len(rig.values(topic_id)) == 5
 
 
-def test_topic_deleted_during_a_move() -> None:
+def test_topic_deleted_during_a_move(rig: CoreRig) -> None:
     """Both copies are deleted."""
-    rig = two_dirs()
     topic_id = filled(rig)
     move(rig, "/b")
     (step,) = rig.pop(CopyLog)
@@ -177,9 +176,8 @@ def test_topic_deleted_during_a_move() -> None:
     assert (folders(rig.files, "/a"), folders(rig.files, "/b")) == ([], [])
 
 
-def test_moves_are_throttled() -> None:
+def test_moves_are_throttled(rig: CoreRig) -> None:
     """The rate is dynamic."""
-    rig = two_dirs()
     topic_id = rig.topic("t")
     for _ in range(6):
         rig.produce(topic_id, batch(b"v" * 900_000))
@@ -201,9 +199,8 @@ def test_moves_are_throttled() -> None:
 
 
 @pytest.mark.parametrize("operation", ["mkdir", "create", "pwrite", "fdatasync", "rename", "fsync_directory"])
-def test_failed_target_dir_leaves_the_replica_in_place(operation: str) -> None:
+def test_failed_target_dir_leaves_the_replica_in_place(rig: CoreRig, operation: str) -> None:
     """The other log dir goes offline; the partition is served."""
-    rig = two_dirs()
     topic_id = filled(rig)
     rig.files.fail(operation, "/b/t-0" if operation != "fsync_directory" else "/b")
     move(rig, "/b")
@@ -214,9 +211,8 @@ def test_failed_target_dir_leaves_the_replica_in_place(operation: str) -> None:
     assert len(rig.core.replicas.moves) == 0
 
 
-def test_full_target_dir_ends_only_the_move() -> None:
+def test_full_target_dir_ends_only_the_move(rig: CoreRig) -> None:
     """The space of the copy is freed."""
-    rig = two_dirs()
     topic_id = filled(rig)
     rig.files.fail("pwrite", "/b/t-0", errno.ENOSPC)
     move(rig, "/b")
@@ -227,9 +223,8 @@ def test_full_target_dir_ends_only_the_move() -> None:
     assert rig.produce(topic_id).first.error_code == 0
 
 
-def test_failed_source_dir_takes_the_replica_offline() -> None:
+def test_failed_source_dir_takes_the_replica_offline(rig: CoreRig) -> None:
     """The copy is incomplete."""
-    rig = two_dirs()
     topic_id = filled(rig)
     move(rig, "/b")
     rig.files.fail("pread", "/a/t-0")
@@ -312,9 +307,8 @@ def test_truncation_during_a_move() -> None:
     assert partition.log.log_end_offset == 1
 
 
-def test_invalid_alter_requests_are_refused() -> None:
+def test_invalid_alter_requests_are_refused(rig: CoreRig) -> None:
     """Unknown or offline dirs, unknown partitions, replicas that are missing or offline, cordoned dirs."""
-    rig = two_dirs()
     topic_id = filled(rig)
     assert move(rig, "/c") == LogDirNotFoundError.code
     assert move(rig, "/b", partition=7) == UnknownTopicOrPartitionError.code
@@ -334,9 +328,8 @@ def test_invalid_alter_requests_are_refused() -> None:
     assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
 
 
-def test_future_replica_is_created_in_the_requested_dir() -> None:
+def test_future_replica_is_created_in_the_requested_dir(rig: CoreRig) -> None:
     """Requested before the partition exists."""
-    rig = two_dirs()
     for number in range(3):
         assert move(rig, "/b", f"t{number}") == UnknownTopicOrPartitionError.code
         rig.topic(f"t{number}")
@@ -363,10 +356,9 @@ def test_cordoned_log_dirs_get_no_new_replicas() -> None:
     assert [described(rig)[path].is_cordoned for path in ("/a", "/b")] == [True, False]
 
 
-def test_describe_log_dirs() -> None:
+def test_describe_log_dirs(rig: CoreRig) -> None:
     """Sizes by partition and of the file system, errors of an offline dir; with a filter only the requested
     partitions."""
-    rig = two_dirs()
     topic_id = filled(rig)
     rig.topic("u")
     rig.files.capacity_bytes = 1_000_000
@@ -386,10 +378,9 @@ def test_describe_log_dirs() -> None:
     assert "pulled" in gone.error_detail
 
 
-def test_a_swap_commits_what_waited_for_a_flush_of_the_old_log() -> None:
+def test_a_swap_commits_what_waited_for_a_flush_of_the_old_log(rig: CoreRig) -> None:
     """durability=fsync: records that were appended during the last flush of the old log are durable in its
     copy, which is synced before it takes the log's place. No flush comes for them any more."""
-    rig = two_dirs()
     topic_id = filled(rig, durability="fsync")
     rig.produce(topic_id, batch(b"flushed"))
     (flush,) = rig.pop(FlushLog)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from headrace.protocol.errors import (
     FencedLeaderEpochError,
     NotLeaderOrFollowerError,
@@ -31,6 +32,11 @@ def three_racks(**node: Any) -> Replicas:
     return cluster
 
 
+@pytest.fixture
+def cluster() -> Replicas:
+    return three_racks()
+
+
 def fetch(
     cluster: Replicas, node: int, offset: int = 0, *, rack: str = "b", wait_ms: int = 0, epoch: int = -1
 ) -> Any:
@@ -43,27 +49,24 @@ def values(request: Any) -> list[bytes | None]:
     return [value for _, value in values_of(request.answer_frames)]
 
 
-def test_leader_returns_the_preferred_read_replica() -> None:
+def test_leader_returns_the_preferred_read_replica(cluster: Replicas) -> None:
     """At once, without records and without a wait, also at the log end."""
-    cluster = three_racks()
     for offset in (0, 3):
         answer = fetch(cluster, 1, offset, wait_ms=500).first
         assert (answer.error_code, answer.preferred_read_replica, answer.frame_count) == (0, 2, 0)
         assert answer.high_watermark == 3
 
 
-def test_leader_serves_clients_without_a_nearer_replica() -> None:
+def test_leader_serves_clients_without_a_nearer_replica(cluster: Replicas) -> None:
     """In its own rack, in a rack without a replica, without a rack."""
-    cluster = three_racks()
     for rack in ("a", "z", ""):
         request = fetch(cluster, 1, rack=rack)
         assert request.first.preferred_read_replica == -1
         assert values(request) == [b"0", b"1", b"2"]
 
 
-def test_follower_serves_up_to_its_high_watermark() -> None:
+def test_follower_serves_up_to_its_high_watermark(cluster: Replicas) -> None:
     """A waiting fetch completes when it advances."""
-    cluster = three_racks()
     request = fetch(cluster, 2)
     assert values(request) == [b"0", b"1", b"2"]
     assert request.first.preferred_read_replica == -1
@@ -86,18 +89,16 @@ def test_follower_serves_clients_that_may_fetch_from_followers() -> None:
             assert request.first.error_code == NotLeaderOrFollowerError.code
 
 
-def test_describe_producers_on_a_follower() -> None:
+def test_describe_producers_on_a_follower(cluster: Replicas) -> None:
     """Each replica can be asked."""
-    cluster = three_racks()
     asked = DescribeProducersRequest((TopicNamePartitions("t", (0,)),))
     told = [cluster.nodes[node].ask(registry.DESCRIBE_PRODUCERS, asked).first for node in (1, 2)]
     assert [each.error_code for each in told] == [0, 0]
     assert told[0].producers == told[1].producers
 
 
-def test_follower_does_not_serve_uncommitted_records() -> None:
+def test_follower_does_not_serve_uncommitted_records(cluster: Replicas) -> None:
     """It has the record, the third replica does not."""
-    cluster = three_racks()
     cluster.cut_link(3, 1)
     cluster.write(b"3")
     assert (cluster.end(2), cluster.watermark(2)) == (4, 3)
@@ -106,9 +107,8 @@ def test_follower_does_not_serve_uncommitted_records() -> None:
         assert (request.first.error_code, request.answer_frames) == (0, [])
 
 
-def test_fetch_offset_outside_of_the_followers_log() -> None:
+def test_fetch_offset_outside_of_the_followers_log(cluster: Replicas) -> None:
     """Above its end the leader may have it; below its start it is deleted."""
-    cluster = three_racks()
     assert fetch(cluster, 2, 4).first.error_code == OffsetNotAvailableError.code
     answer = fetch(cluster, 2, -1).first
     assert (answer.error_code, answer.log_start_offset) == (OffsetOutOfRangeError.code, 0)
@@ -116,9 +116,8 @@ def test_fetch_offset_outside_of_the_followers_log() -> None:
     assert fetch(cluster, 1, -1).first.error_code == OffsetOutOfRangeError.code
 
 
-def test_follower_outside_the_isr_sends_clients_to_the_leader() -> None:
+def test_follower_outside_the_isr_sends_clients_to_the_leader(cluster: Replicas) -> None:
     """At its log end, at once."""
-    cluster = three_racks()
     cluster.cut_link(2, 1)
     waiting = fetch(cluster, 2, 3, wait_ms=60_000)
     cluster.produce(b"3")
@@ -130,16 +129,14 @@ def test_follower_outside_the_isr_sends_clients_to_the_leader() -> None:
     assert fetch(cluster, 1, 0).first.preferred_read_replica == -1
 
 
-def test_fenced_replica_is_not_preferred() -> None:
+def test_fenced_replica_is_not_preferred(cluster: Replicas) -> None:
     """Even before it leaves the ISR."""
-    cluster = three_racks()
     cluster.publish(FenceBrokerRecord(2, cluster.epochs[2]))
     assert fetch(cluster, 1).first.preferred_read_replica == -1
 
 
-def test_replica_without_the_offset_is_not_preferred() -> None:
+def test_replica_without_the_offset_is_not_preferred(cluster: Replicas) -> None:
     """It lags, or its log starts later."""
-    cluster = three_racks()
     progress = cluster.partition(1).in_sync.followers[2]
     cluster.cut_link(2, 1)
     cluster.nodes[1].produce(TOPIC, acks=1)
@@ -158,9 +155,8 @@ def test_replica_with_the_largest_end_offset_is_preferred() -> None:
     assert fetch(cluster, 1).first.preferred_read_replica == 3
 
 
-def test_leader_epochs_are_checked_on_followers_too() -> None:
+def test_leader_epochs_are_checked_on_followers_too(cluster: Replicas) -> None:
     """A stale client or a stale follower is detected."""
-    cluster = three_racks()
     cluster.change(leader=3)
     cluster.settle()
     assert fetch(cluster, 2, epoch=0).first.error_code == FencedLeaderEpochError.code
@@ -180,9 +176,8 @@ def test_client_without_a_rack_reads_from_the_leader() -> None:
     assert fetch(three_racks(), 2, rack="").first.error_code == NotLeaderOrFollowerError.code
 
 
-def test_preferred_read_replica_ends_the_wait() -> None:
+def test_preferred_read_replica_ends_the_wait(cluster: Replicas) -> None:
     """Although the other partition has no records."""
-    cluster = three_racks()
     other = cluster.nodes[1].topic("single")
     entries = (FetchPartition(other, 0, 0, 1 << 20), FetchPartition(TOPIC, 0, 0, 1 << 20))
     request = cluster.nodes[1].ask(registry.FETCH, FetchRequest(500, 1, 1 << 20, 0, entries, rack="b"))

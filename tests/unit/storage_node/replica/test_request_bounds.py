@@ -11,9 +11,8 @@ from headrace.storage_node.log.checkpoints import parse_offsets
 from node_rig import batch
 
 
-def test_response_is_bounded_by_the_queue_space() -> None:
+def test_response_is_bounded_by_the_queue_space(rig: CoreRig) -> None:
     """queued.max.response.bytes: two of ten batches."""
-    rig = CoreRig()
     topic_id = rig.topic()
     size = len(batch(b"x" * 1000))
     for _ in range(10):
@@ -47,9 +46,8 @@ def test_acks_0_is_appended_with_a_full_purgatory() -> None:
     assert len(rig.values(topic_id)) == 2
 
 
-def test_response_waiting_for_metadata_is_sent_with_its_step() -> None:
+def test_response_waiting_for_metadata_is_sent_with_its_step(rig: CoreRig) -> None:
     """Not at its deadline."""
-    rig = CoreRig()
     answers: list[int] = []
     rig.core.when_metadata_reaches(
         rig.image.offset + 1, lambda: answers.append(rig.core.image.offset), 4_000, rig.now_ms
@@ -58,9 +56,8 @@ def test_response_waiting_for_metadata_is_sent_with_its_step() -> None:
     assert answers == [rig.image.offset]
 
 
-def test_flush_ms_counts_from_the_oldest_unflushed_record() -> None:
+def test_flush_ms_counts_from_the_oldest_unflushed_record(rig: CoreRig) -> None:
     """A record after a flush has its whole flush.ms."""
-    rig = CoreRig()
     topic_id = rig.topic(flush_ms="1000")
     rig.produce(topic_id)
     rig.core.tick(0, 0)  # seen
@@ -85,9 +82,8 @@ def test_flush_ms_counts_from_the_oldest_unflushed_record() -> None:
     assert len(rig.effects) == 1
 
 
-def test_log_of_a_pending_removal_is_no_stray() -> None:
+def test_log_of_a_pending_removal_is_no_stray(rig: CoreRig) -> None:
     """A flush uses it when a whole image is applied: it is deleted afterwards."""
-    rig = CoreRig()
     topic_id = rig.topic("t", durability="fsync")
     rig.produce(topic_id)
     rig.remove(topic_id)
@@ -98,9 +94,8 @@ def test_log_of_a_pending_removal_is_no_stray() -> None:
     assert [name for name in rig.files.listdir("/d") if rig.files.is_directory(f"/d/{name}")] == []
 
 
-def test_removed_partition_leaves_the_checkpoints_at_once() -> None:
+def test_removed_partition_leaves_the_checkpoints_at_once(rig: CoreRig) -> None:
     """After a crash the old recovery point must not hold for a recreated topic."""
-    rig = CoreRig()
     topic_id = rig.topic("t", durability="fsync")
     rig.produce(topic_id)
     rig.flush()
@@ -112,9 +107,8 @@ def test_removed_partition_leaves_the_checkpoints_at_once() -> None:
     assert parse_offsets(rig.files.content(f"/d/{names.RECOVERY_POINTS}")) == {}
 
 
-def test_partition_counts_for_min_bytes_up_to_its_own_limit() -> None:
+def test_partition_counts_for_min_bytes_up_to_its_own_limit(rig: CoreRig) -> None:
     """10 kB are available, partition_max_bytes is 1 kB: a fetch with min_bytes 5 kB waits."""
-    rig = CoreRig()
     topic_id = rig.topic()
     for _ in range(10):
         rig.produce(topic_id, batch(b"x" * 1000))

@@ -85,9 +85,8 @@ def check_files(files: FakeFiles, log: Log) -> None:
 
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("has_transactions", [True, False])
-def test_uninterrupted_swap(first: int, has_transactions: bool) -> None:
+def test_uninterrupted_swap(files: FakeFiles, first: int, has_transactions: bool) -> None:
     """The log reads the same after every restart, and no other file is left."""
-    files = FakeFiles()
     log = full_log(files)
     swap(log, first, 3, has_transactions=has_transactions)
     kept = bases(log)
@@ -150,10 +149,9 @@ def check(files: FakeFiles, everything: list[int], kept: list[int]) -> str:
     return "old" if found == everything else "new"
 
 
-def test_half_renamed_swap_of_kafka_is_undone() -> None:
+def test_half_renamed_swap_of_kafka_is_undone(files: FakeFiles) -> None:
     """Kafka renames the `.log` before the indexes: while a `.cleaned` file is left, the old segments are
     valid."""
-    files = FakeFiles()
     log = full_log(files)
     everything, old = bases(log), log.segments[1:3]
     new = cleaned(log, old, has_transactions=False)
@@ -163,10 +161,9 @@ def test_half_renamed_swap_of_kafka_is_undone() -> None:
     assert bases(again) == everything
 
 
-def test_read_of_replaced_segment_finishes() -> None:
+def test_read_of_replaced_segment_finishes(files: FakeFiles) -> None:
     """A read on another thread continues while the files are renamed; the index is loaded under its new
     name."""
-    files = FakeFiles()
     log = full_log(files)
     everything, old = read_all(log), log.segments[:3]
     log.compaction.mark_gaps()
@@ -184,9 +181,8 @@ def test_read_of_replaced_segment_finishes() -> None:
     assert bases(log)[-1] == COUNT - 1
 
 
-def test_swap_evicts_compacted_batches_from_tail_cache() -> None:
+def test_swap_evicts_compacted_batches_from_tail_cache(files: FakeFiles) -> None:
     """Otherwise readers would see removed records until a restart."""
-    files = FakeFiles()
     log = open_log(files, **KEYS)
     log.reader.tail = Tail(TailCache(1 << 20, 1 << 20))
     for number in range(COUNT):

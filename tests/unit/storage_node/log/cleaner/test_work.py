@@ -143,9 +143,8 @@ def test_compaction_keeps_start_of_each_leader_epoch(*, is_transactional: bool) 
     assert sum(read_batch_header(data).record_count for data in read_all(log)) == 3 + markers
 
 
-def test_compacted_segment_keeps_header_of_last_batch() -> None:
+def test_compacted_segment_keeps_header_of_last_batch(files: FakeFiles) -> None:
     """Without it recovery would see a hole between segments, and end the log there."""
-    files = FakeFiles()
     log = filled(files)
     clean(log)
     for number in range(2):
@@ -194,9 +193,8 @@ def test_uncleanable_offsets_do_not_change() -> None:
     assert [record.offset for record in records(log)][-9:] == [*range(11, 20)]
 
 
-def test_tombstones_stay_for_delete_retention_ms() -> None:
+def test_tombstones_stay_for_delete_retention_ms(files: FakeFiles) -> None:
     """The value is removed by the first compaction, the tombstone by one after the delete horizon."""
-    files = FakeFiles()
     log = open_log(files, **KEYS, delete_retention_ms=1_000)
     put(log, (b"a", b"1"))
     put(log, (b"a", None))
@@ -211,9 +209,8 @@ def test_tombstones_stay_for_delete_retention_ms() -> None:
         assert (b"a" in values(log)) is (after_ms < 1_000)
 
 
-def test_aborted_compaction_leaves_no_file() -> None:
+def test_aborted_compaction_leaves_no_file(files: FakeFiles) -> None:
     """It stops within one buffer; only older producer snapshots are removed, the newest one is enough."""
-    files = FakeFiles()
     log = filled(files, rounds=10)
     before, listed = read_all(log), files.listdir(FOLDER)
     job = cleaning(log, buffer_bytes=100)
@@ -230,9 +227,8 @@ def test_aborted_compaction_leaves_no_file() -> None:
         job.index()
 
 
-def test_damaged_batch_ends_compaction() -> None:
+def test_damaged_batch_ends_compaction(files: FakeFiles) -> None:
     """The log does not change, and its partition is set aside."""
-    files = FakeFiles()
     log = filled(files)
     files.flip_bit(f"{FOLDER}/{0:020d}.log", 70, 0)
     with pytest.raises(CorruptMessageError):
@@ -251,9 +247,8 @@ def test_truncated_segment_file_ends_compaction() -> None:
             clean(log, buffer_bytes=100)
 
 
-def test_full_disk_during_compaction() -> None:
+def test_full_disk_during_compaction(files: FakeFiles) -> None:
     """The copy does not fit: the dir goes offline without a DiskRoom, and recovery removes the copy."""
-    files = FakeFiles()
     log = filled(files)
     wanted = records(log)
     job = cleaning(log)
@@ -279,9 +274,8 @@ def aborted_log(files: FakeFiles) -> Log:
     return log
 
 
-def test_aborted_data_is_removed_and_hides_no_older_value() -> None:
+def test_aborted_data_is_removed_and_hides_no_older_value(files: FakeFiles) -> None:
     """The marker is removed when no data is left and the delete horizon has passed."""
-    files = FakeFiles()
     log = aborted_log(files)
     log.producers.states.expire(NOW)
     for number in range(5):
@@ -335,9 +329,8 @@ def test_commit_after_abort_replaces_older_values() -> None:
     assert [record.value for record in records(log) if record.key == b"a"] == [b"new"]
 
 
-def test_header_of_last_batch_of_each_producer_stays() -> None:
+def test_header_of_last_batch_of_each_producer_stays(files: FakeFiles) -> None:
     """It shows the last sequence; a producer expires after a day."""
-    files = FakeFiles()
     log = open_log(files, **KEYS)
     put(log, (b"a", b"0"))  # with it the leader epoch began
     store(log, (b"a", b"1"), **PRODUCER)
@@ -357,10 +350,9 @@ def test_header_of_last_batch_of_each_producer_stays() -> None:
     assert not [data for data in read_all(log) if read_batch_header(data).producer_id == 7]
 
 
-def test_last_marker_of_producer_without_data_stays() -> None:
+def test_last_marker_of_producer_without_data_stays(files: FakeFiles) -> None:
     """With transaction version 2 the marker starts the next epoch: an older epoch must not be accepted
     again."""
-    files = FakeFiles()
     log = open_log(files, **KEYS, delete_retention_ms=0)
     put(log, (b"a", b"0"))  # with it the leader epoch began
     store(log, (b"a", b"1"), is_transactional=True, **PRODUCER)

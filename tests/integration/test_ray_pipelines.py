@@ -56,14 +56,14 @@ def test_sessions_are_plotted(tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
-def test_features_are_those_of_the_log(tmp_path: Path) -> None:
+def test_features_are_those_of_the_log(tmp_path: Path, ray_address: str) -> None:
     """Of each client once, summed up by Ray as by plain Python."""
     lines = access_log.find_input()[0][:LINES]
     (tmp_path / "access.log").write_bytes(b"\n".join(lines))
     command = [sys.executable, str(PIPELINES / "features_ray.py"), "--out", str(tmp_path)]
     subprocess.run(
         [*command, "--input", str(tmp_path / "access.log")],
-        env={**os.environ, "RAY_AUTH_MODE": "disabled"},
+        env={**os.environ, "RAY_ADDRESS": ray_address},
         check=True,
         timeout=1000,
         stdout=subprocess.DEVNULL,

@@ -1,0 +1,17 @@
+"""What unit tests of the controller share."""
+
+from __future__ import annotations
+
+import pytest
+from controller_kit import Driver
+from fake_files import FakeFiles
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+@pytest.fixture
+def files() -> FakeFiles:
+    return FakeFiles()

@@ -1,0 +1,11 @@
+"""What unit tests of a storage node share."""
+
+from __future__ import annotations
+
+import pytest
+from fake_files import FakeFiles
+
+
+@pytest.fixture
+def files() -> FakeFiles:
+    return FakeFiles()
