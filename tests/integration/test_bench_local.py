@@ -127,7 +127,6 @@ def test_payload_file(bench: Any, cluster: LocalCluster, topic: str, tmp_path: P
 
 
 def test_duration_ends_the_run(bench: Any) -> None:
-    """With a temporary topic."""
     code, report, _ = bench("produce --duration 1 --compression lz4 --payload text --acks 1")
     assert (code, report["temporary_topic"], report["partitions"]) == (0, True, 6)
     assert report["log_growth"] == report["records"] > 0
@@ -187,7 +186,6 @@ def test_fewer_records_than_expected(bench: Any, topic: str) -> None:
 
 
 def test_consume_fills_a_temporary_topic(bench: Any) -> None:
-    """Without --topic."""
     code, report, _ = bench("consume --records 2000 --partitions 2")
     assert (code, report["records"], report["partitions"]) == (0, 2000, 2)
 
@@ -239,7 +237,6 @@ def test_mixed(bench: Any, topic: str, start: str) -> None:
 
 
 def test_text_report_goes_to_standard_output(shell: CommandLine) -> None:
-    """Without -o."""
     code, out, err = shell("bench", "produce", "--records", "1000")
     assert code == 0
     assert out.startswith("produce: topic headrace-bench-")

@@ -89,7 +89,7 @@ def test_names_of_the_cluster_are_completed(tab: Callable[..., list[str]], clust
     assert tab("topic", "list", "--cluster", "d") == ["default"]
 
 
-def test_names_of_the_named_cluster_are_completed(
+def test_names_of_the_given_cluster_are_completed(
     tab: Callable[..., list[str]], cluster: LocalCluster
 ) -> None:
     """-b and --cluster, before the command's name or after it."""
@@ -100,8 +100,9 @@ def test_names_of_the_named_cluster_are_completed(
     assert tab("topic", "delete", "or") == []  # a changing one does not
 
 
-def test_cluster_that_does_not_answer_completes_nothing(tab: Callable[..., list[str]]) -> None:
-    """Neither one that accepts connections and is silent, nor one that is gone: no names, and no message."""
+def test_unreachable_cluster_completes_nothing(tab: Callable[..., list[str]]) -> None:
+    """Neither one that accepts connections and does not respond, nor one that is down: no names, and no
+    message."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         write_cluster_file(ClusterFile("default", "h:1", (f"127.0.0.1:{silent.getsockname()[1]}",), 1, "/d"))
         assert tab("topic", "delete", "o") == []

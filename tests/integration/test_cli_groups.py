@@ -38,10 +38,10 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_the_life_of_a_group(
+def test_group_is_listed_described_reset_and_deleted(
     cluster: LocalCluster, shell: CommandLine, tmp_path: Path, protocol: str
 ) -> None:
-    """Listed and described while it reads; reset by every rule when it has stopped; deleted."""
+    """Described while it reads; reset by every rule once it is empty."""
     topic = name = f"life-{protocol}"
     assert shell("topic", "create", topic, "-p", "2", "-r", "3")[0] == 0
     with headrace.Producer(cluster.bootstrap) as producer:
@@ -166,8 +166,8 @@ def hang(cluster: LocalCluster, topic: str, producer_id: int) -> None:
     asyncio.run(write())
 
 
-def test_open_and_hanging_transactions(cluster: LocalCluster, shell: CommandLine) -> None:
-    """What is under way is shown and left alone; what hangs holds readers back until it is ended."""
+def test_hanging_transaction_is_shown_and_aborted(cluster: LocalCluster, shell: CommandLine) -> None:
+    """Open transactions are listed and left alone; a hanging one blocks readers until it is aborted."""
     topic = "transactions"
     assert shell("topic", "create", topic, "-p", "1", "-r", "3")[0] == 0
     with headrace.Producer(cluster.bootstrap, transactional_id="orders") as producer:
@@ -204,9 +204,10 @@ def test_open_and_hanging_transactions(cluster: LocalCluster, shell: CommandLine
     assert lag() == lag("--read-committed")
 
 
-def test_what_is_under_way_is_not_torn_apart(cluster: LocalCluster, shell: CommandLine) -> None:
-    """A transaction that its coordinator knows is not aborted in one of its partitions; but who has it may
-    be fenced out."""
+def test_open_transaction_cannot_be_aborted_in_one_partition(
+    cluster: LocalCluster, shell: CommandLine
+) -> None:
+    """Its coordinator knows it; but its producer may be fenced."""
     topic = "fencing"
     assert shell("topic", "create", topic, "-p", "1", "-r", "3")[0] == 0
     with headrace.Producer(cluster.bootstrap, transactional_id="zombie") as producer:
@@ -224,8 +225,8 @@ def test_what_is_under_way_is_not_torn_apart(cluster: LocalCluster, shell: Comma
             producer.commit_transaction()
 
 
-def test_admins_find_a_coordinator_that_has_died_elsewhere() -> None:
-    """What the dead node coordinated is listed, described and changed at the node that has taken over."""
+def test_admin_commands_find_the_next_coordinator() -> None:
+    """Groups of a dead node are listed, described and changed at the node that took over."""
     fast = {**FAST, "broker_session_timeout_ms": 1_000, "broker_heartbeat_interval_ms": 100}
     with local(nodes=3, **fast) as cluster, headrace.Admin(cluster.bootstrap) as admin:
         topic = headrace.NewTopic("t", partitions=1, replication_factor=3)

@@ -32,8 +32,7 @@ def topic(shell: CommandLine, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_the_life_of_a_topic(shell: CommandLine) -> None:
-    """Create, list, describe, alter, grow, delete."""
+def test_topic_is_created_described_altered_and_deleted(shell: CommandLine) -> None:
     code, out, _ = shell("topic", "create", "life", "-p", "2", "-X", "max.message.bytes=2000", "-o", "json")
     assert code == 0
     made = json.loads(out)[0]
@@ -59,8 +58,8 @@ def test_the_life_of_a_topic(shell: CommandLine) -> None:
     assert shell("topic", "describe", "life")[0] == 3
 
 
-def test_what_goes_wrong_with_topics(shell: CommandLine, topic: str) -> None:
-    """It exists, it does not, it is no name, the config is unknown: one line, a hint, and the exit code."""
+def test_topic_errors_have_one_line_a_hint_and_an_exit_code(shell: CommandLine, topic: str) -> None:
+    """It exists, it does not, its name is invalid, the config is unknown."""
     code, out, err = shell("topic", "create", topic)
     assert (code, out, err.count("\n")) == (1, "", 2)  # and a hint
     assert "TopicAlreadyExistsError" in err
@@ -75,8 +74,8 @@ def test_what_goes_wrong_with_topics(shell: CommandLine, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "../outside", "/etc/x", "a/../../b", "a\nb 0 9", "x" * 250, ""])
-def test_no_name_of_a_topic_leads_anywhere(shell: CommandLine, cluster: LocalCluster, name: str) -> None:
-    """Refused by the server, found nowhere, and no file is made of it; errors stay on one line."""
+def test_hostile_topic_names_are_refused(shell: CommandLine, cluster: LocalCluster, name: str) -> None:
+    """By the server; no file is created, and errors stay on one line."""
     before = sorted(cluster.data_dir.parent.glob("*"))
     for arguments, expected in (
         (("topic", "create", name), 1),
@@ -94,8 +93,8 @@ def test_no_name_of_a_topic_leads_anywhere(shell: CommandLine, cluster: LocalClu
     assert not list(cluster.data_dir.rglob("*outside*"))
 
 
-def test_configs_of_a_topic_a_node_a_group_and_the_cluster(shell: CommandLine, topic: str) -> None:
-    """Set, add to a list, look, take back; what is set is shown, or with --all everything."""
+def test_configs_are_set_listed_and_unset(shell: CommandLine, topic: str) -> None:
+    """Of a topic, a node, a group and the cluster; --all shows defaults."""
     where = (("--topic", topic), ("--node", "2"), ("--cluster-wide",), ("--group", "g"))
     pairs = (
         "retention.ms=5",
@@ -140,8 +139,8 @@ def test_configs_of_a_topic_a_node_a_group_and_the_cluster(shell: CommandLine, t
     assert (out, err) == ("", "no configs are set; --all includes inherited values and defaults\n")
 
 
-def test_what_goes_wrong_with_configs(shell: CommandLine, topic: str) -> None:
-    """One line with the nearest key, or why it cannot be set there; partly done is 4, not found 3."""
+def test_config_errors_suggest_the_nearest_key(shell: CommandLine, topic: str) -> None:
+    """Or say why the key cannot be set there; partial success is 4, not found 3."""
     for arguments, code, text in (
         (("--topic", topic, "--set", "retention.msx=5"), 1, "did you mean 'retention.ms'"),
         (("--cluster-wide", "--set", "retention.ms=5"), 1, "there it is log.retention.ms"),
@@ -156,7 +155,7 @@ def test_what_goes_wrong_with_configs(shell: CommandLine, topic: str) -> None:
     assert shell("config", "describe", "--topic", "nowhere")[0] == 3
 
 
-def test_deleting_asks(shell: CommandLine, topic: str) -> None:
+def test_deletion_needs_a_confirmation(shell: CommandLine, topic: str) -> None:
     """Without --yes and without an answer nothing is deleted."""
     assert shell("topic", "delete", topic)[0] == 130
     assert shell("topic", "describe", topic)[0] == 0
@@ -178,17 +177,17 @@ def test_deleting_asks(shell: CommandLine, topic: str) -> None:
         (("-f", "%t/%p/%o=%s ", "-c", "1"), "TOPIC/0/0=0 "),
     ],
 )
-def test_where_reading_starts_and_stops(
+def test_consume_starts_and_stops_at_kcats_offsets(
     shell: CommandLine, topic: str, arguments: tuple[str, ...], expected: str
 ) -> None:
-    """kcat's offsets on a partition with five records."""
+    """On a partition with five records."""
     shell("produce", topic, "-p", "0", data=b"0\n1\n2\n3\n4\n")
     code, out, err = shell("consume", topic, "-p", "0", "-e", *arguments)
     assert (code, out, err) == (0, expected.replace("TOPIC", topic), "")
 
 
-def test_keys_nulls_headers_and_json(shell: CommandLine, topic: str) -> None:
-    """Everything that a record holds goes in and comes out."""
+def test_keys_nulls_and_headers_survive_json(shell: CommandLine, topic: str) -> None:
+    """Every field of a record is written and read back."""
     shell(
         "produce",
         topic,
@@ -218,15 +217,14 @@ def test_keys_nulls_headers_and_json(shell: CommandLine, topic: str) -> None:
     assert [json.loads(line)["offset"] for line in out.splitlines()] == [0, 1, 2]
 
 
-def test_empty_topics(shell: CommandLine, topic: str) -> None:
-    """Nothing to read is no error, in every form."""
+def test_empty_topic_is_no_error(shell: CommandLine, topic: str) -> None:
+    """In every output format."""
     assert shell("consume", topic, "-e")[:2] == (0, "")
     code, out, _ = shell("consume", topic, "-e", "-o", "json")
     assert (code, json.loads(out)) == (0, [])
 
 
-def test_several_topics_at_once(shell: CommandLine, topic: str) -> None:
-    """One command reads them all."""
+def test_several_topics_are_consumed_at_once(shell: CommandLine, topic: str) -> None:
     shell("topic", "create", topic + "2")
     shell("produce", topic, data=b"one")
     shell("produce", topic + "2", data=b"two")
@@ -234,8 +232,8 @@ def test_several_topics_at_once(shell: CommandLine, topic: str) -> None:
     assert sorted(out.split()) == ["one", "two"]
 
 
-def test_what_goes_wrong_with_records(shell: CommandLine, topic: str, tmp_path: Path) -> None:
-    """No such topic, partition or file; a record that is too large among good ones."""
+def test_produce_and_consume_errors(shell: CommandLine, topic: str, tmp_path: Path) -> None:
+    """Unknown topic, partition or file; a record that is too large among valid ones."""
     assert shell("consume", "nowhere", "-e")[0] == 3
     assert shell("consume", topic, "-p", "7", "-e")[0] == 3
     assert shell("produce", topic, "-p", "7", data=b"x")[0] == 3
@@ -253,8 +251,8 @@ def test_what_goes_wrong_with_records(shell: CommandLine, topic: str, tmp_path: 
     assert shell("consume", topic, "-e", "-X", "linger.ms=5")[0] == 2
 
 
-def test_status_asks_the_storage_nodes(shell: CommandLine, cluster: LocalCluster, topic: str) -> None:
-    """-b needs no Ray: nodes, and what each leads."""
+def test_status_lists_storage_nodes(shell: CommandLine, cluster: LocalCluster, topic: str) -> None:
+    """With -b it needs no Ray: nodes, and the partitions that each leads."""
     code, out, _ = shell("status", "-o", "json")
     facts = json.loads(out)
     assert (code, facts["state"], facts["offline_partitions"]) == (0, "running", 0)
@@ -267,7 +265,7 @@ def test_status_asks_the_storage_nodes(shell: CommandLine, cluster: LocalCluster
 
 
 def test_unreachable_cluster_ends_a_command_soon(command_line: CommandLine) -> None:
-    """Not after the minute of programs; -X sets the time."""
+    """Not after the minute of programs; -X sets the timeout."""
     started_s = time.monotonic()
     for command in (("status",), ("topic", "list")):
         assert command_line.at("127.0.0.1:1")(*command, "-X", "default.api.timeout.ms=200")[0] == 1
@@ -285,10 +283,10 @@ def test_produce_from_files(shell: CommandLine, topic: str, tmp_path: Path) -> N
     assert shell("consume", topic, "-e", "-p", "1", "-f", "%k=%s,")[1] == "key=x,key=y,"
 
 
-def test_log_dump(
+def test_log_dump_reads_segments_and_indexes(
     shell: CommandLine, command_line: CommandLine, cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """Segments and indexes of a running node; damage is found, told, and is exit code 1."""
+    """Of a running node; damage is reported, and the exit code is 1."""
     shell("produce", topic, "-p", "0", data=b"hello\nworld\n")
     segment = next(cluster.data_dir.glob(f"node-*/{topic}-0/*.log"))
     code, out, _ = command_line("log", "dump", str(segment))
@@ -315,8 +313,8 @@ def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "headrace", *arguments], **options)
 
 
-def test_a_reader_that_goes_away_ends_quietly(shell: CommandLine, cluster: LocalCluster, topic: str) -> None:
-    """`headrace consume | head`: no traceback, and the shell's own code for it."""
+def test_closed_pipe_ends_consume_quietly(shell: CommandLine, cluster: LocalCluster, topic: str) -> None:
+    """`headrace consume | head`: no traceback, and the shell's exit code for it."""
     shell("produce", topic, data=b"x" * 1000 + b"\n" + b"y" * 1000 + b"\n")
     read, write = os.pipe()
     os.close(read)
@@ -326,8 +324,8 @@ def test_a_reader_that_goes_away_ends_quietly(shell: CommandLine, cluster: Local
     assert (process.returncode, err) == (141, b"")
 
 
-def test_ctrl_c_ends_a_consumer_that_waits(shell: CommandLine, cluster: LocalCluster, topic: str) -> None:
-    """It follows the topic until it is interrupted; what was printed until then is complete."""
+def test_ctrl_c_ends_a_following_consumer(shell: CommandLine, cluster: LocalCluster, topic: str) -> None:
+    """What was printed before is complete."""
     shell("produce", topic, data=b"first")
     process = start("-b", cluster.bootstrap, "consume", topic, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None

@@ -44,17 +44,17 @@ def cluster() -> Iterator[LocalCluster]:
         ("txn describe nope", 3, "'nope'"),
     ],
 )
-def test_mistakes_say_what_to_do(shell: CommandLine, line: str, code: int, told: str) -> None:
+def test_error_messages_say_what_to_do(shell: CommandLine, line: str, code: int, told: str) -> None:
     """Exit code, message on standard error, and nothing on standard output."""
     found, out, err = shell(*shlex.split(line))
     assert (found, out) == (code, "")
     assert told in err
 
 
-def test_consume_commits_nothing(
+def test_consume_commits_no_offsets(
     cluster: LocalCluster, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The group of the environment is that of programs: `consume` reads, and the group stays where it is."""
+    """The group of the environment is for programs: `consume` leaves it unchanged."""
     monkeypatch.setenv("HEADRACE_GROUP_ID", "billing")
     assert shell("consume", "orders", "-e")[:2] == (0, "one\n")
     assert cluster.admin().list_groups() == []

@@ -22,8 +22,8 @@ def roles(found: Any) -> dict[int, str]:
     return {each["id"]: each["role"] for each in [*found["voters"], *found["observers"]]}
 
 
-def test_a_voter_is_taken_out_and_put_in_again(command_line: CommandLine) -> None:
-    """Of three, down to one, which stays; the errors say what is wrong."""
+def test_voter_is_removed_and_added(command_line: CommandLine) -> None:
+    """From three down to one, which cannot be removed; errors give the reason."""
     with local(nodes=1, controllers=3, **QUORUM) as cluster:
 
         def shell(*arguments: str) -> tuple[int, str]:

@@ -14,9 +14,9 @@ def partitions(shell: CommandLine, topic: str) -> Any:
     return shell.json("topic", "describe", topic)[0]["partitions"]
 
 
-def test_an_operator_looks_after_three_nodes(tmp_path: Path, command_line: CommandLine) -> None:
-    """A topic with three replicas; a node is drained and comes back; a partition moves to two nodes and is
-    read there; a node dies, is seen as missing, and comes back."""
+def test_drain_reassignment_and_a_dead_node(tmp_path: Path, command_line: CommandLine) -> None:
+    """A topic with three replicas; a node is drained and returns; a partition moves to two nodes and is read
+    there; a node dies, is listed as missing, and returns."""
     with local(nodes=3, data_dir=str(tmp_path), broker_session_timeout_ms=3_000) as cluster:
         shell = command_line.at(cluster.bootstrap)
         made = shell.json("topic", "create", "t", "-p", "3", "-r", "3", "-X", "min.insync.replicas=2")

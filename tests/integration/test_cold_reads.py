@@ -94,8 +94,8 @@ def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return release
 
 
-async def test_cold_pages_are_served(rig: Rig, tmp_path: Path) -> None:
-    """All of the log comes back, in order; a second read of the cached pages takes no thread."""
+async def test_cold_pages_are_read_by_threads(rig: Rig, tmp_path: Path) -> None:
+    """All of the log, in order; a second read of the cached pages needs no thread."""
     topic_id, client = await cold_topic(rig, tmp_path)
     assert await read_all(client, topic_id) == [*range(BATCHES)]
     if is_cached(log_file(tmp_path)):
@@ -115,10 +115,10 @@ async def test_cold_pages_are_served(rig: Rig, tmp_path: Path) -> None:
         assert runs == 0, "cached pages need no thread"
 
 
-async def test_a_file_system_without_nowait_is_served_by_threads(
+async def test_file_system_without_nowait_is_read_by_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The refusal is met once per file system, and nothing is missing."""
+    """The refusal happens once per file system, and no record is missing."""
     asked = 0
 
     def refuse(*_: object) -> int:
@@ -134,8 +134,8 @@ async def test_a_file_system_without_nowait_is_served_by_threads(
     assert asked == 1
 
 
-async def test_others_are_served_while_cold_reads_hang(tmp_path: Path, held: threading.Event) -> None:
-    """All threads wait for the disk: producers, tail readers and warm readers do not."""
+async def test_hanging_cold_reads_delay_no_other_requests(tmp_path: Path, held: threading.Event) -> None:
+    """All threads wait for the disk: producers, tail reads and cached reads continue."""
     config = {"fetch.cold.threads": 1, "log.tail.cache.partition.bytes": 200_000}
     async with node_rig(tmp_path, config=config) as rig:
         topic_id, client = await cold_topic(rig, tmp_path)
@@ -152,11 +152,11 @@ async def test_others_are_served_while_cold_reads_hang(tmp_path: Path, held: thr
 
 
 @pytest.mark.parametrize("crash", [False, True])
-async def test_a_node_ends_during_a_cold_read(
+async def test_node_stops_during_a_cold_read(
     rig: Rig, tmp_path: Path, held: threading.Event, crash: bool
 ) -> None:
-    """It waits for the thread and starts again on the same disk with nothing lost. A crash answers nobody; a
-    node that is still saying farewell may answer, and then with what is there."""
+    """It waits for the thread and restarts on the same disk without loss. A crash answers no request; a node
+    that shuts down may answer, with the right records."""
     topic_id, client = await cold_topic(rig, tmp_path)
     slow = await held_fetch(rig, tmp_path, client, topic_id)
     router = rig.node._router
@@ -175,10 +175,8 @@ async def test_a_node_ends_during_a_cold_read(
     assert await read_all(again, topic_id) == [*range(BATCHES)]
 
 
-async def test_the_files_of_a_deleted_topic_may_go_during_a_cold_read(
-    rig: Rig, tmp_path: Path, held: threading.Event
-) -> None:
-    """The reader hears of the deletion, and the node goes on."""
+async def test_topic_is_deleted_during_a_cold_read(rig: Rig, tmp_path: Path, held: threading.Event) -> None:
+    """The consumer gets an error, and the node continues."""
     topic_id, client = await cold_topic(rig, tmp_path)
     slow = await held_fetch(rig, tmp_path, client, topic_id)
     rig.controller.delete_topic(topic_id)
@@ -191,8 +189,8 @@ async def test_the_files_of_a_deleted_topic_may_go_during_a_cold_read(
     assert (await client.produce(other, batch(b"x"))).error_code == 0
 
 
-async def test_damage_on_the_disk_is_told_and_not_served(rig: Rig, tmp_path: Path) -> None:
-    """A byte changed in the file itself."""
+async def test_corrupt_batch_on_disk_is_not_served(rig: Rig, tmp_path: Path) -> None:
+    """A byte was changed in the file itself."""
     topic_id, client = await cold_topic(rig, tmp_path)
     path = log_file(tmp_path)
     with path.open("r+b") as file:
@@ -209,9 +207,9 @@ async def test_damage_on_the_disk_is_told_and_not_served(rig: Rig, tmp_path: Pat
     assert (await client.fetch(topic_id, 1))[1][0][0] == 1
 
 
-def test_a_short_answer_of_the_kernel_counts_as_not_cached(tmp_path: Path) -> None:
-    """There is half of the range: nobody gets half. (How much of a file is cached is up to the kernel, which
-    may read ahead of whoever asks.)"""
+def test_partly_cached_range_counts_as_not_cached(tmp_path: Path) -> None:
+    """No reader gets half of a range. (How much of a file is cached is up to the kernel, which may read
+    ahead.)"""
     files = OsFiles()
     file = files.open(str(tmp_path / "a"), create=True)
     assert isinstance(file, OsFile)

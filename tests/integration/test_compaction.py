@@ -39,8 +39,8 @@ def read(cluster: LocalCluster) -> list[tuple[int, bytes, bytes]]:
     return found
 
 
-def test_a_follower_that_was_away_catches_up_with_a_compacted_leader(tmp_path: Path) -> None:
-    """It takes the gaps, leads when the other one dies, and is compacted itself."""
+def test_restarted_follower_catches_up_with_a_compacted_leader(tmp_path: Path) -> None:
+    """It replicates the gaps, becomes leader when the other node dies, and is compacted itself."""
     keys = {"log_cleaner_backoff_ms": 20, "broker_session_timeout_ms": 3_000}
     with local(nodes=2, data_dir=str(tmp_path), **keys) as cluster:
         with cluster.admin() as admin:
@@ -106,8 +106,8 @@ def is_clean(rig: Rig) -> bool:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-async def test_a_compacted_log_after_a_restart(tmp_path: Path, crash: bool) -> None:
-    """The same records at the same offsets; it is compacted on; the files of the old segments are gone."""
+async def test_compacted_log_survives_a_restart(tmp_path: Path, crash: bool) -> None:
+    """The same records at the same offsets; compaction continues; the old segment files are deleted."""
     async with node_rig(tmp_path, config=CONFIG) as rig:
         configs = {"cleanup_policy": "compact", "segment_ms": "1", "file_delete_delay_ms": "0"}
         topic_id = await rig.topic(**configs, min_cleanable_dirty_ratio="0.01")
@@ -132,8 +132,8 @@ async def test_a_compacted_log_after_a_restart(tmp_path: Path, crash: bool) -> N
         assert len([*folder.glob("*.log")]) <= 3
 
 
-async def test_a_node_stops_while_a_throttled_cleaning_waits(tmp_path: Path) -> None:
-    """At once, however slow the cleaner may be; nothing half done is left."""
+async def test_node_stops_during_a_throttled_cleaning(tmp_path: Path) -> None:
+    """At once, however low the rate; no partial segment is left."""
     config = {**CONFIG, "log.cleaner.io.max.bytes.per.second": 1}
     async with node_rig(tmp_path, config=config) as rig:
         topic_id = await rig.topic(cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01")
@@ -150,8 +150,8 @@ async def test_a_node_stops_while_a_throttled_cleaning_waits(tmp_path: Path) -> 
         assert len(await values(await rig.client(), topic_id, 40)) <= KEYS + 1
 
 
-async def test_a_topic_is_deleted_and_made_again_while_it_is_cleaned(tmp_path: Path) -> None:
-    """The cleaning ends first; the new topic of that name never meets its files."""
+async def test_topic_is_recreated_during_a_cleaning(tmp_path: Path) -> None:
+    """The cleaning ends first; the new topic never sees its files."""
     config = {**CONFIG, "log.cleaner.io.max.bytes.per.second": 5_000}
     async with node_rig(tmp_path, config=config) as rig:
         keys = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0.01"}
@@ -168,8 +168,8 @@ async def test_a_topic_is_deleted_and_made_again_while_it_is_cleaned(tmp_path: P
         assert await values(await rig.client(), again, 3) == {0: b"0", 1: b"1", 2: b"2"}
 
 
-async def test_damage_sets_a_partition_aside_and_the_others_go_on(tmp_path: Path) -> None:
-    """The reason is told, the partition is counted, and what is whole is still served."""
+async def test_corrupt_log_is_uncleanable(tmp_path: Path) -> None:
+    """The reason is logged, the partition is counted, and intact batches are still served."""
     config = {**CONFIG, "log.cleaner.enable": False}
     async with node_rig(tmp_path, config=config) as rig:
         keys = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0.01"}

@@ -52,9 +52,7 @@ def codecs_in(data: bytes) -> set[int]:
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_kafka_and_own_clients_write_the_codec_of_the_topic(
-    cluster: LocalCluster, folder: Path, name: str
-) -> None:
+def test_every_client_writes_the_topics_codec(cluster: LocalCluster, folder: Path, name: str) -> None:
     """confluent-kafka, kafka-python and headrace's own producer, idempotent and pipelined: every record is
     read back once, all replicas have equal bytes in the topic's codec."""
     topic = f"stored-{name}"

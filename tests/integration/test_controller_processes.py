@@ -127,8 +127,8 @@ async def storm(three: Three, number: int, made: set[str], is_over: asyncio.Even
         connection.close()
 
 
-async def test_kill_9_of_leaders_loses_no_acknowledged_topic(tmp_path: Path) -> None:
-    """Each time another one leads, soon, with everything that was answered; who was killed comes back."""
+async def test_killed_leaders_lose_no_acknowledged_topic(tmp_path: Path) -> None:
+    """Each time another controller leads soon, with every acknowledged topic; the killed one returns."""
     three = Three(tmp_path)
     try:
         await three.begin()

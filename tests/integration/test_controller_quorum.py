@@ -157,8 +157,8 @@ def three(tmp_path: Path) -> AbstractAsyncContextManager[Cluster]:
     return cluster(tmp_path)
 
 
-async def test_three_controllers_become_one_quorum(three: Cluster) -> None:
-    """One leads; what it decides is in all three; the others refuse and say who leads."""
+async def test_three_controllers_form_a_quorum(three: Cluster) -> None:
+    """One leads; all three apply its decisions; the others refuse requests and name the leader."""
     leader = await three.leader()
     await three.join_node(leader)
     assert (await three.create(leader, "t")).error_code == 0
@@ -180,8 +180,8 @@ async def test_three_controllers_become_one_quorum(three: Cluster) -> None:
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-async def test_another_leads_when_the_leader_goes(three: Cluster, is_killed: bool) -> None:
-    """Killed or stopped: what was answered is there, a node's session goes on, and it comes back."""
+async def test_leader_change_keeps_acknowledged_decisions(three: Cluster, is_killed: bool) -> None:
+    """Killed or stopped: the session of a node continues, and the old leader returns."""
     leader = await three.leader()
     epoch = await three.join_node(leader)
     assert (await three.create(leader, "before")).error_code == 0
@@ -199,8 +199,8 @@ async def test_another_leads_when_the_leader_goes(three: Cluster, is_killed: boo
     assert [server.status()["topics"] for server in three.alive] == [2, 2, 2]
 
 
-async def test_no_acknowledged_topic_is_lost_in_a_storm(three: Cluster) -> None:
-    """Clients create topics as fast as they can at whoever leads; leaders are killed again and again."""
+async def test_no_acknowledged_topic_is_lost_under_load(three: Cluster) -> None:
+    """Clients create topics without pause at the present leader; leaders are killed again and again."""
     await three.join_node(await three.leader())
     made: set[str] = set()
     is_over = False
@@ -233,8 +233,8 @@ async def test_no_acknowledged_topic_is_lost_in_a_storm(three: Cluster) -> None:
     assert {server.status()["topics"] for server in three.alive} == {len(image.topics)}
 
 
-async def test_without_a_majority_nothing_is_decided_and_nothing_is_lost(three: Cluster) -> None:
-    """Two of three are gone: the last one refuses soon; one comes back, and it goes on."""
+async def test_minority_decides_nothing(three: Cluster) -> None:
+    """Two of three are down: the last one refuses requests soon; one returns, and decisions continue."""
     leader = await three.leader()
     await three.join_node(leader)
     assert (await three.create(leader, "before")).error_code == 0
@@ -253,8 +253,8 @@ async def test_without_a_majority_nothing_is_decided_and_nothing_is_lost(three: 
     assert {"before", "after"} <= set((await three.image(again)).topics)
 
 
-async def test_all_of_them_restart(three: Cluster) -> None:
-    """Stopped and started again, in another order: same cluster, same topics."""
+async def test_all_controllers_restart(three: Cluster) -> None:
+    """In another order: same cluster, same topics."""
     leader = await three.leader()
     await three.join_node(leader)
     assert (await three.create(leader, "t")).error_code == 0
@@ -269,9 +269,9 @@ async def test_all_of_them_restart(three: Cluster) -> None:
     assert {server.cluster_id for server in three.alive} == {cluster_id}
 
 
-async def test_a_wiped_disk_is_another_replica(three: Cluster, tmp_path: Path) -> None:
-    """Its votes are forgotten, so it is refused under the old directory id, and only fetches; an operator
-    removes the voter that is lost and adds the new one."""
+async def test_wiped_controller_is_another_voter(three: Cluster, tmp_path: Path) -> None:
+    """Its votes are lost, so it is refused under the old directory id, and only fetches; an operator removes
+    the lost voter and adds the new one."""
     leader = await three.leader()
     await three.join_node(leader)
     assert (await three.create(leader, "t")).error_code == 0
@@ -302,8 +302,8 @@ async def test_a_wiped_disk_is_another_replica(three: Cluster, tmp_path: Path) -
     assert len(server.quorum.voters) == 3
 
 
-async def test_a_wiped_disk_takes_its_place_by_itself_where_that_is_wished(tmp_path: Path) -> None:
-    """With auto join, as the hosts of several controllers set it."""
+async def test_wiped_controller_joins_by_auto_join(tmp_path: Path) -> None:
+    """As the hosts of several controllers configure it."""
     async with cluster(tmp_path, **{"controller.quorum.auto.join.enable": True}) as three:
         leader = await three.leader()
         victim = next(node for node in (1, 2, 3) if node != leader)
@@ -314,8 +314,8 @@ async def test_a_wiped_disk_takes_its_place_by_itself_where_that_is_wished(tmp_p
         await eventually(lambda: len(server.quorum.voters) == 3)
 
 
-async def test_one_controller_grows_to_three(tmp_path: Path) -> None:
-    """The further ones find it, catch up and join, one after the other."""
+async def test_quorum_grows_from_one_to_three(tmp_path: Path) -> None:
+    """The others discover it, catch up and join one by one."""
     async with cluster(tmp_path, size=1) as grown:
         await grown.join_node(1)
         assert (await grown.create(1, "t")).error_code == 0
@@ -329,8 +329,8 @@ async def test_one_controller_grows_to_three(tmp_path: Path) -> None:
         assert set((await grown.image(leader)).topics) == {"t"}
 
 
-async def test_a_quorum_is_found_at_new_ports(three: Cluster, tmp_path: Path) -> None:
-    """All addresses in the log are old: the bootstrap servers say where everybody is."""
+async def test_quorum_is_found_at_new_ports(three: Cluster, tmp_path: Path) -> None:
+    """All addresses in the log are old: the bootstrap servers have the new ones."""
     await three.join_node(await three.leader())
     for node in (1, 2, 3):
         await three.kill(node)

@@ -131,7 +131,7 @@ async def eventually(condition) -> None:
     raise AssertionError("it never came to be")
 
 
-async def test_a_node_joins_and_topics_live(tmp_path) -> None:
+async def test_node_registers_and_topics_are_changed(tmp_path) -> None:
     """Register, catch up, be unfenced; then create, grow, alter, describe and delete a topic."""
     async with controller(tmp_path) as server, node(server, -1) as me:
         await me.join()
@@ -158,9 +158,8 @@ async def test_a_node_joins_and_topics_live(tmp_path) -> None:
         assert me.image.configs == {(4, ""): {"min.insync.replicas": "1"}}
 
 
-async def test_a_restart_forgets_nothing(tmp_path) -> None:
-    """The controller ends and starts again on the same port: same cluster, same epochs, same topics; the node
-    goes on with its old session."""
+async def test_restart_keeps_cluster_epochs_and_topics(tmp_path) -> None:
+    """On the same port; the node continues its old session."""
     async with controller(tmp_path) as server, node(server) as me:
         await me.join()
         topic_id = (await me.create("t", num_partitions=3)).topic_id
@@ -178,9 +177,8 @@ async def test_a_restart_forgets_nothing(tmp_path) -> None:
         assert not (await again.beat()).is_fenced
 
 
-async def test_the_log_of_a_controller_from_before_quorums_is_taken_over(tmp_path) -> None:
-    """It has no directory id and no voters: the controller becomes the only voter, in a higher epoch,
-    and stays it."""
+async def test_log_without_voters_is_adopted(tmp_path) -> None:
+    """It has no directory id and no voters: the controller becomes the only voter, in a higher epoch."""
     old = Voter(OsFiles(), metadata_dir=str(tmp_path))
     old.decide(FormatRecord("old-cluster"), TopicRecord("t", bytes(16)))
     old.flush()
@@ -195,9 +193,9 @@ async def test_the_log_of_a_controller_from_before_quorums_is_taken_over(tmp_pat
     assert "cluster.id=old-cluster" in (tmp_path / "meta.properties").read_text()
 
 
-async def test_a_silent_node_is_fenced_and_comes_back(tmp_path) -> None:
-    """No heartbeats for the session timeout: its partitions lose their leader; the next heartbeat of the same
-    registration brings node and leader back, with higher leader epochs."""
+async def test_node_without_heartbeats_is_fenced(tmp_path) -> None:
+    """After its session its partitions lose their leader; the next heartbeat of the same registration
+    unfences it, with higher leader epochs."""
     times = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
     async with controller(tmp_path, **times) as server, node(server) as me:
         await me.join()
@@ -213,9 +211,8 @@ async def test_a_silent_node_is_fenced_and_comes_back(tmp_path) -> None:
         assert (partition.leader, partition.leader_epoch) == (1, 2)
 
 
-async def test_a_node_leaves_in_order_and_its_next_process_registers_at_once(tmp_path) -> None:
-    """Controlled shutdown: told to go on, then a new process need not wait for the old session; the old
-    broker epoch is stale from then on."""
+async def test_controlled_shutdown_ends_the_session(tmp_path) -> None:
+    """A new process need not wait for the old session; the old broker epoch is stale from then on."""
     async with controller(tmp_path) as server, node(server) as old, node(server, process=2) as new:
         await old.join()
         await old.create("t")
@@ -230,9 +227,9 @@ async def test_a_node_leaves_in_order_and_its_next_process_registers_at_once(tmp
         assert new.image.topics["t"].partitions[0].leader == 1
 
 
-async def test_long_polls_wait_for_news_or_for_their_time(tmp_path) -> None:
-    """A poll without news ends empty at its time; one that is woken has the records; one of a reader that is
-    ahead is refused; those of a closed connection are let go."""
+async def test_metadata_polls_wait_for_records_or_their_timeout(tmp_path) -> None:
+    """An empty poll ends at its timeout; new records complete it; a poll ahead of the log is refused; polls
+    of closed connections are dropped."""
     async with controller(tmp_path) as server, node(server) as me, node(server) as other:
         await me.join()
         empty = await me.follow(max_wait_ms=30)
@@ -258,8 +255,8 @@ async def test_long_polls_wait_for_news_or_for_their_time(tmp_path) -> None:
         await eventually(lambda: server.status()["parked_polls"] == 0)
 
 
-async def test_snapshots_are_written_served_and_started_from(tmp_path) -> None:
-    """Little log between snapshots and a short memory: a new reader gets a snapshot, a restart uses one."""
+async def test_snapshots_are_written_served_and_loaded(tmp_path) -> None:
+    """A short interval and a short tail: a new reader gets a snapshot, and so does a restart."""
     small = {"metadata.log.max.record.bytes.between.snapshots": 500, "metadata.tail.max.records": 2}
     async with controller(tmp_path, **small) as server, node(server) as me, node(server) as late:
         await me.join()
@@ -275,8 +272,8 @@ async def test_snapshots_are_written_served_and_started_from(tmp_path) -> None:
         assert again.image == dataclasses.replace(me.image, offset=again.image.offset)
 
 
-async def test_hostile_requests_are_refused_and_the_controller_lives_on(tmp_path) -> None:
-    """A million partitions, too many topics, an api of a storage node: each is answered with its error."""
+async def test_hostile_requests_are_refused(tmp_path) -> None:
+    """A million partitions, too many topics, an API of a storage node: each gets its error."""
     async with controller(tmp_path) as server, node(server) as me:
         await me.join()
         assert (await me.create("t", num_partitions=1_000_000)).error_code == 37
@@ -290,8 +287,8 @@ async def test_hostile_requests_are_refused_and_the_controller_lives_on(tmp_path
         assert not (await me.create("t")).error_code
 
 
-async def test_a_folder_has_one_controller(tmp_path) -> None:
-    """A second process on the same folder gives up after a while, and the first one goes on."""
+async def test_folder_is_locked_by_one_controller(tmp_path) -> None:
+    """A second process on the same folder fails after a while, and the first one continues."""
     async with controller(tmp_path) as server, node(server) as me:
         config = {"metadata.log.dir": str(tmp_path), "metadata.log.lock.timeout.ms": 60}
         second = ControllerServer(ControllerConfig.of(config))
@@ -306,9 +303,8 @@ def fake_controller(files, **config) -> ControllerServer:
     return ControllerServer(ControllerConfig.of({**keys, **config}), files)
 
 
-async def test_what_is_answered_survives_a_power_loss() -> None:
-    """After every answer the power could fail: the topic is on the disk each time, and only flushes put it
-    there. Many clients at once share flushes."""
+async def test_acknowledged_topics_survive_power_loss() -> None:
+    """After every response the power could fail: each topic is flushed. Concurrent clients share flushes."""
     files = FakeFiles()
     server = fake_controller(files)
     await server.start()
@@ -329,9 +325,8 @@ async def test_what_is_answered_survives_a_power_loss() -> None:
 
 
 @pytest.mark.parametrize("operation", ["pwrite", "fdatasync"])
-async def test_a_failing_disk_ends_the_controller_without_an_answer(operation) -> None:
-    """The disk fails under a decision: `run` raises, the client hears nothing but a closed connection, and
-    what was answered before is there at the next start."""
+async def test_disk_error_ends_the_controller_without_a_response(operation) -> None:
+    """`run` raises, the client sees a closed connection, and acknowledged topics exist after the restart."""
     files = FakeFiles()
     server = fake_controller(files)
     await server.start()
@@ -352,8 +347,8 @@ async def test_a_failing_disk_ends_the_controller_without_an_answer(operation) -
     await running
 
 
-async def test_a_start_that_fails_leaves_nothing_behind() -> None:
-    """The disk fails while the log is recovered: the lock is free again for the next process."""
+async def test_failed_start_releases_the_lock() -> None:
+    """The disk fails during recovery."""
     files = FakeFiles()
     files.fail("fdatasync")
     with pytest.raises(KafkaStorageError):
@@ -365,8 +360,8 @@ async def test_a_start_that_fails_leaves_nothing_behind() -> None:
     await running
 
 
-async def test_a_full_queue_slows_the_clients_down(tmp_path) -> None:
-    """More requests than may wait: the rest is told to come again, and those that wait are answered."""
+async def test_full_queue_refuses_requests(tmp_path) -> None:
+    """With a retriable error; queued requests are answered."""
     async with controller(tmp_path, **{"queued.max.requests": 3}) as server, node(server) as me:
         await me.join()
         answers = await asyncio.gather(*(me.create(f"t{n}") for n in range(50)), return_exceptions=True)
@@ -378,8 +373,8 @@ async def test_a_full_queue_slows_the_clients_down(tmp_path) -> None:
         assert len(refused) + len(made) == 50
 
 
-async def test_a_taken_port_is_replaced_by_a_free_one(tmp_path) -> None:
-    """The remembered port is in use by somebody else; one that was configured is insisted on."""
+async def test_remembered_port_in_use_is_replaced(tmp_path) -> None:
+    """A configured port is not."""
     async with controller(tmp_path / "a") as first:
         (tmp_path / "b").mkdir()
         (tmp_path / "b" / "listener.port").write_text(str(first.port))

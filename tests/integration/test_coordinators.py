@@ -51,8 +51,8 @@ async def counted(cluster: LocalCluster, gauge: str, of: str = "group") -> int:
     return sum(each.get(gauge, 0) for each in metrics)
 
 
-async def test_a_group_lives_over_its_coordinator() -> None:
-    """Two members join, get their shares, commit; a third party reads the offsets; they leave."""
+async def test_group_joins_commits_and_leaves() -> None:
+    """Two members share two partitions; another client fetches the offsets."""
     with local(nodes=3, **FAST) as cluster:
         async with client_of(cluster) as client:
             await client.create("t", 2)
@@ -78,9 +78,9 @@ async def test_a_group_lives_over_its_coordinator() -> None:
             await other.leave()
 
 
-async def test_a_group_survives_its_coordinator() -> None:
-    """Another node reads what was committed from its copy of the log and leads on; the old one, back again,
-    does not answer for the group any more unless it leads."""
+async def test_group_survives_its_coordinator() -> None:
+    """Another node loads its copy of the log and coordinates; the old one, restarted, does not answer for the
+    group unless it leads."""
     with local(nodes=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100, **FAST) as cluster:
         async with client_of(cluster) as client:
             await client.create("t", 1)
@@ -108,8 +108,7 @@ async def test_a_group_survives_its_coordinator() -> None:
             assert [group.group_id for group in listed] in (["g"], [])
 
 
-async def test_everything_is_read_again_after_a_restart(tmp_path: Path) -> None:
-    """Of all nodes at once."""
+async def test_committed_offsets_survive_a_restart_of_all_nodes(tmp_path: Path) -> None:
     with local(nodes=2, data_dir=str(tmp_path), **FAST) as cluster:
         async with client_of(cluster) as client:
             await client.create("t", 1)
@@ -124,8 +123,8 @@ async def test_everything_is_read_again_after_a_restart(tmp_path: Path) -> None:
                 assert await committed(client, f"g{number}") == {("t", 0): number}
 
 
-async def test_a_transaction_lives_over_its_coordinator() -> None:
-    """Records and offsets count when it commits, and never if it aborts; the older producer is fenced."""
+async def test_transaction_commits_aborts_and_fences() -> None:
+    """Records and offsets count once committed, and never if aborted; the older producer is fenced."""
     with local(nodes=3, **FAST) as cluster:
         async with client_of(cluster) as client:
             await client.create("t", 1)
@@ -155,8 +154,8 @@ async def test_a_transaction_lives_over_its_coordinator() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_a_transaction_survives_its_coordinator(commit: bool) -> None:
-    """Its next coordinator knows of it, ends it, and sees to its markers."""
+async def test_transaction_survives_its_coordinator(commit: bool) -> None:
+    """The next coordinator has it, ends it, and sends its markers."""
     with local(nodes=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100, **FAST) as cluster:
         async with client_of(cluster) as client:
             addresses = cluster.bootstrap.split(",")
@@ -182,8 +181,8 @@ async def led_elsewhere(client: CoordinatorClient, address: tuple[str, int]) -> 
     raise AssertionError("one node leads everything")
 
 
-async def test_the_offsets_topic_can_be_deleted() -> None:
-    """As Kafka's: what was committed is gone, and the next who looks for a coordinator makes it anew."""
+async def test_offsets_topic_can_be_deleted() -> None:
+    """As Kafka's: the commits are lost, and the next FindCoordinator creates it."""
     with local(nodes=2, **FAST) as cluster:
         async with client_of(cluster) as client:
             await client.create("t", 1)

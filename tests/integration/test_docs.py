@@ -59,7 +59,7 @@ def run_program(program: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize(("page", "number"), [each for each in PROGRAMS if each not in OPERATING + TESTS])
-def test_a_program_of_a_page_runs(page: str, number: int) -> None:
+def test_program_of_a_page_runs(page: str, number: int) -> None:
     """On a cluster of its own; a coroutine `main` gets a cluster's address."""
     program = programs(page)[number]
     calls_main = "async def main(" not in program or "asyncio.run(" in program
@@ -67,7 +67,7 @@ def test_a_program_of_a_page_runs(page: str, number: int) -> None:
 
 
 @pytest.mark.parametrize(("page", "number"), TESTS)
-def test_a_test_of_a_page_passes(page: str, number: int, tmp_path: Path) -> None:
+def test_test_of_a_page_passes(page: str, number: int, tmp_path: Path) -> None:
     """In a pytest of its own, with the plugin that headrace installs."""
     path = tmp_path / "test_of_page.py"
     path.write_text(programs(page)[number])
@@ -95,13 +95,12 @@ def operated() -> Iterator[headrace.LocalCluster]:
 
 
 @pytest.mark.parametrize(("page", "number"), [each for each in OPERATING if each not in ON_RAY])
-def test_what_operators_are_shown_works(operated: headrace.LocalCluster, page: str, number: int) -> None:
+def test_commands_for_operators_run(operated: headrace.LocalCluster, page: str, number: int) -> None:
     """One after the other on one cluster, which is found by the environment."""
     run_program(programs(page)[number], HEADRACE_BOOTSTRAP=operated.bootstrap)
 
 
-def test_all_programs_are_found() -> None:
-    """The pattern that finds them still does."""
+def test_all_programs_of_the_pages_are_found() -> None:
     assert {page for page, _ in PROGRAMS} >= {"README.md", "docs/CLIENTS.md", "docs/PIPELINE.md", TUTORIAL}
     assert len(PROGRAMS) >= 8
     assert len(TESTS) >= 1
@@ -109,8 +108,8 @@ def test_all_programs_are_found() -> None:
     assert len(ON_RAY) >= 2
 
 
-def test_the_options_of_the_readme_exist(command_line: CommandLine) -> None:
-    """Each command of the README takes the options that are shown with it."""
+def test_options_of_the_readme_exist(command_line: CommandLine) -> None:
+    """Each command of the README has the options that are shown with it."""
     shown = [block.text for block in blocks(text_of("README.md")) if block.language == SHELL]
     lines = [line for text in shown for line in text.splitlines()]
     commands = [line.partition("headrace ")[2] for line in lines if re.match(r"(echo .*\| )?headrace ", line)]

@@ -47,8 +47,8 @@ def value(cluster: LocalCluster, resource: Resource, name: str) -> tuple[str | N
     return found.value, found.source
 
 
-def test_the_size_of_messages_at_each_level(tmp_path: Path) -> None:
-    """The cluster's, the node's over it, the topic's over both; each taken back lets the one below hold."""
+def test_message_size_is_overridden_by_node_and_topic(tmp_path: Path) -> None:
+    """The cluster's, the node's over it, the topic's over both; each deletion restores the level below."""
     with local(data_dir=str(tmp_path)) as cluster:
         with cluster.admin() as admin:
             admin.create_topics(NewTopic("t", 1)).raise_for_errors()
@@ -71,8 +71,8 @@ def test_the_size_of_messages_at_each_level(tmp_path: Path) -> None:
         assert not is_refused(cluster, "t", 5_000)
 
 
-def test_segments_roll_by_the_clusters_size(tmp_path: Path) -> None:
-    """Of a topic that is there already and has no size of its own."""
+def test_segments_roll_by_the_cluster_default(tmp_path: Path) -> None:
+    """Of an existing topic without its own size."""
     with local(data_dir=str(tmp_path)) as cluster:
         with cluster.admin() as admin:
             admin.create_topics(NewTopic("t", 1)).raise_for_errors()
@@ -89,8 +89,8 @@ def test_segments_roll_by_the_clusters_size(tmp_path: Path) -> None:
         assert segments(tmp_path, "t") >= 4
 
 
-def test_retention_by_the_clusters_size_and_interval(tmp_path: Path) -> None:
-    """Of a topic that is there already: its oldest records go within seconds, not after five minutes."""
+def test_cluster_default_of_retention_applies_at_once(tmp_path: Path) -> None:
+    """To an existing topic: its oldest records are deleted within seconds, not after five minutes."""
     with local(data_dir=str(tmp_path), log_segment_bytes=MIB) as cluster, cluster.admin() as admin:
         admin.create_topics(NewTopic("t", 1)).raise_for_errors()
         with cluster.producer() as producer:
@@ -103,8 +103,8 @@ def test_retention_by_the_clusters_size_and_interval(tmp_path: Path) -> None:
         assert admin.list_offsets({place: LATEST})[place].offset == 6
 
 
-def test_a_node_that_was_away_and_one_that_comes_later_have_it(tmp_path: Path) -> None:
-    """What is set for all holds for who is not there yet; what is set for one stays with that one."""
+def test_restarted_and_new_nodes_have_dynamic_configs(tmp_path: Path) -> None:
+    """Cluster defaults apply to nodes that join later; a node's own configs stay with it."""
     with local(nodes=2, data_dir=str(tmp_path)) as cluster:
         cluster.kill_node(1)
         alter(cluster, CLUSTER, message_max_bytes=1_000, num_partitions=2)
@@ -122,8 +122,8 @@ def test_a_node_that_was_away_and_one_that_comes_later_have_it(tmp_path: Path) -
         assert value(cluster, NODE_3, "background.threads") == ("4", ConfigSource.BUILT_IN)
 
 
-def test_each_node_tells_its_own_file_and_the_controller_its_own() -> None:
-    """Whoever is asked first: the client goes to the node itself."""
+def test_each_server_describes_its_own_file() -> None:
+    """Whichever node receives the request: the client contacts the node itself."""
     with local(nodes=3, log_roll_ms=77_000, num_partitions=5) as cluster, cluster.admin() as admin:
         admin.create_topics(NewTopic("t", 1)).raise_for_errors()
         resources = (NODE_1, NODE_2, NODE_3, CLUSTER, Resource.topic("t"))
@@ -148,8 +148,8 @@ def test_each_node_tells_its_own_file_and_the_controller_its_own() -> None:
         assert set(admin.list_config_resources()) == {NODE_1, NODE_2, NODE_3, Resource.topic("t")}
 
 
-def test_a_description_is_as_new_as_the_last_change_whoever_is_asked() -> None:
-    """The change was answered by one node; another one, asked next, knows of it."""
+def test_description_includes_the_last_change_on_every_node() -> None:
+    """The change was answered by one node; another one waits for it."""
     with local(nodes=3) as cluster, cluster.admin() as admin:
         admin.create_topics(NewTopic("t", 1)).raise_for_errors()
         for number in range(1, 30):
@@ -158,8 +158,8 @@ def test_a_description_is_as_new_as_the_last_change_whoever_is_asked() -> None:
             assert values["retention.ms"].value == str(number)
 
 
-def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
-    """Read-only keys, unknown nodes, values that a topic could not live with; validate_only as well."""
+def test_refused_changes_have_no_effect(tmp_path: Path) -> None:
+    """Read-only keys, unknown nodes, values that a topic cannot have; also with validate_only."""
     with local(data_dir=str(tmp_path)) as cluster, cluster.admin() as admin:
         admin.create_topics(NewTopic("t", 1, configs={"segment.jitter.ms": 5_000})).raise_for_errors()
         wrong: dict[Resource | str, dict[str, Any]] = {
@@ -179,8 +179,8 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
         assert told["background.threads"].source is ConfigSource.BUILT_IN
 
 
-def test_topics_and_the_node_itself_are_described_without_a_controller() -> None:
-    """By what the node knows; what only the controller knows waits for it."""
+def test_topics_and_the_node_are_described_without_a_controller() -> None:
+    """From the node's metadata; a description that needs the controller waits for it."""
     with local(controllers=1) as cluster, cluster.admin(default_api_timeout_ms=60_000) as admin:
         admin.create_topics(NewTopic("t", 1)).raise_for_errors()
         alter(cluster, Resource.topic("t"), retention_ms=5)
@@ -191,8 +191,8 @@ def test_topics_and_the_node_itself_are_described_without_a_controller() -> None
             _ = admin.describe_configs(CLUSTER, timeout=2)[CLUSTER]
 
 
-def test_limits_of_connections_and_threads_act_on_the_running_node() -> None:
-    """Who is connected stays, others are kept out until there is room; fsyncs get other threads."""
+def test_connection_and_thread_limits_change_on_a_running_node() -> None:
+    """Open connections stay, further ones are refused until there is room; fsyncs use other threads."""
     with local() as cluster, cluster.admin() as admin:
         (node,) = cluster._cores._nodes
         wanted: dict[Resource | str, dict[str, Any]] = {

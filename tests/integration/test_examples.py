@@ -32,7 +32,7 @@ CLIENTS = {
 
 
 def test_every_example_is_listed() -> None:
-    """A new example needs its promise here."""
+    """A new example needs its expected output here."""
     # pipelines need environments of their own: test_ray_pipelines, tests/spark35 and tests/spark4
     beside = {"build", "pipelines"}
     found = {path for path in EXAMPLES.rglob("*.py") if not beside & set(path.parts)} - {RUN}
@@ -41,8 +41,8 @@ def test_every_example_is_listed() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PROMISED))
-def test_an_example_runs(name: str) -> None:
-    """In a process of its own, warnings as errors, but for what other people's clients say by themselves."""
+def test_example_runs(name: str) -> None:
+    """In its own process, with warnings as errors except for other projects' clients."""
     is_own = "/" not in name
     command = [sys.executable, *(("-W", "error") if is_own else ()), str(EXAMPLES / name)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
@@ -52,8 +52,8 @@ def test_an_example_runs(name: str) -> None:
 
 
 @pytest.mark.parametrize("client", sorted(CLIENTS))
-def test_a_client_of_another_language_runs(client: str) -> None:
-    """The one command of examples/kafka_clients/README.md; the first time it fetches and builds."""
+def test_client_of_another_language_runs(client: str) -> None:
+    """The one command of examples/kafka_clients/README.md; the first run fetches and builds."""
     needed, promised = CLIENTS[client]
     missing = [tool for tool in needed if shutil.which(tool) is None]
     if missing and not os.environ.get("HEADRACE_REQUIRE_KAFKA"):

@@ -172,9 +172,7 @@ class Group:
 
 
 @pytest.mark.parametrize(("kind", "face"), [("eager", "sync"), ("cooperative", "aio")])
-def test_a_group_changes_over_and_back_under_load(
-    cluster: headrace.LocalCluster, kind: str, face: str
-) -> None:
+def test_group_migrates_and_returns_under_load(cluster: headrace.LocalCluster, kind: str, face: str) -> None:
     """A member of the other protocol joins, one of the old leaves, until all are replaced; then back."""
     load, group = Load(cluster), Group(cluster, face)
     try:

@@ -108,8 +108,8 @@ def fill(cluster: headrace.LocalCluster, topic: str, count: int = RECORDS) -> se
 
 
 @each_kind
-def test_members_read_on_while_the_nodes_bounce(cluster: headrace.LocalCluster, kind: str) -> None:
-    """Three members; each node dies and comes back in turn: everything is read, nobody loses its place."""
+def test_members_continue_while_nodes_restart(cluster: headrace.LocalCluster, kind: str) -> None:
+    """Three members; each node is killed and restarted in turn: every record is read, no position is lost."""
     topic = topic_of(cluster, f"bounce-{kind}")
     readers = [Reader(cluster, topic, kind) for _ in range(3)]
     try:
@@ -147,8 +147,8 @@ while True:
 
 @noticing_soon
 @each_kind
-def test_a_killed_member_is_replaced(cluster: headrace.LocalCluster, kind: str) -> None:
-    """SIGKILL in the middle of its work: another reads on from what was committed, and leaves nothing out."""
+def test_killed_member_is_replaced(cluster: headrace.LocalCluster, kind: str) -> None:
+    """SIGKILL while it reads: another member continues from the commit, without a gap."""
     topic = topic_of(cluster, f"killed-{kind}")
     sent = fill(cluster, topic)
     command = [sys.executable, "-c", VICTIM, cluster.bootstrap, topic, repr(KINDS[kind])]
@@ -189,8 +189,10 @@ while True:
 
 @noticing_soon
 @each_kind
-def test_a_member_that_stood_still_has_lost_its_partitions(cluster: headrace.LocalCluster, kind: str) -> None:
-    """Stopped past its session: another has all of it meanwhile; it hears so, and shares again."""
+def test_member_stopped_past_its_session_loses_its_partitions(
+    cluster: headrace.LocalCluster, kind: str
+) -> None:
+    """Another member owns all of them meanwhile; the stopped one gets an error, and rejoins."""
     topic = topic_of(cluster, f"stopped-{kind}")
     fill(cluster, topic, 600)
     command = [sys.executable, "-c", SLEEPER, cluster.bootstrap, topic, repr(KINDS[kind])]
@@ -219,8 +221,8 @@ def test_a_member_that_stood_still_has_lost_its_partitions(cluster: headrace.Loc
 
 
 @each_kind
-def test_a_static_member_that_restarts_causes_no_rebalance(cluster: headrace.LocalCluster, kind: str) -> None:
-    """It has its partitions again, and the others hear nothing."""
+def test_restarted_static_member_causes_no_rebalance(cluster: headrace.LocalCluster, kind: str) -> None:
+    """It keeps its partitions, and the others are not notified."""
     topic = topic_of(cluster, f"static-{kind}", 1)
     readers = [Reader(cluster, topic, kind, group_instance_id=name) for name in ("a", "b")]
     try:
@@ -239,8 +241,8 @@ def test_a_static_member_that_restarts_causes_no_rebalance(cluster: headrace.Loc
             reader.close(leave=True)
 
 
-def test_why_there_is_no_coordinator() -> None:
-    """Fewer nodes than replicas asked for: the error says it."""
+def test_missing_coordinator_error_gives_the_reason() -> None:
+    """Fewer nodes than the replication factor."""
     with headrace.local(nodes=1, offsets_topic_replication_factor=3) as cluster:
         topic = topic_of(cluster, "t", 1)
         with (

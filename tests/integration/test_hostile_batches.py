@@ -135,8 +135,8 @@ class Sender:
 
 
 @pytest.mark.parametrize("plane", PLANES)
-async def test_every_bad_batch_gets_its_error(probe: Probe, plane: str) -> None:
-    """Each answered with its own code beside a good batch in the same request, which is taken."""
+async def test_every_invalid_batch_gets_its_error(probe: Probe, plane: str) -> None:
+    """Beside a valid batch in the same request, which is appended."""
     topic = f"batches-{plane}"
     spec = control.NewTopicSpec(topic, 1, 1)
     made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
@@ -151,7 +151,7 @@ async def test_every_bad_batch_gets_its_error(probe: Probe, plane: str) -> None:
 @pytest.mark.parametrize("plane", PLANES)
 @pytest.mark.parametrize("compression", [c for c in Compression if c])
 async def test_decompression_bombs_are_refused(probe: Probe, compression: Compression, plane: str) -> None:
-    """Row 27: what is small on the wire and 800 MiB when opened, many times at once."""
+    """Row 27: small on the wire, 800 MiB when decompressed, several at once."""
     packed = bomb(compression)
 
     async def one() -> int:

@@ -42,9 +42,9 @@ async def flood(probe: Probe, to: tuple[str, int], api: Any, body: Any, connecti
     return sum(future.exception() is None for future in done)
 
 
-async def test_a_flood_of_fetches_that_wait_for_ever(probe: Probe, cluster: LocalCluster) -> None:
-    """Row 33: thousands of fetches that want more than there will be; others are served, and with their
-    connections they are gone."""
+async def test_flood_of_endless_fetches_is_bounded(probe: Probe, cluster: LocalCluster) -> None:
+    """Row 33: thousands of fetches that can never complete; other clients are served, and the fetches are
+    dropped with their connections."""
     wanted = data.FetchPartition(probe.topic_id, 0, 0, 2**31 - 1)
     body = data.FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, (wanted,))
     await flood(probe, probe.node, registry.FETCH, body, 20, 200)
@@ -91,9 +91,9 @@ def unread_bytes(cluster: LocalCluster, is_node: bool) -> int:
 
 
 @pytest.mark.parametrize("kind", ["snapshots", "news", "metadata", "configs"])
-async def test_answers_that_nobody_reads(probe: Probe, cluster: LocalCluster, kind: str) -> None:
-    """A small question with a large answer, thousands of times: memory stays bounded while nobody reads, and
-    others are served."""
+async def test_unread_responses_are_bounded(probe: Probe, cluster: LocalCluster, kind: str) -> None:
+    """Small requests with large responses, thousands of them: memory is bounded while the client does not
+    read, and others are served."""
     specs = tuple(control.NewTopicSpec(f"many-{number}", 60, 1) for number in range(20))
     await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest(specs))
     resources = tuple(control.ConfigResource(2, spec.name) for spec in specs)
@@ -128,9 +128,9 @@ async def test_answers_that_nobody_reads(probe: Probe, cluster: LocalCluster, ki
     await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(names))
 
 
-async def test_expensive_decisions_do_not_silence_the_others(probe: Probe) -> None:
-    """Hundreds of creations of ten thousand partitions, to be checked only: a heartbeat gets its turn between
-    them, long before the last is answered."""
+async def test_expensive_decisions_do_not_delay_heartbeats(probe: Probe) -> None:
+    """Hundreds of validate_only creations of ten thousand partitions: a heartbeat is answered between
+    them."""
     spec = control.NewTopicSpec("huge", 9_000, 1)
     body = control.CreateTopicsRequest((spec,), 1_000, True)
     bad = await Connection.open(*probe.controller, client_id="bad", timeout_s=TIMEOUT_S)

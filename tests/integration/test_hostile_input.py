@@ -76,8 +76,8 @@ def controller_requests(broker_epoch: int) -> dict[Any, Any]:
 
 
 @pytest.mark.parametrize("name", NODE_APIS)
-async def test_a_node_survives_every_mutation(probe: Probe, name: str) -> None:
-    """Each api of a storage node; those of the controller come through it."""
+async def test_node_survives_every_mutation(probe: Probe, name: str) -> None:
+    """Of each API of a storage node; those of the controller pass through it."""
     spec = control.NewTopicSpec("target", 1, 1)
     made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
     target = made.body.topics[0].topic_id or probe.topic_id
@@ -91,8 +91,8 @@ async def test_a_node_survives_every_mutation(probe: Probe, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["BrokerRegistration", "BrokerHeartbeat", "FetchMetadata"])
-async def test_the_controller_survives_every_mutation(probe: Probe, name: str) -> None:
-    """A client that pretends to be a storage node."""
+async def test_controller_survives_every_mutation(probe: Probe, name: str) -> None:
+    """From a client that pretends to be a storage node."""
     (api,) = [api for api in controller_requests(0) if api.name == name]
     await send_all(probe, probe.controller, api, list(mutations(controller_requests(5)[api])))
 
@@ -100,8 +100,8 @@ async def test_the_controller_survives_every_mutation(probe: Probe, name: str) -
 # --- rows 11 to 13, 32 to 34 and 37: absurd but well-formed ---------------------------------------------
 
 
-async def test_wrong_frames_and_sessions(probe: Probe) -> None:
-    """Frames that do not pair up with entries, unknown sessions, apis of others: refused, one by one."""
+async def test_wrong_frames_and_sessions_are_refused(probe: Probe) -> None:
+    """Frames that do not match their entries, unknown sessions, APIs of other servers: one by one."""
     connection = await Connection.open(*probe.node, client_id="bad", timeout_s=TIMEOUT_S)
     entry = data.ProducePartition(probe.topic_id, 0)
     for entries, frames in (((entry,), []), ((), [batch(b"v")]), ((entry,), [batch(b"v")] * 3)):
@@ -120,8 +120,8 @@ async def test_wrong_frames_and_sessions(probe: Probe) -> None:
     connection.close()
 
 
-async def test_absurd_reads(probe: Probe) -> None:
-    """Rows 32 and 34: offsets, sizes, epochs and times that cannot be."""
+async def test_reads_out_of_range_are_refused(probe: Probe) -> None:
+    """Rows 32 and 34: offsets, sizes, epochs and times that cannot exist."""
     far = 2**63 - 1
 
     async def fetch(offset: int, size: int = MIB, epoch: int = -1, total: int = MIB) -> int:
@@ -144,8 +144,8 @@ async def test_absurd_reads(probe: Probe) -> None:
     assert await offset_at(0, epoch=far) == errors.UnknownLeaderEpochError.code
 
 
-async def test_a_hundred_thousand_partitions(probe: Probe) -> None:
-    """Every plural request with far more than there are: refused, or an error for each."""
+async def test_requests_for_too_many_partitions_are_refused(probe: Probe) -> None:
+    """Every plural request with 100,000: refused, or an error for each."""
     fetches = tuple(data.FetchPartition(probe.topic_id, index, 0, 1) for index in range(100_000))
     looks = tuple(data.ListOffsetsPartition(probe.topic_id, index, 0) for index in range(100_000))
     names = tuple(f"n{index}" for index in range(100_000))
@@ -175,8 +175,8 @@ async def until_answered(probe: Probe, api: Any, body: Any) -> None:
             return
 
 
-async def test_row_37_topics_that_must_not_be(probe: Probe) -> None:
-    """Partitions, replicas, names, configs and assignments beyond all measure; nothing is created."""
+async def test_row_37_invalid_topics_are_refused(probe: Probe) -> None:
+    """Partitions, replicas, names, configs and assignments out of range; nothing is created."""
     assignment = control.ReplicaAssignment
     table: list[tuple[control.NewTopicSpec, type[errors.KafkaError]]] = [
         (control.NewTopicSpec("p", 10**6, 1), errors.InvalidPartitionsError),
@@ -209,9 +209,9 @@ async def test_row_37_topics_that_must_not_be(probe: Probe) -> None:
     assert [t.name for t in after.body.topics] == [t.name for t in before.body.topics]
 
 
-async def test_row_38_configs_that_must_not_be(probe: Probe) -> None:
-    """Keys of others, operations that do not exist, values beyond all measure: each refused in few words that
-    stay on one line, and nothing is stored."""
+async def test_row_38_invalid_configs_are_refused(probe: Probe) -> None:
+    """Foreign keys, unknown operations, values out of range: each error is short and on one line, and nothing
+    is stored."""
     await probe.ask(
         registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("good", 1, 1),))
     )
@@ -235,8 +235,8 @@ async def test_row_38_configs_that_must_not_be(probe: Probe) -> None:
 # --- a client that pretends to be a storage node ----------------------------------------------------------
 
 
-async def test_an_impostor_cannot_take_a_nodes_place(probe: Probe, cluster: LocalCluster) -> None:
-    """An id in use, epochs out of thin air, a cluster of its own, metadata from the future."""
+async def test_registration_of_an_impostor_is_refused(probe: Probe, cluster: LocalCluster) -> None:
+    """An id in use, invented epochs, another cluster id, metadata from the future."""
 
     def ask(api: Any, body: Any) -> Awaitable[Any]:
         return probe.ask(api, body, to=probe.controller)

@@ -82,8 +82,8 @@ REFUSED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
-async def test_what_cannot_be_understood_ends_its_connection(probe: Probe, pieces: int) -> None:
-    """Rows 1 to 4, 9 and 11 to 17, in one piece and byte by byte in the beginning."""
+async def test_malformed_request_closes_its_connection(probe: Probe, pieces: int) -> None:
+    """Rows 1 to 4, 9 and 11 to 17, in one piece and byte by byte."""
     for name, bad in REFUSED.items():
         client = await WireClient.to(probe.kafka[1])
         for at in range(pieces - 1):
@@ -105,8 +105,8 @@ ODD: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-async def test_what_is_odd_is_answered(probe: Probe, name: str) -> None:
-    """Rows 12, 14, 17 and 18: as Kafka does, and the connection goes on."""
+async def test_unusual_request_is_answered(probe: Probe, name: str) -> None:
+    """Rows 12, 14, 17 and 18: as in Kafka, and the connection stays open."""
     client = await WireClient.to(probe.kafka[1])
     for _ in range(2):
         client.write(ODD[name])
@@ -123,7 +123,7 @@ def listener_of(cluster: LocalCluster) -> dict[str, Any]:
 
 
 async def test_half_a_request_has_no_effect(probe: Probe, cluster: LocalCluster) -> None:
-    """Row 6: half a header then FIN, half a body then RST; nothing is written, nothing stays."""
+    """Row 6: half a header then FIN, half a body then RST; nothing is written, no memory is held."""
     body = example(
         PRODUCE, 9, name=probe.topic, index=0, acks=1, records=batch(b"never"), transactional_id=None
     )
@@ -140,9 +140,9 @@ async def test_half_a_request_has_no_effect(probe: Probe, cluster: LocalCluster)
     await until(lambda: listener_of(cluster)["held_request_bytes"] == 0)
 
 
-async def test_many_that_begin_and_stay_silent(probe: Probe, cluster: LocalCluster) -> None:
-    """Rows 4, 7 and 8: 400 connections announce 100 MiB each and trickle, 400 say nothing: others are served
-    meanwhile, and a promise takes next to no memory."""
+async def test_silent_connections_hold_little_memory(probe: Probe, cluster: LocalCluster) -> None:
+    """Rows 4, 7 and 8: 400 connections announce 100 MiB each and trickle, 400 send nothing: others are
+    served."""
     before = rss_bytes()
     slow = [await WireClient.to(probe.kafka[1]) for _ in range(400)]
     silent = [await WireClient.to(probe.kafka[1]) for _ in range(400)]
@@ -159,8 +159,8 @@ async def test_many_that_begin_and_stay_silent(probe: Probe, cluster: LocalClust
     assert listener_of(cluster)["held_request_bytes"] == 0
 
 
-async def test_ten_thousand_questions_and_no_ear(probe: Probe, cluster: LocalCluster) -> None:
-    """Rows 42 and 43: what is not read is not answered, and what is not answered is not read on."""
+async def test_client_that_does_not_read_is_not_read_from(probe: Probe, cluster: LocalCluster) -> None:
+    """Rows 42 and 43: ten thousand requests without reading a response."""
     before = rss_bytes()
     client = await WireClient.to(probe.kafka[1])
     client.writer.transport.pause_reading()
@@ -178,8 +178,8 @@ async def test_ten_thousand_questions_and_no_ear(probe: Probe, cluster: LocalClu
     client.close()
 
 
-async def test_connections_come_and_go(probe: Probe, cluster: LocalCluster) -> None:
-    """Row 45: two thousand, each with a question that it does not wait for."""
+async def test_two_thousand_short_connections(probe: Probe, cluster: LocalCluster) -> None:
+    """Row 45: each with a request whose response it does not read."""
     question = framed(request_frame(METADATA, 9, example(METADATA, 9, name=probe.topic)))
     for _ in range(20):
         clients = [await WireClient.to(probe.kafka[1]) for _ in range(100)]
@@ -189,8 +189,8 @@ async def test_connections_come_and_go(probe: Probe, cluster: LocalCluster) -> N
     await until(lambda: listener_of(cluster)["connections"] == 0)
 
 
-async def test_a_flood_of_bad_batches_without_answers(probe: Probe) -> None:
-    """Row 44: acks=0 and bad records end the connection, which is all that can be said."""
+async def test_invalid_batches_with_acks_0_close_the_connection(probe: Probe) -> None:
+    """Row 44: acks=0 has no other way to report an error."""
     fields = {"name": probe.topic, "index": 0, "acks": 0, "transactional_id": None}
     bad = framed(request_frame(PRODUCE, 9, example(PRODUCE, 9, records=b"no batch", **fields)))
     for _ in range(20):
@@ -200,8 +200,8 @@ async def test_a_flood_of_bad_batches_without_answers(probe: Probe) -> None:
         client.close()
 
 
-async def test_fetches_that_wait_for_ever(probe: Probe, cluster: LocalCluster) -> None:
-    """Row 33: hundreds of clients want more than there will be; with their connections they are gone."""
+async def test_endless_fetches_end_with_their_connections(probe: Probe, cluster: LocalCluster) -> None:
+    """Row 33: hundreds of clients wait for more than will come."""
     forever = {"max_wait": (2**31 - 1) * MS, "min_bytes": 2**31 - 1, "max_bytes": 2**31 - 1}
     where = {"topic": probe.topic, "partition": 0, "session_epoch": -1, "isolation_level": 0}
     body = example(FETCH, 11, fetch_offset=0, current_leader_epoch=-1, **forever, **where)
@@ -224,9 +224,9 @@ def parked(cluster: LocalCluster) -> int:
 # --- well-formed and absurd ------------------------------------------------------------------------------
 
 
-async def test_absurd_reads(probe: Probe) -> None:
-    """Rows 32, 34 and 41: offsets, sizes, times, epochs and sessions that cannot be; and one that pretends to
-    be a replica is served as the client that it is."""
+async def test_reads_out_of_range_are_refused(probe: Probe) -> None:
+    """Rows 32, 34 and 41: offsets, sizes, times, epochs and sessions that cannot exist; a client that
+    pretends to be a replica is served as a client."""
     far = 2**63 - 1
     plain = {"partition": 0, "session_epoch": -1, "isolation_level": 0, "current_leader_epoch": -1}
 
@@ -262,8 +262,8 @@ async def test_absurd_reads(probe: Probe) -> None:
     assert int(found.topics[0].partitions[0].error_code) == errors.UnknownLeaderEpochError.code
 
 
-async def test_topics_that_must_not_be(probe: Probe) -> None:
-    """Rows 31 and 37: names, partitions, replicas, configs; nothing is created, on no disk."""
+async def test_invalid_topics_are_refused(probe: Probe) -> None:
+    """Rows 31 and 37: names, partitions, replicas, configs; nothing is created on any disk."""
     made: dict[str, Any] = {"assignments": (), "configs": (), "num_partitions": 1, "replication_factor": 1}
     table: list[tuple[dict[str, Any], type[errors.KafkaError]]] = [
         *(({"name": name}, errors.InvalidTopicError) for name in NAMED),
@@ -296,16 +296,18 @@ async def everything(probe: Probe) -> Any:
     return answer
 
 
-async def test_names_that_would_be_made_by_asking(probe: Probe) -> None:
-    """Row 31: Metadata makes topics for those who ask for them, none of an illegal name."""
+async def test_auto_creation_refuses_illegal_names(probe: Probe) -> None:
+    """Row 31: Metadata creates topics on request, none of an illegal name."""
     for name in NAMED:
         answer = await probe.ask_kafka(METADATA, 9, name=name, allow_auto_topic_creation=True)
         assert int(answer.topics[0].error_code) in (3, 17), name
     assert not {topic.name for topic in (await everything(probe)).topics} & set(NAMED)
 
 
-async def test_a_client_cannot_write_the_log(cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
-    """Row 50: what a client says of itself stays on its line, with no payload of it."""
+async def test_client_text_cannot_forge_log_lines(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 50: a client's text stays on its line, without payload."""
 
     def said() -> list[str]:
         return [record.getMessage() for record in caplog.records]

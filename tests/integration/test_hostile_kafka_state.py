@@ -35,9 +35,9 @@ def cluster() -> Iterator[LocalCluster]:
 # --- row 30: sequences -----------------------------------------------------------------------------------
 
 
-async def test_sequences_and_epochs_that_must_not_be(probe: Probe) -> None:
-    """Row 30: gaps, repeats, epochs of the past, and the number behind 2^31-1; what was refused is not there,
-    and what was repeated is there once."""
+async def test_invalid_sequences_and_epochs_are_refused(probe: Probe) -> None:
+    """Row 30: gaps, repeats, old epochs, and the number after 2^31-1; a refused batch is not stored, a
+    repeated one is stored once."""
     await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("s", 1, 1),)))
 
     async def produced(
@@ -90,8 +90,8 @@ async def settled(code: Callable[[], Awaitable[int]]) -> int:
         await asyncio.sleep(BACKOFF_S)
 
 
-async def test_groups_that_must_not_be(probe: Probe) -> None:
-    """Row 35: session timeouts, protocols and metadata beyond measure; nobody becomes a member."""
+async def test_invalid_joins_are_refused(probe: Probe) -> None:
+    """Row 35: session timeouts, protocols and metadata out of range; no member is added."""
     join = {
         "member_id": "",
         "group_instance_id": None,
@@ -115,8 +115,8 @@ async def test_groups_that_must_not_be(probe: Probe) -> None:
     assert "bad" not in {group.group_id for group in listed.groups}
 
 
-async def test_commits_that_must_not_be(probe: Probe) -> None:
-    """Row 36: metadata of more than 4 KiB, offsets that are none."""
+async def test_invalid_commits_are_refused(probe: Probe) -> None:
+    """Row 36: metadata of more than 4 KiB, negative offsets."""
     await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
 
     async def committed(**values: Any) -> int:
@@ -134,8 +134,8 @@ async def test_commits_that_must_not_be(probe: Probe) -> None:
     assert await committed(partition_index=2**31 - 1) != 0
 
 
-async def test_a_crowd_and_its_luggage(probe: Probe) -> None:
-    """Row 35: more members than a group may have, each with a megabyte to say of itself."""
+async def test_members_and_their_metadata_are_bounded(probe: Probe) -> None:
+    """Row 35: more members than a group may have, each with a megabyte of metadata."""
     await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="crowd", key_type=0))
     question = framed(request_frame(JOIN_GROUP, 3, example_request(
         JOIN_GROUP, 3, group_id="crowd", member_id="", group_instance_id=None,
@@ -159,8 +159,8 @@ async def test_a_crowd_and_its_luggage(probe: Probe) -> None:
         client.close()
 
 
-async def test_groups_without_protocols(probe: Probe) -> None:
-    """Row 35: whoever supports nothing joins nothing."""
+async def test_join_without_protocols_is_refused(probe: Probe) -> None:
+    """Row 35."""
     await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="none", key_type=0))
     body = example_request(
         JOIN_GROUP, 3, group_id="none", member_id="", protocol_type="consumer", session_timeout=6_000 * MS
@@ -170,8 +170,8 @@ async def test_groups_without_protocols(probe: Probe) -> None:
 
 
 @pytest.mark.parametrize("count", [25_000, 60_000])
-async def test_commits_of_very_many_partitions(probe: Probe, count: int) -> None:
-    """Row 36: refused one by one, or all at once with the connection; none is stored."""
+async def test_commits_of_too_many_partitions_are_refused(probe: Probe, count: int) -> None:
+    """Row 36: one by one, or all at once with the connection; none is stored."""
     await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
     before = rss_bytes()
     body = example_request(
@@ -211,9 +211,9 @@ async def described(probe: Probe) -> dict[str, str | None]:
     return {each.name: each.value for each in found.configs}
 
 
-async def test_configs_that_must_not_be(probe: Probe) -> None:
-    """Row 38: refused as over the other plane, in few words on one line; nothing is stored, and nothing that
-    is told is a secret, since there are none."""
+async def test_invalid_configs_are_refused(probe: Probe) -> None:
+    """Row 38: as on the other plane, with a short error on one line; nothing is stored, and no value is a
+    secret, since there are none."""
     spec = control.NewTopicSpec("good", 1, 1)
     await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
     before = await described(probe)

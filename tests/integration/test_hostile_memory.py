@@ -29,9 +29,9 @@ def cluster() -> Iterator[LocalCluster]:
         yield made
 
 
-async def test_many_small_elements_take_no_more_than_the_limit(probe: Probe, cluster: LocalCluster) -> None:
-    """100 connections wait for news of 500 partitions each, a third of which there is room for, and 50
-    ask about 90,000 groups, which would take 200 MB each."""
+async def test_requests_with_many_small_elements_are_bounded(probe: Probe, cluster: LocalCluster) -> None:
+    """100 connections fetch 500 partitions each, of which a third fits, and 50 describe 90,000 groups, which
+    would take 200 MB each."""
     spec = control.NewTopicSpec("wide", PARTITIONS, 1)
     await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
     clients = [await WireClient.to(probe.kafka[1]) for _ in range(150)]
@@ -71,9 +71,9 @@ def held(cluster: LocalCluster) -> int:
     return int(cluster.status()["nodes"][0]["kafka"]["held_request_bytes"])
 
 
-async def test_requests_that_never_come_whole(probe: Probe, cluster: LocalCluster) -> None:
-    """Row 7: 150 connections trickle, all the time, into requests that hold all memory; they are cut off when
-    they have had their time, and the well-behaved client is served meanwhile."""
+async def test_incomplete_requests_time_out(probe: Probe, cluster: LocalCluster) -> None:
+    """Row 7: 150 connections trickle requests that hold all memory; they are closed after their time limit,
+    and the well-behaved client is served meanwhile."""
 
     async def trickle(probe: Probe) -> None:
         client = await WireClient.to(probe.kafka[1])

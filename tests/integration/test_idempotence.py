@@ -80,9 +80,8 @@ def are_in_sync(admin: Any, topic: str) -> bool:
     return all(len(each.isr) == 3 for each in admin.describe_topics(topic)[topic].partitions)
 
 
-def test_s38_lost_acknowledgements_leave_one_copy_each() -> None:
-    """Batches under way while three answers in ten are lost: each record once, in order, where its future
-    says."""
+def test_s38_lost_responses_cause_no_duplicates() -> None:
+    """Three responses in ten are lost: each record is stored once, in order, at the offset of its future."""
     with headrace.local(nodes=1) as cluster, Lossy(cluster.bootstrap) as lossy:
         lossy.clients.admin().create_topics(NewTopic("t", partitions=2)).raise_for_errors()
         producer = lossy.clients.producer(batch_size=1, linger_ms=0, retry_backoff_ms=5)
@@ -103,8 +102,8 @@ def test_s38_lost_acknowledgements_leave_one_copy_each() -> None:
             assert [record.offset for record in records] == [f.result(1).offset for _, f in outcomes]
 
 
-def test_s39_a_retry_at_the_next_leader_is_known_there() -> None:
-    """Leaders are killed under load, and answers lost: still one copy each, in order."""
+def test_s39_next_leader_recognizes_retries() -> None:
+    """Leaders are killed under load, and responses are lost: still one copy each, in order."""
     with headrace.local(nodes=3) as cluster, Lossy(cluster.bootstrap, 0.1) as lossy:
         topic = NewTopic("t", partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"})
         admin = lossy.clients.admin()
@@ -132,8 +131,8 @@ def test_s39_a_retry_at_the_next_leader_is_known_there() -> None:
         assert [record.offset for record in records] == offsets
 
 
-def test_s40_a_sequence_after_an_abort_is_not_taken_for_the_one_before() -> None:
-    """The same bytes again after the abort: they are there, and committed."""
+def test_s40_sequence_after_an_abort_is_no_duplicate() -> None:
+    """The same bytes after the abort are stored, and committed."""
     with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
         clients.admin().create_topics(NewTopic("t")).raise_for_errors()
         producer = clients.producer(transactional_id="me")
@@ -148,8 +147,9 @@ def test_s40_a_sequence_after_an_abort_is_not_taken_for_the_one_before() -> None
         assert len(read(clients, "t")) == 10
 
 
-def test_s42_a_zombie_is_fenced() -> None:
-    """Another producer of the same id: what the first one had open is gone, and so is the first one."""
+def test_s42_zombie_is_fenced() -> None:
+    """Another producer has the same id: the open transaction of the first is aborted, and the first is
+    fenced."""
     with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
         clients.admin().create_topics(NewTopic("t")).raise_for_errors()
         old, new = (clients.producer(transactional_id="me") for _ in range(2))
@@ -167,8 +167,8 @@ def test_s42_a_zombie_is_fenced() -> None:
         assert [record.value for record in committed] == [b"new"]
 
 
-def test_transactions_with_lost_answers_are_whole() -> None:
-    """Commits and aborts in turn, three answers in ten lost, offsets with them."""
+def test_transactions_with_lost_responses_are_atomic() -> None:
+    """Commits and aborts in turn, three responses in ten lost, with offsets."""
     with headrace.local(nodes=1) as cluster, Lossy(cluster.bootstrap) as lossy:
         clients = lossy.clients
         clients.admin().create_topics(NewTopic("t", partitions=2)).raise_for_errors()
@@ -190,8 +190,8 @@ def test_transactions_with_lost_answers_are_whole() -> None:
             assert [record.value for record in records] == values
 
 
-def test_a_copy_loop_is_exactly_once_through_aborts() -> None:
-    """Consume, transform, produce: the offsets of the group move with the committed transactions only."""
+def test_copy_loop_is_exactly_once_through_aborts() -> None:
+    """Consume, transform, produce: the offsets of the group advance with committed transactions only."""
     with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
         clients.admin().create_topics(NewTopic("in"), NewTopic("out")).raise_for_errors()
         clients.producer().send_many("in", [b"%d" % number for number in range(100)]).results(20)
@@ -223,9 +223,9 @@ def test_a_copy_loop_is_exactly_once_through_aborts() -> None:
         assert values == [b"%d" % number for number in range(100)]
 
 
-def test_transactions_go_on_through_killed_nodes() -> None:
-    """Leaders and coordinators are killed in turn: what was committed is there once and in order, and nothing
-    of what was aborted."""
+def test_transactions_continue_through_killed_nodes() -> None:
+    """Leaders and coordinators are killed in turn: committed records are stored once and in order, aborted
+    ones are not visible."""
     with headrace.local(nodes=3) as cluster, headrace.connect(cluster.bootstrap) as clients:
         topic = NewTopic("t", partitions=3, replication_factor=3, configs={"min.insync.replicas": "2"})
         admin = clients.admin()

@@ -30,7 +30,7 @@ def plotted(folder: Path, name: str) -> None:
 
 
 def test_sessions_end_where_a_client_pauses() -> None:
-    """The yardstick of the tests on Spark: lines out of order, and a pause of exactly the gap."""
+    """The oracle of the tests on Spark: lines out of order, and a pause of exactly the gap."""
     gap = access_log.GAP_MINUTES * 60_000
     hits = [access_log.Hit("a", at, "/", 200, 1, "") for at in (2 * gap - 1, 0, gap - 1)]
     assert access_log.sessions_of(hits) == {
@@ -39,8 +39,8 @@ def test_sessions_end_where_a_client_pauses() -> None:
     }
 
 
-def test_every_line_of_the_drawn_log_is_a_request() -> None:
-    """It stands in where there is no log, and is always the same."""
+def test_generated_log_has_one_request_per_line() -> None:
+    """It replaces a missing log, and is always the same."""
     lines = list(access_log.drawn_lines(500))
     assert len(list(access_log.hits_of(lines))) == 500
     assert lines == list(access_log.drawn_lines(500))
@@ -48,7 +48,7 @@ def test_every_line_of_the_drawn_log_is_a_request() -> None:
 
 
 def test_sessions_are_plotted(tmp_path: Path) -> None:
-    """Out of what the pipelines on Spark leave."""
+    """From the results of the pipelines on Spark."""
     hits = list(access_log.hits_of(access_log.drawn_lines(500)))
     found = {"sessions": sorted(access_log.sessions_of(hits)), "pages": access_log.top_pages(hits)}
     (tmp_path / "sessions.json").write_text(json.dumps({"title": "drawn", **found}))
@@ -56,8 +56,8 @@ def test_sessions_are_plotted(tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
-def test_features_are_those_of_the_log(tmp_path: Path, ray_address: str) -> None:
-    """Of each client once, summed up by Ray as by plain Python."""
+def test_features_equal_those_of_plain_python(tmp_path: Path, ray_address: str) -> None:
+    """Per client, aggregated by Ray."""
     lines = access_log.find_input()[0][:LINES]
     (tmp_path / "access.log").write_bytes(b"\n".join(lines))
     command = [sys.executable, str(PIPELINES / "features_ray.py"), "--out", str(tmp_path)]
