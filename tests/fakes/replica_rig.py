@@ -1,7 +1,7 @@
 """Several node cores that replicate to each other: messages passed by hand, one clock, a small controller."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from core_rig import CoreRig, FakePeer, FakeRequest
@@ -79,7 +79,7 @@ class Replicas:
             self.start(node, FakeFiles())
 
     @classmethod
-    def settled(cls, nodes: int = 3, **facts: Any) -> Replicas:
+    def settled(cls, nodes: int = 3, **facts: Any) -> Self:
         """Whose followers have fetched from the leader."""
         cluster = cls(nodes, **facts)
         cluster.settle()
