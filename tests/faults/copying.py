@@ -5,8 +5,6 @@ Record N of partition P of the source goes to partition P of the target: the tar
 A reader of committed records follows from the first on; what it saw must be the same lists as well.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -6,8 +6,6 @@ reads everything once more and judges: what was acknowledged or committed is the
 an aborted transaction is, and the reader saw what is there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

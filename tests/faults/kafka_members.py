@@ -1,7 +1,5 @@
 """Members of groups by Kafka's clients, each in a thread: they read, commit, and remember both."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from typing import Any, ClassVar

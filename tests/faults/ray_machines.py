@@ -1,7 +1,5 @@
 """A headrace cluster on a Ray of several machines, and what faults do to it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -8,8 +8,6 @@ all are part of the Ray; ["kill", name] ends one with SIGKILL; ["kill_gcs"]; ["s
 input everything is ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ is full.
 They need to mount a tmpfs and to set attributes of a folder, so root, and a file system that has those.
 """
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import time

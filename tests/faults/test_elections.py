@@ -1,7 +1,5 @@
 """Scenarios 15 to 21 of RELIABILITY 1.8: who may lead, what followers throw away, and what may be lost."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -2,8 +2,6 @@
 ends as the source is; a reader of committed records never saw anything else. The sizes of the long ones are
 those of Kafka's TransactionsTest."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Scenarios 51 to 53 of RELIABILITY 1.8: groups whose members and coordinators are bounced, killed and
 paused."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Kafka's clients over the listener while nodes, controllers and links fail."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -4,8 +4,6 @@ The laws: every record that was acknowledged reaches each group, and what a comm
 never lost.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 from typing import Any, Self

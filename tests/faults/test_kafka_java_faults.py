@@ -1,8 +1,6 @@
 """Kafka's own Java clients over the listener while nodes are killed or restarted: its copier of transactions,
 and a word count of Kafka Streams."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

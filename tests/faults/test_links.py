@@ -1,8 +1,6 @@
 """Scenarios 8 to 14 of RELIABILITY 1.8: links between servers, and to clients, that hold bytes back, slow
 them down or break."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

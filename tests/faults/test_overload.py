@@ -2,8 +2,6 @@
 controllers serve. A leader that is only late keeps its partitions; one that is dead is replaced as fast as on
 a quiet machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

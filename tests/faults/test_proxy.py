@@ -1,7 +1,5 @@
 """The chaos network does what it says, and nothing else, over plain sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

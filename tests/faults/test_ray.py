@@ -3,8 +3,6 @@
 The session timeout is ten minutes in the short ones: only Ray's notice can have fenced whoever is fenced.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A training by Ray Train with torch itself, while one of its workers is killed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ray up` with ray_cluster.yaml, on three machines that are namespaces of this host."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import subprocess

@@ -1,7 +1,5 @@
 """Scenarios 1 to 7 of RELIABILITY 1.8: servers are killed, stopped, paused and restarted under load."""
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """A leader that says nothing while its connections stand: clients go on with the next one."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

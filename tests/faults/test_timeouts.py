@@ -1,7 +1,5 @@
 """Timeouts bound the calls of clients while no process of the cluster runs on."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import suppress

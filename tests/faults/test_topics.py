@@ -1,7 +1,5 @@
 """Scenarios 22 to 24 of RELIABILITY 1.8: partitions that move, a topic made again, leaders that change."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from typing import Any

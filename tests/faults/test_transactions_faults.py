@@ -1,8 +1,6 @@
 """Scenarios 38, 42 to 44, 46, 47 and 50 of RELIABILITY 1.8: transactions while their coordinators, the
 leaders of what they write to and their producers are killed, paused and cut off."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ parsed, nothing of a translation breaks, what was accepted can be read, and a va
 answered rightly. Case `number` of a kind and seed is always the same bytes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

@@ -4,8 +4,6 @@ Prints the seed and where it is, so that a case that ends the process can be pla
 result and exits with 1 if a law was broken.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

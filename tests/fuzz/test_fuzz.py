@@ -1,7 +1,5 @@
 """A small share of `make fuzz`, always the same one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -3,8 +3,6 @@
 Everything is a function of a random.Random: the same seed makes the same bytes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import struct

@@ -1,7 +1,5 @@
 """What integration tests share: a Ray that no test kills, rigs, and the command line of a file's cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path

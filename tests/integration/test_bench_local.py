@@ -1,7 +1,5 @@
 """`headrace bench` against a cluster in this process: counts, and no topic or worker left."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

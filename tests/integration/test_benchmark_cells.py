@@ -1,7 +1,5 @@
 """Sessions with real servers and client processes, headrace only: what cells count, and lost records."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shell completion as bash does it: click's script is sourced, and its function completes words."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket

@@ -1,7 +1,5 @@
 """The commands for groups and transactions, against three nodes, real members and real transactions."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The commands that speak to a cluster, against one in this process."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Mistakes of new users, against a cluster in this process: one clear message each, and what to do."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """`headrace quorum` on three controllers in this process: a voter is taken out and put in again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The commands for operators, against three nodes that replicate: describe, elect, reassign, drain, list."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

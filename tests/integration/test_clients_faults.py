@@ -1,7 +1,5 @@
 """Clients on a real cluster whose nodes are killed, restarted and whose controller goes away."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

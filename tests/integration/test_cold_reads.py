@@ -1,7 +1,5 @@
 """Real files that are not in the page cache: read by threads, and then without waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

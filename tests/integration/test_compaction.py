@@ -1,7 +1,5 @@
 """Compacted topics on real nodes and real files: clients, restarts, a follower that was away."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

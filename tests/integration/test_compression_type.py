@@ -1,7 +1,5 @@
 """`compression.type` of topics over real sockets: both planes, two replicas, idempotent producers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

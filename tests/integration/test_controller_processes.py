@@ -1,7 +1,5 @@
 """Three controllers as processes of their own: kill -9 of the leader in the middle of a storm of topics."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys

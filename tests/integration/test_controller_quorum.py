@@ -1,7 +1,5 @@
 """Three controllers on real sockets and real files: they elect, replicate, lose a leader and go on."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable

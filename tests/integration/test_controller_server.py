@@ -1,7 +1,5 @@
 """A controller on real sockets and real files: nodes come and go, topics are made, nothing is forgotten."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from contextlib import asynccontextmanager

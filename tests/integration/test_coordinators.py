@@ -1,7 +1,5 @@
 """Coordinators in a whole cluster in this process: found, killed, moved, and read again from their logs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

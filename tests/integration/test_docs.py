@@ -1,7 +1,5 @@
 """What the README and the pages of docs/ show works as it is printed there: every Python block is run."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Configs that change while a cluster runs: they act at once, stay, and reach who comes later."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

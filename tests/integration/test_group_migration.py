@@ -1,8 +1,6 @@
 """A group changes to the new protocol and back while its members are replaced one by one, records come in and
 everybody reads on: nothing is lost, no place in a partition goes back."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Groups on real nodes, under every protocol: nodes that bounce, members that are killed, static ones that
 come back."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

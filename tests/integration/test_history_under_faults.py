@@ -1,7 +1,5 @@
 """Random faults on a real cluster, and an independent check of everything that clients did and saw."""
 
-from __future__ import annotations
-
 import os
 
 import headrace

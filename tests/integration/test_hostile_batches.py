@@ -3,8 +3,6 @@
 RELIABILITY 3.3, rows 23 to 30.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Too much at once: clients that ask without end, or never read. Others are served, and memory is bounded."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from typing import Any

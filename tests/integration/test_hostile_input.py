@@ -5,8 +5,6 @@ such as are well-formed and absurd. After each lot a well-behaved client must be
 its data must be what it wrote, and memory must not have grown.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Awaitable, Iterator

@@ -3,8 +3,6 @@
 The well-behaved client of the rig is served over both planes before and after, and memory is bounded.
 """
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """What clients of Kafka's may say of things that a cluster remembers: sequences, groups, commits and configs
 (RELIABILITY 3.3, rows 30, 35, 36 and 38; table: docs/TESTING.md)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What requests of Kafka's clients may take of a node's memory together; others are served beside them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import struct

@@ -1,7 +1,5 @@
 """What admin clients of Kafka ask: topics, configs, offsets, groups, transactions, disks, the cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import headrace

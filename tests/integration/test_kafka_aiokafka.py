@@ -1,7 +1,5 @@
 """aiokafka, whose versions of the protocol are the oldest of the three: none of them flexible."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

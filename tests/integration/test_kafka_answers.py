@@ -1,8 +1,6 @@
 """What answers hold besides their error codes: each once differed from that of an Apache Kafka that was
 asked the same (tests/oracle)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from functools import partial

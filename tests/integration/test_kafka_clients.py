@@ -1,7 +1,5 @@
 """Unmodified Kafka clients produce to a headrace cluster and consume from it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

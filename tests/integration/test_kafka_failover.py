@@ -1,7 +1,5 @@
 """Kafka's clients through the death of a leader: nothing acknowledged is lost, nothing is there twice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

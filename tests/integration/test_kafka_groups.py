@@ -1,7 +1,5 @@
 """Groups and transactions of unmodified Kafka clients: coordinators wherever they are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

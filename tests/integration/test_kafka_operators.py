@@ -1,7 +1,5 @@
 """What operators set for Kafka's clients, seen by real ones: metrics that they push, quotas, features."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

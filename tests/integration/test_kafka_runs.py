@@ -1,7 +1,5 @@
 """Records that go from a log's file to a Kafka client's socket: the same bytes as those that were read."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from pathlib import Path

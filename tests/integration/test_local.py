@@ -1,7 +1,5 @@
 """`headrace.local`: a whole cluster inside this process."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import shutil

@@ -1,7 +1,5 @@
 """`headrace.local(controllers=3)`: a whole cluster whose controllers die, one after the other."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

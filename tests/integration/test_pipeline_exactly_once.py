@@ -2,8 +2,6 @@
 drivers that die at any step or are replaced. What is visible is each batch, once.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from random import Random

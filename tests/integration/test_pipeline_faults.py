@@ -1,7 +1,5 @@
 """Tasks of a pipeline while nodes die, over logs that were compacted or cut short, and in forked workers."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Iterator

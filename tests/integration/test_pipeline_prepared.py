@@ -1,7 +1,5 @@
 """What is decided is never lost: attempts that come late, drivers that are away for long, nodes that die."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ranges of topics as Arrow, on a real cluster: exact rows whatever lies at their ends, and what is gone."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime

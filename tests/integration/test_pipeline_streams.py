@@ -2,8 +2,6 @@
 what an engine keeps in its checkpoint: each row is there once. Engines are played here, as Spark does it.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator

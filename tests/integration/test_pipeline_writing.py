@@ -1,7 +1,5 @@
 """Arrow batches into topics, at least once and exactly once: retried tasks, drivers that start again."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from random import Random

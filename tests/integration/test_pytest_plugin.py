@@ -1,7 +1,5 @@
 """The fixtures of the pytest plugin, in pytest runs of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`headrace quickstart`: real lines through three storage nodes on Ray and back, whatever the input."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

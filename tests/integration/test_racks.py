@@ -1,7 +1,5 @@
 """Reading from the replica next door (KIP-392): three real nodes in three racks, and what they counted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

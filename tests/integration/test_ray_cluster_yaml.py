@@ -1,7 +1,5 @@
 """ray_cluster.yaml is what `ray up` accepts; tests/faults/test_ray_up.py runs it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Ray Data over a real cluster: exact rows in, exactly once out, while tasks, drivers and nodes die."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

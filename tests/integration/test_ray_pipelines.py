@@ -1,8 +1,6 @@
 """The pipeline of examples/pipelines on Ray Data and the pictures of all three; those on Spark have their
 tests in the environments of Spark."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Three controllers on real Ray: they come up in time, survive kill -9 of the leader, and come back."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Shards of a topic for a DataLoader of torch itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

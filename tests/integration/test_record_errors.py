@@ -1,7 +1,5 @@
 """A batch with some bad records (KIP-467): what the wire says, and what becomes of its good records."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ Each program runs in a process of its own beside a cluster in this one: it sends
 of them are stored, or its stderr has an ERROR line with their number and a ResourceWarning.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Three real nodes and a controller: what was acknowledged outlives the death of its leader."""
 
-from __future__ import annotations
-
 from headrace import NewTopic, local
 
 BATCH, ROUNDS = 100, 12

@@ -1,7 +1,5 @@
 """Segments that go under readers, and records that are deleted, on real nodes and real files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from command_line import CommandLine

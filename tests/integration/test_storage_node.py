@@ -1,7 +1,5 @@
 """A storage node over real sockets and files: produce, fetch, look up, wait, be fenced, forward."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

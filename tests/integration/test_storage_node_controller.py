@@ -1,7 +1,5 @@
 """A storage node with the real controller: they agree about registration, fencing, topics and shutdown."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

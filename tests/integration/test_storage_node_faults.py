@@ -1,7 +1,5 @@
 """A storage node meets bad input, floods and bad disks: it answers or refuses, and lives on."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

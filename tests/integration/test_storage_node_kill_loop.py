@@ -5,8 +5,6 @@ go meanwhile; segments are tiny, so that a kill often meets a roll. At the end n
 missing, moved or changed, every index agrees with its log, and nothing half deleted is left.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

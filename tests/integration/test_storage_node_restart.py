@@ -1,7 +1,5 @@
 """A storage node dies, stops, comes back: what was acknowledged is there, and it is the same node."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

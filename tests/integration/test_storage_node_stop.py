@@ -1,7 +1,5 @@
 """Stopping a node in the middle of its own chores."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The last section of docs/TUTORIAL.md, played from its first command to its last one on a real Ray."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -3,8 +3,6 @@
 `python crashing.py BOOTSTRAP TOPIC CHECKPOINT KILL` prints the batches that it has run to their end.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

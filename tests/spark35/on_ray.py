@@ -3,8 +3,6 @@
 `python on_ray.py BOOTSTRAP TOPIC TEMP_DIR` prints what it found as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

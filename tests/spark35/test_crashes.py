@@ -1,7 +1,5 @@
 """A driver that is killed in the middle of a batch."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What the environment of these tests has to have."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

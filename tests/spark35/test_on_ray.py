@@ -1,7 +1,5 @@
 """Spark on Ray, by RayDP."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

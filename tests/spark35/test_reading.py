@@ -1,7 +1,5 @@
 """`headrace.spark.read`: the columns of Spark's Kafka source, exact rows, and clear errors."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The pipeline of examples/pipelines on Spark 3.5, beside the same in plain Python."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Streams of micro-batches: each row once, in whichever way a run ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`headrace.spark.write` and `write_batch`: what attempts leave behind, and what readers see."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

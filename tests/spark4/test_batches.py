@@ -1,8 +1,6 @@
 """Batches of `format("headrace")`: what is written is read, by columns, filters and offsets; and what cannot
 be done is said."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What docs/PIPELINE.md shows of PySpark 4 works as it is printed there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

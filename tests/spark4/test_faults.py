@@ -1,7 +1,5 @@
 """A node dies while Spark reads from it and writes to it."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The streaming pipeline of examples/pipelines on PySpark 4, beside the same in plain Python."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

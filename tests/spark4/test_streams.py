@@ -1,8 +1,6 @@
 """Streams of `format("headrace")` from topic to topic: exactly once over restarts, within limits, and what
 they say of it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """The writers of `format("headrace")` as Spark's processes call them, without its processes: what no job of a
 local Spark comes to."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What unit tests of the controller share."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from fake_files import FakeFiles

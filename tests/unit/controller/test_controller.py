@@ -1,7 +1,5 @@
 """The controller core as a whole: dispatch, the first records, determinism, and its tick."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.controller.config import ControllerConfig

@@ -1,7 +1,5 @@
 """The actor classes, without Ray."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

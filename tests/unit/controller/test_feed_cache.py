@@ -1,7 +1,5 @@
 """Cached responses of the metadata feed: the right one for each reader, and never an old one."""
 
-from __future__ import annotations
-
 import msgspec
 from headrace.controller.metadata_feed import MAX_ENCODED, MetadataFeed
 from headrace.protocol.messages.control import FetchMetadataResponse

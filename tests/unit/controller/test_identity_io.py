@@ -1,7 +1,5 @@
 """The directory id of a controller: generated once, kept, and lost with the disk."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

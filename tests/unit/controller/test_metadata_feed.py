@@ -1,7 +1,5 @@
 """Responses to readers of metadata: the tail, whole decisions, or a snapshot."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from headrace.controller.metadata_feed import MAX_ENCODED, MetadataFeed

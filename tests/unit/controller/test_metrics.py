@@ -1,7 +1,5 @@
 """Metrics of a controller: gauges of the image, elections of the records."""
 
-from __future__ import annotations
-
 from controller_kit import Driver
 from headrace.controller.metrics import ElectionCounts, controller_metrics
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord, PartitionRecord, TopicRecord

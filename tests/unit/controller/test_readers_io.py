@@ -1,7 +1,5 @@
 """Long polls of the metadata: their duration, their bound, and closed connections."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

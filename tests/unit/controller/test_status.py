@@ -1,7 +1,5 @@
 """The status of a cluster with one node down."""
 
-from __future__ import annotations
-
 import json
 
 from controller_kit import Driver

@@ -1,7 +1,5 @@
 """The metadata log dir of a controller: lock, identity, log and snapshots."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The decision writer: groups, order, bounds, ticks, and resignation; log, quorum and sockets are fakes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Turns of the decision writer, with the real core and log: slow requests get no node fenced."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace

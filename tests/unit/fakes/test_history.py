@@ -1,7 +1,5 @@
 """The history checker itself: each anomaly, planted, is found, and nothing else is."""
 
-from __future__ import annotations
-
 import pytest
 from history import ENDS_PROCESS, History, Op, Outcome, Process, outcome_of, outcome_of_abort
 from history_checks import found_in

@@ -1,7 +1,5 @@
 """Tests are shared out in units that have something in common."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which quota holds for whom, and that what a client does under it stays below it: with simulated time."""
 
-from __future__ import annotations
-
 from headrace.runtime.client_quotas import (
     EXPIRY_MS,
     MAX_METERS,

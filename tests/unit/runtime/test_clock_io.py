@@ -1,7 +1,5 @@
 """The two clocks."""
 
-from __future__ import annotations
-
 import time
 
 from headrace.runtime.clock_io import monotonic_ms, wall_ms

@@ -1,7 +1,5 @@
 """Which build of a hot module is loaded."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """runtime/config.py: one declaration per key; wrong keys and values fail with a clear word."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """What Ray's GCS tells of ended workers and machines, through a stub that answers as it does."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The table of a performer covers the union of effects, and each effect reaches its function in order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

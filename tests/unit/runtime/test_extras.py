@@ -1,7 +1,5 @@
 """Missing libraries of extras: the error says what needs them and what to install."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Memory that a consumer freed serves the next fetch."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

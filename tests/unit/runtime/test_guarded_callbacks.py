@@ -1,7 +1,5 @@
 """A bug in a callback of the event loop ends the server visibly; asyncio alone would only log it."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Names of processes that end with them."""
 
-from __future__ import annotations
-
 from headrace.runtime.incarnation import Deaths, incarnation_of
 
 FIRST = incarnation_of(b"machine 1", b"process 1")

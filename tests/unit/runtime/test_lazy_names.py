@@ -1,7 +1,5 @@
 """Packages whose names are imported at their first use: each is there, and another is refused by name."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A limited log: what appears in the operator's log of messages that a peer triggers."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

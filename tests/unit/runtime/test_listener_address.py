@@ -1,7 +1,5 @@
 """The stored listener port: a preference that never prevents a start."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.runtime.listener_address import FILE_NAME, store_port, stored_port

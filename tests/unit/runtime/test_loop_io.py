@@ -1,7 +1,5 @@
 """New event loops."""
 
-from __future__ import annotations
-
 import asyncio
 import select
 import socket

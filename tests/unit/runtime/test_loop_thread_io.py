@@ -1,7 +1,5 @@
 """An event loop on a thread: results, failures and ends reach whoever waits for them."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

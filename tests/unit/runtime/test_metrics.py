@@ -1,7 +1,5 @@
 """Counters, gauges and histograms tell the truth, in constant memory."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

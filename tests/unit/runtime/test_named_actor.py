@@ -1,7 +1,5 @@
 """How a storage node finds its controller: asked of the actor, remembered for when Ray does not answer."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

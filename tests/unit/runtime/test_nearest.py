@@ -1,7 +1,5 @@
 """What a misspelled name may have meant."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.runtime.nearest import did_you_mean
 

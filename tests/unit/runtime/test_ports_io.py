@@ -1,7 +1,5 @@
 """Ports that are reserved among processes."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

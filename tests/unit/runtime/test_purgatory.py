@@ -1,7 +1,5 @@
 """Requests wait under keys and are answered exactly once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

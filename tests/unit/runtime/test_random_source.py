@@ -1,7 +1,5 @@
 """The Protocol of random generators, which mypy checks here."""
 
-from __future__ import annotations
-
 from random import Random
 
 from headrace.runtime.random_source import RandomSource

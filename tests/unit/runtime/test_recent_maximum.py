@@ -1,7 +1,5 @@
 """The largest value of a window, beside the one that keeps them all."""
 
-from __future__ import annotations
-
 from headrace.runtime.recent_maximum import BUCKETS, RecentMaximum
 
 

@@ -1,7 +1,5 @@
 """Expressions over topic names: RE2's syntax, whole names, and nothing that runs for ever."""
 
-from __future__ import annotations
-
 import re
 import string
 

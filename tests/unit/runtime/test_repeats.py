@@ -1,7 +1,5 @@
 """Repeated messages: one per kind and interval, and the number of those that were left out."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

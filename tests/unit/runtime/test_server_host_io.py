@@ -1,7 +1,5 @@
 """The host of one server: its end is the end of the process, unless it was asked to stop."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import sys

@@ -1,7 +1,5 @@
 """No background task fails in silence, and none outlives its owner."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

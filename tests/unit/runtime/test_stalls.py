@@ -1,7 +1,5 @@
 """Stalls of a loop, from when its timer comes."""
 
-from __future__ import annotations
-
 from headrace.runtime.stalls import LONG_STALL_MS, REPORT_EVERY_MS, WINDOW_MS, StallMeter
 
 

@@ -1,7 +1,5 @@
 """Timers become due exactly at their deadline, in order, whatever the distance."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.runtime.timing_wheel import TimingWheel
 

@@ -1,7 +1,5 @@
 """Asking again and again."""
 
-from __future__ import annotations
-
 from headrace.runtime.waiting_io import until
 
 

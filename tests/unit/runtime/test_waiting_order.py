@@ -1,7 +1,5 @@
 """Who is answered first when time jumps, and what waiting leaves behind."""
 
-from __future__ import annotations
-
 from headrace.runtime.purgatory import Purgatory
 from headrace.runtime.timing_wheel import TimingWheel
 

@@ -1,7 +1,5 @@
 """What unit tests of a storage node share."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 

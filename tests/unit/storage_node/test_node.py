@@ -1,7 +1,5 @@
 """The node core as a whole: routing, the timer, what waits for metadata, and counting."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

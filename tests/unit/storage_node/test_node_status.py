@@ -1,7 +1,5 @@
 """What a node tells people of its logs."""
 
-from __future__ import annotations
-
 import pytest
 from core_rig import CoreRig
 from headrace.storage_node import node_status

@@ -1,7 +1,5 @@
 """Which candidate gets a vote, and when an election is won or lost."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The quorum-state file: round trip, and rejected when damaged."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A follower: when it fetches, and how it processes responses."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.controller.quorum import events

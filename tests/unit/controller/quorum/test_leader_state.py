@@ -1,7 +1,5 @@
 """A leader: which records are committed, and when fetches are answered."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.controller.quorum import events, leader_state
 from headrace.protocol.errors import (

@@ -1,7 +1,5 @@
 """A log that ends before its snapshot."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.controller.quorum.metadata_log import METADATA_PARTITION

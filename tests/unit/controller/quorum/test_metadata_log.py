@@ -1,7 +1,5 @@
 """The metadata log on a healthy, full, failing or damaged disk; crash points are in tests/property."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

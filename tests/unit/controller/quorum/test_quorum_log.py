@@ -1,8 +1,6 @@
 """The metadata log in a quorum: appended as follower, truncated, replaced by a snapshot, killed in every
 operation."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import Crash, FakeFiles
 from headrace.controller.quorum.election_state import ElectionState

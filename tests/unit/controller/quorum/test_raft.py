@@ -1,7 +1,5 @@
 """One controller in the quorum: epochs, votes and roles, message by message."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.controller.quorum import events

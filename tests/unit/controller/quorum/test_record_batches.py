@@ -1,7 +1,5 @@
 """Metadata records in record batches: round trip and invalid batches."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from headrace.controller.quorum import record_batches

@@ -1,7 +1,5 @@
 """Requests in flight: one of a kind to a target, with timeout and backoff."""
 
-from __future__ import annotations
-
 from headrace.controller.quorum.requests import Requests
 
 

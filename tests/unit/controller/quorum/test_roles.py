@@ -1,7 +1,5 @@
 """The transitions between roles."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.controller.quorum.roles import TRANSITIONS, Role, RoleEvent, next_role
 

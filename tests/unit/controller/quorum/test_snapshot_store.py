@@ -1,7 +1,5 @@
 """The snapshot files of one metadata log."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.controller.quorum.snapshot_store import SNAPSHOTS_KEPT, SnapshotStore

@@ -1,7 +1,5 @@
 """Snapshot files: round trip, layout, damage."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Adding, removing and updating voters, one at a time."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.controller.quorum import events
 from headrace.protocol.errors import (

@@ -1,7 +1,5 @@
 """Voter sets: which one is in effect, and the majority of one."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of broker states."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.controller.state.broker_states import TRANSITIONS, BrokerEvent, BrokerState, next_state
 

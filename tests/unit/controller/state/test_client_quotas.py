@@ -1,7 +1,5 @@
 """Client quotas: allowed entities and keys, descriptions, the log and snapshots."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

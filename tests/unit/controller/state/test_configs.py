@@ -1,7 +1,5 @@
 """Changes and descriptions of topic configs."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.controller.state.config_rules import checked_configs

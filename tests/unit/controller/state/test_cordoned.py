@@ -1,7 +1,5 @@
 """Nodes whose log dirs are all cordoned get no new replicas (KIP-1066) and keep those that they have."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.protocol.errors import IneligibleReplicaError, InvalidReplicationFactorError

@@ -1,7 +1,5 @@
 """Drains: the node leads nothing where another replica can lead, stays out of ISRs and goes on running."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.controller.state.broker_states import BrokerState, state_of

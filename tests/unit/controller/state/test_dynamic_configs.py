@@ -1,7 +1,5 @@
 """Dynamic configs of the cluster and of nodes: allowed keys, contradictions, effects on the controller."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from controller_kit import Driver

@@ -1,7 +1,5 @@
 """Exact limits of the controller's rules: one more, one less, one too new."""
 
-from __future__ import annotations
-
 from controller_kit import Driver
 from headrace.protocol.errors import InvalidPartitionsError, InvalidRequestError, StaleBrokerEpochError
 from headrace.protocol.messages.control import CreatePartitionsRequest, PartitionGrowth, ReplicaAssignment

@@ -1,7 +1,5 @@
 """Election strategies, over the ballots in which they differ."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.controller.state.elections import NOBODY, STRATEGIES, Ballot, Elected
 

@@ -1,7 +1,5 @@
 """ISR, ELR, last known leader (KIP-966) and elections when nodes fail, restart and lose records."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Death notices of processes: right, late, wrong and repeated."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver, incarnation
 from headrace.controller.state.broker_states import BrokerState, state_of

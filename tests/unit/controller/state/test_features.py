@@ -1,7 +1,5 @@
 """Feature levels: supported ranges, direction of a change, all or none."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.protocol.errors import InvalidRequestError, InvalidUpdateVersionError

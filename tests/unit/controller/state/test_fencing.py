@@ -1,7 +1,5 @@
 """Expiry of sessions: which nodes are fenced, when, and what happens to their partitions."""
 
-from __future__ import annotations
-
 from controller_kit import Driver
 from headrace.controller.state.broker_states import BrokerState, state_of
 

@@ -1,7 +1,5 @@
 """The session timeout from the lateness of heartbeats."""
 
-from __future__ import annotations
-
 from headrace.controller.state.heartbeat_delays import WINDOW_MS, HeartbeatDelays
 
 

@@ -1,7 +1,5 @@
 """Heartbeats: requests to be fenced and to shut down, and refused heartbeats."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.controller.state.broker_states import BrokerState, state_of

@@ -1,7 +1,5 @@
 """AlterPartition: valid proposals, every refusal, and what follows from an accepted ISR."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.protocol.errors import (

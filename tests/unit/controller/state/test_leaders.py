@@ -1,7 +1,5 @@
 """Elections on request and by time: preferred, unclean, and the balance of leaders."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.controller.state import leaders

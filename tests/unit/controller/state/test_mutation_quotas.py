@@ -1,7 +1,5 @@
 """controller_mutation_rate: enforced by partitions for the whole cluster."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

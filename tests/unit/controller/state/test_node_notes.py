@@ -1,7 +1,5 @@
 """Log lines of the active controller about nodes: the node, the reason, and the leaderships that move."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

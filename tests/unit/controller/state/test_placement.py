@@ -1,7 +1,5 @@
 """Placement of single topics; its invariants are in tests/property/test_placement.py."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.controller.state.placement import UsableNode, alternate_racks, place
 from headrace.protocol.errors import InvalidReplicationFactorError

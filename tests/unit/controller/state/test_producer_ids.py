@@ -1,7 +1,5 @@
 """Blocks of producer ids for registered nodes."""
 
-from __future__ import annotations
-
 from controller_kit import Driver
 from headrace.controller.state.producer_ids import BLOCK_IDS
 from headrace.protocol.errors import StaleBrokerEpochError, UnknownServerError

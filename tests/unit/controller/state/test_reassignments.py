@@ -1,7 +1,5 @@
 """Reassignments: start, replace, complete, cancel, list, and every refusal."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.protocol.errors import (

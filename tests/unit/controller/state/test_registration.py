@@ -1,7 +1,5 @@
 """Registration and removal of storage nodes, step by step on a clock that the test moves."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver, incarnation
 from headrace.controller.state.broker_states import BrokerState, state_of

@@ -1,7 +1,5 @@
 """Sessions, on a clock that the test moves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headrace.controller.state.heartbeat_delays import HeartbeatDelays

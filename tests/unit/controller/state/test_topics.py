@@ -1,7 +1,5 @@
 """Creation, new partitions and deletion of topics: every rule, and the records."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.protocol.errors import (

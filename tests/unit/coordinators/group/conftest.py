@@ -1,7 +1,5 @@
 """What tests of groups share."""
 
-from __future__ import annotations
-
 import pytest
 from group_rig import GroupRig
 

@@ -1,7 +1,5 @@
 """ListGroups, DescribeGroups and DeleteGroups; what the shard refuses; what is counted."""
 
-from __future__ import annotations
-
 import pytest
 from group_rig import GroupRig
 from headrace.protocol.errors import (

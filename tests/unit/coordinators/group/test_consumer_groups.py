@@ -1,7 +1,5 @@
 """Heartbeats of the new group protocol: joining, leaving, epochs, what moves them, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Committed offsets of groups of the new protocol, and such groups among those that admins see."""
 
-from __future__ import annotations
-
 from group_rig import GroupRig
 from headrace.coordinators.runtime.ports import ProducerIdAndEpoch
 from headrace.protocol.errors import (

@@ -1,7 +1,5 @@
 """Members of the new protocol that read by expression, and static members that go and come back."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.coordinators.group.consumer_group import GroupState
 from headrace.coordinators.group.consumer_member import MemberState

@@ -1,7 +1,5 @@
 """Offsets expire only when no member subscribes to their topic, and only after their retention."""
 
-from __future__ import annotations
-
 import pytest
 from group_rig import GroupRig, topic_image
 from headrace.coordinators.group.expiry import MAX_CHECKS, MAX_TOMBSTONES, PAUSE_MS, WRITE_PAUSE_MS

@@ -1,7 +1,5 @@
 """One group from its first member to its last commit."""
 
-from __future__ import annotations
-
 from group_rig import GroupRig
 from headrace.protocol.messages import groups as m
 

@@ -1,7 +1,5 @@
 """How groups are counted as they change."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headrace.coordinators.group.classic_group import ClassicGroup

@@ -1,7 +1,5 @@
 """Heartbeat intervals of members during rebalances."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.coordinators.group.heartbeat_pacing import HeartbeatPacing
 

@@ -1,7 +1,5 @@
 """JoinGroup: member ids, common protocols, the size of a group, and the end of the join phase."""
 
-from __future__ import annotations
-
 import pytest
 from group_rig import START_MS, GroupRig
 from headrace.coordinators.group.classic_group import ClassicGroup

@@ -1,7 +1,5 @@
 """Groups that change their protocol while their members live (RELIABILITY scenario 55)."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.consumer_group import ConsumerGroup, GroupState

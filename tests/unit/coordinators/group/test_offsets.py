@@ -1,7 +1,5 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: permitted members, accepted values, stored offsets."""
 
-from __future__ import annotations
-
 import pytest
 from group_rig import GroupRig, image_of, topic_image
 from headrace.protocol.consumer_protocol import Subscription, encode_subscription

@@ -1,7 +1,5 @@
 """Static members: they keep their place and their assignment, and only one client has it."""
 
-from __future__ import annotations
-
 import pytest
 from group_rig import RANGE, GroupRig
 from headrace.coordinators.group.classic_group import ClassicGroup

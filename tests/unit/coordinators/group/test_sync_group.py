@@ -1,7 +1,5 @@
 """SyncGroup, Heartbeat and LeaveGroup: assignments come from the leader through the log, and members go."""
 
-from __future__ import annotations
-
 import pytest
 from group_rig import GroupRig
 from headrace.coordinators.group.classic_group import ClassicGroup

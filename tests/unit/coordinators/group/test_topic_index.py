@@ -1,7 +1,5 @@
 """What groups know of topics: the hash that moves their epoch."""
 
-from __future__ import annotations
-
 from headrace.coordinators.group.topic_index import NO_TOPICS_HASH, TopicIndex
 from headrace.protocol.metadata.image import (
     BrokerRegistration,

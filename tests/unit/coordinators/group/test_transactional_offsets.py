@@ -1,7 +1,5 @@
 """TxnOffsetCommit: offsets that count when their transaction commits, and the questions before."""
 
-from __future__ import annotations
-
 import pytest
 from group_rig import Asked, GroupRig, topic_image
 from headrace.coordinators.runtime.ports import ProducerIdAndEpoch

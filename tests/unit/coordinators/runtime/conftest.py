@@ -1,7 +1,5 @@
 """What tests of the coordinators' runtime share."""
 
-from __future__ import annotations
-
 import pytest
 from coordinator_rig import CoordinatorRig
 

@@ -1,7 +1,5 @@
 """What an outcome says is to follow once it is committed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

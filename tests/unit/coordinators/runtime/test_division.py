@@ -1,7 +1,5 @@
 """Outcomes whose records count each by itself: they may be more than a batch takes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """FindCoordinator, the creation of internal topics, and InitProducerId without a transactional id."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """What a coordinator shows while it cannot know that it still coordinates, and while another may believe that
 it does."""
 
-from __future__ import annotations
-
 import pytest
 from coordinator_rig import CoordinatorRig
 from headrace.protocol.errors import (

@@ -1,7 +1,5 @@
 """Metrics of a node's coordinators: sums over its shards, load times, lags."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

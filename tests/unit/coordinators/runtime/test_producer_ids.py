@@ -1,7 +1,5 @@
 """The ids of one node: none twice, none before there are some, and the next block in time."""
 
-from __future__ import annotations
-
 import pytest
 from controller_kit import Driver
 from headrace.coordinators.runtime.producer_ids import ProducerIds

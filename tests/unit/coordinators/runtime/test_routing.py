@@ -1,7 +1,5 @@
 """Ids to partitions, requests to shards, and answers put together again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """One shard in its runtime: load, decide, append, apply, answer, and the end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is asked of a shard within one turn of the loop is decided in order, and written at once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What tests of transactions share."""
 
-from __future__ import annotations
-
 import pytest
 from txn_rig import TxnRig
 

@@ -1,7 +1,5 @@
 """What admins see of transactions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """One shard: its markers, and what time does; with every fault at its place."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.errors import (
     ConcurrentTransactionsError,

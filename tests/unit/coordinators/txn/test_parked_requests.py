@@ -1,7 +1,5 @@
 """Requests for the next transaction that wait for the end of the one before."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.coordinators.txn.parked_requests import MAX_PARKED, PARK_MS
 from headrace.protocol.errors import (

@@ -1,7 +1,5 @@
 """Prepared transactions: what ends them, and what does not."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.coordinators.txn.states import TxnState, state_of
 from headrace.protocol.errors import (

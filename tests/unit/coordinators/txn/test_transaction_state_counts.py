@@ -1,7 +1,5 @@
 """What a shard of transactions counts."""
 
-from __future__ import annotations
-
 from recount import check_transaction_state_counts
 from txn_rig import TxnRig
 

@@ -1,7 +1,5 @@
 """One shard: producers, partitions and ends, with every fault at its place."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.coordinators.txn.states import TRANSITIONS, TxnState, state_of
 from headrace.protocol.errors import (

@@ -1,7 +1,5 @@
 """Atomic replacement of small files."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import Crash, FakeFiles
 from headrace.runtime.files.file_layer import read_file, write_file_atomically

@@ -1,7 +1,5 @@
 """The real file layer: system errors, short writes, close during a read."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

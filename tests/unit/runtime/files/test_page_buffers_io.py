@@ -1,7 +1,5 @@
 """Read buffers are reused, but never while they are in use."""
 
-from __future__ import annotations
-
 import errno
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """DescribeConfigs of a node: its own file, sensitive values, resources of other nodes or none."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`listeners` and `advertised.listeners`: bound, advertised and refused addresses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Dynamic configs of a running node: precedence, listeners, and their effects."""
 
-from __future__ import annotations
-
 from core_rig import CoreRig
 from headrace.protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT
 from headrace.protocol.metadata.records import ConfigRecord

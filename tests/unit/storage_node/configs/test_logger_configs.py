@@ -1,7 +1,5 @@
 """Log levels as configs of a node: described, altered, refused as a whole."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.errors import InvalidConfigError, InvalidRequestError
 from headrace.protocol.messages.control import AlterConfigs, ConfigChange, ConfigResource

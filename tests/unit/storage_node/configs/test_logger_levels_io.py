@@ -1,7 +1,5 @@
 """Levels of Python's loggers under Kafka's names."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """NodeConfig: refused values, and the defaults of topic keys."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Client quotas on the node's own listener: throttle times and muted connections."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

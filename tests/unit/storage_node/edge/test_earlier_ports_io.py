@@ -1,7 +1,5 @@
 """The ports of a node whose log dirs are empty."""
 
-from __future__ import annotations
-
 import pytest
 from fake_controller import FakeController
 from fake_files import FakeFiles

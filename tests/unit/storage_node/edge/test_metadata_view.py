@@ -1,7 +1,5 @@
 """MetadataView: Metadata and DescribeCluster responses of an image."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Calls between the node core and the embedded coordinators."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

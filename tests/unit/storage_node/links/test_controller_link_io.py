@@ -1,7 +1,5 @@
 """ControllerLink against a scripted controller over real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

@@ -1,7 +1,5 @@
 """The heartbeat statistics of a node."""
 
-from __future__ import annotations
-
 from headrace.protocol.metadata.records import FenceBrokerRecord, NoOpRecord, UnfenceBrokerRecord
 from headrace.storage_node.links.heartbeat_times import HeartbeatTimes, own_records
 

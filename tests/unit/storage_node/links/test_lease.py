@@ -1,7 +1,5 @@
 """A lease holds from an answered heartbeat on, once the metadata of the response is applied."""
 
-from __future__ import annotations
-
 from headrace.storage_node.links.lease import Lease
 
 

@@ -1,7 +1,5 @@
 """Membership: every response of the controller, and every loss of the connection."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests to other servers: over one connection each, answered once in all cases."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any

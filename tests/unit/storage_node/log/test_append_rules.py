@@ -1,8 +1,6 @@
 """Which batches of clients a leader accepts, and the error of each rejected one (RELIABILITY 3.3 rows
 23-30)."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

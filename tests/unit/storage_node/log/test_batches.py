@@ -1,7 +1,5 @@
 """Walking the batches of a file, up to the first damaged byte."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import CorruptMessageError

@@ -1,7 +1,5 @@
 """Kafka's small text files: exact bytes, and an error for any damage."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.model import TopicPartition
 from headrace.storage_node.log import checkpoints

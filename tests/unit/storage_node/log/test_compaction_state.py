@@ -1,8 +1,6 @@
 """A log with offset gaps, as compaction leaves them: appended, read, truncated, recovered, and told apart
 from a log that has lost batches."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import CorruptMessageError, InvalidRecordError

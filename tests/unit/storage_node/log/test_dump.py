@@ -1,7 +1,5 @@
 """`log dump` shows every kind of file, sound or damaged, and never raises."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Dumps of partition folders and log dirs: no fault in a sound one, and every contradiction found."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Index entries in a dump, checked by themselves and against the log."""
 
-from __future__ import annotations
-
 import struct
 
 from fake_files import FakeFiles

@@ -1,7 +1,5 @@
 """Sizes exactly at the limit, thousands of small batches, and epochs at the log end."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import MessageTooLargeError

@@ -1,7 +1,5 @@
 """Log dirs that are full at a shutdown or checkpoint, or that vanish."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 

@@ -1,7 +1,5 @@
 """A flush runs beside appends and reads on other threads."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

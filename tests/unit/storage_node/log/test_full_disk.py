@@ -1,7 +1,5 @@
 """A full disk: no partial write stays, the dir stays online, and appends continue when there is room."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """After the first disk error nothing is read or written any more (KAFKA-10778)."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """Leader epochs: which epoch wrote which offsets, and where each one ends (KIP-101, KIP-279, KAFKA-10706)."""
 
-from __future__ import annotations
-
 from headrace.storage_node.log.leader_epochs import EpochEntry, LeaderEpochs
 
 

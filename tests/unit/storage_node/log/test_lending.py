@@ -1,7 +1,5 @@
 """Zero-copy runs: whole batches below the limit, in the page cache, until the log is truncated."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

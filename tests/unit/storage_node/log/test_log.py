@@ -1,7 +1,5 @@
 """The log of one partition: append, read, roll, flush, truncate, close."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import CorruptMessageError, InvalidRecordError, KafkaStorageError

@@ -1,7 +1,5 @@
 """One log dir: lock, identity, checkpoints, clean-shutdown marker, and each of its files damaged."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import InconsistentClusterIdError, KafkaStorageError

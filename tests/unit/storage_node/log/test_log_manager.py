@@ -1,7 +1,5 @@
 """All logs of a node: dirs, identity, creation, deletion, checkpoints, shutdown, failing disks."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

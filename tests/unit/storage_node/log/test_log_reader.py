@@ -1,7 +1,5 @@
 """Reads of a log: bounds, windows, segments, and the ends of earlier reads."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import OffsetOutOfRangeError

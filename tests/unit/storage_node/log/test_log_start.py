@@ -1,7 +1,5 @@
 """A log start offset is in the checkpoint before it takes effect."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import OffsetOutOfRangeError

@@ -1,7 +1,5 @@
 """The tasks of the log manager by themselves."""
 
-from __future__ import annotations
-
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError
 from headrace.protocol.model import TopicPartition

@@ -1,8 +1,6 @@
 """What a node reports of its previous shutdown, and of logs that were truncated, removed or replaced
 since."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 

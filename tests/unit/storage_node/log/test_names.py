@@ -1,7 +1,5 @@
 """Names in a log dir: segment files, partition folders, and neither."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.model import TopicPartition
 from headrace.storage_node.log import names

@@ -1,7 +1,5 @@
 """The offset index finds the batch to start from, and detects damage."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

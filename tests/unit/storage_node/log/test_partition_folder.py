@@ -1,7 +1,5 @@
 """File names and checkpoints are on disk before the node relies on them."""
 
-from __future__ import annotations
-
 import os
 from itertools import count
 from pathlib import Path

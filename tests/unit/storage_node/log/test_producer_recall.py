@@ -1,7 +1,5 @@
 """The last five batches of a producer are known after every start, although a snapshot has one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Producer state of a reopened log: from snapshots, from batches, after any crash."""
 
-from __future__ import annotations
-
 import pytest
 from cleaner_rig import clean
 from fake_files import Crash, FakeFiles

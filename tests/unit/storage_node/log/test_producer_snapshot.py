@@ -1,7 +1,5 @@
 """Producer snapshots are read as Kafka writes them."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.storage_node.log.checkpoints import CorruptFileError
 from headrace.storage_node.log.producer_snapshot import (

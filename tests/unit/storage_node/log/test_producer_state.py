@@ -1,7 +1,5 @@
 """Which batch of a producer is appended, which is a duplicate, and which is refused: Kafka's rules."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import (

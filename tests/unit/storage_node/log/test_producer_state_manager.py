@@ -1,7 +1,5 @@
 """Snapshots of the producer state: when they are written, and when they are deleted."""
 
-from __future__ import annotations
-
 import errno
 
 from fake_files import FakeFiles

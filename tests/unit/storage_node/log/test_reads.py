@@ -1,7 +1,5 @@
 """Reads never return damaged bytes, whatever bit of the disk flips."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import CorruptMessageError

@@ -1,7 +1,5 @@
 """Which records of a rejected batch are named (KIP-467), in each codec."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

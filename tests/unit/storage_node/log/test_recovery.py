@@ -1,7 +1,5 @@
 """Opening a partition's folder in any state."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError

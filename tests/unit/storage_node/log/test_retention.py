@@ -1,7 +1,5 @@
 """Which segments expire, compared with a naive version of Kafka's rules."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files of retired segments stay for file.delete.delay.ms, and are then removed."""
 
-from __future__ import annotations
-
 import errno
 
 from fake_files import FakeFiles

@@ -1,7 +1,5 @@
 """When a segment is rolled: it is full, too old, or out of relative offsets, also when the clock jumps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """One segment: append, seal, load, recover, and untrusted index files."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.records.header import assigned_prefix, read_batch_header

@@ -1,7 +1,5 @@
 """Finding segments by offset, and the bound on indexes in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

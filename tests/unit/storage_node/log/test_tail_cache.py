@@ -1,7 +1,5 @@
 """The tail cache: the bytes of the file, within the bound, and never batches that the log has lost."""
 
-from __future__ import annotations
-
 from fake_files import FakeFiles
 from headrace.protocol.records.codec import active_codec
 from headrace.storage_node.log.log import Log

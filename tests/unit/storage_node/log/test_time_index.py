@@ -1,7 +1,5 @@
 """The time index: up to which offset every record is older than a timestamp."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """Lookups by timestamp are exact to the record."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.records.header import Compression

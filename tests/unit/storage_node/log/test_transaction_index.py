@@ -1,7 +1,5 @@
 """The transaction index: which aborted transactions a read must return."""
 
-from __future__ import annotations
-
 from headrace.storage_node.log.transaction_index import (
     AbortedTransaction,
     TransactionIndex,

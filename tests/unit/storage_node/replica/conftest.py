@@ -1,7 +1,5 @@
 """What tests of replicas share."""
 
-from __future__ import annotations
-
 import pytest
 from core_rig import CoreRig
 

@@ -1,7 +1,5 @@
 """Read-ahead for a client that catches up, and the pages that are dropped behind it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

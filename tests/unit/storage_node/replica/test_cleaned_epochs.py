@@ -3,8 +3,6 @@
 Node 3 has lost its disk and copies the log of node 1 after a cleaning; then it leads, and node 2 comes back.
 """
 
-from __future__ import annotations
-
 from cleaner_rig import clean, records
 from fake_files import FakeFiles
 from headrace.protocol.records.codec import active_codec

@@ -1,7 +1,5 @@
 """Fetches that need cold reads, and their effect on other requests."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

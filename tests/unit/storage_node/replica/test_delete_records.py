@@ -1,7 +1,5 @@
 """DeleteRecords: what is refused, what is waited for, what is answered."""
 
-from __future__ import annotations
-
 import errno
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Full and failed disks under the partitions of a node."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """The durability keys on leader and followers, and the acknowledgements that depend on them."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.metadata.image import TOPIC_RESOURCE
 from headrace.protocol.metadata.records import ConfigRecord

@@ -1,7 +1,5 @@
 """Fetch: what may be read, how much of it, and when the answer comes."""
 
-from __future__ import annotations
-
 import pytest
 from core_rig import CoreRig, FakePeer
 from headrace.protocol.errors import (

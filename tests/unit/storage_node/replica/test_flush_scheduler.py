@@ -1,7 +1,5 @@
 """Which logs get a flush, and that one flush of a log runs at a time."""
 
-from __future__ import annotations
-
 from core_rig import CoreRig
 from headrace.storage_node.effects import FlushLog
 from node_rig import batch

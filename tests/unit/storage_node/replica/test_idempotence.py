@@ -1,7 +1,5 @@
 """Retried batches: one copy, the same offset on any leader, acknowledged as the first attempt."""
 
-from __future__ import annotations
-
 import pytest
 from core_rig import CoreRig, FakeRequest
 from fake_files import FakeFiles

@@ -1,7 +1,5 @@
 """ImageApplier: partitions follow the metadata, and data of one topic never shows in another."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Progress of followers and ISR proposals: rule by rule, and against a model."""
 
-from __future__ import annotations
-
 import hypothesis.strategies as st
 import pytest
 from headrace.protocol.metadata.image import RECOVERING, PartitionRegistration

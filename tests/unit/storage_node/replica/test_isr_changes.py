@@ -1,7 +1,5 @@
 """ISR proposals to the controller: one request at a time, each proposal until its decision."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A leader's high watermark advances when nodes change or time passes, without an append or a fetch."""
 
-from __future__ import annotations
-
 from core_rig import FakeRequest
 from headrace.protocol.metadata.records import BrokerRegistrationChangeRecord
 from replica_rig import Replicas

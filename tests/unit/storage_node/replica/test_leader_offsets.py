@@ -1,7 +1,5 @@
 """A follower takes high watermark and log start from responses that a newer fetch has overtaken."""
 
-from __future__ import annotations
-
 import pytest
 from replica_rig import TOPIC, Replicas
 

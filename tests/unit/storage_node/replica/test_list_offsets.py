@@ -1,7 +1,5 @@
 """ListOffsets: the special times, times of records, and nonsense."""
 
-from __future__ import annotations
-
 import pytest
 from core_rig import CoreRig
 from headrace.protocol.errors import (

@@ -1,7 +1,5 @@
 """Scheduling of the log cleaner: order, conflicts with other operations, metrics."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Replicas that move between the log dirs of a node, and what DescribeLogDirs says meanwhile."""
 
-from __future__ import annotations
-
 import errno
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Moves between log dirs together with compaction, deleted records, full disks and restarted followers."""
 
-from __future__ import annotations
-
 import errno
 from typing import Any
 

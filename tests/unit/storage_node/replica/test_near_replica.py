@@ -1,7 +1,5 @@
 """Clients that read from a replica in their own rack, and followers that serve them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

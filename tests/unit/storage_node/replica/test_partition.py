@@ -1,7 +1,5 @@
 """Partition: roles, epochs and the high watermark, one object at a time."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import (

@@ -1,7 +1,5 @@
 """Lookups of partitions and nodes by the image."""
 
-from __future__ import annotations
-
 import pytest
 from core_rig import NODE, CoreRig
 from headrace.protocol.errors import (

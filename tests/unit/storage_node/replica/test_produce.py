@@ -1,7 +1,5 @@
 """Produce: who may append, what is refused, and when the answer comes."""
 
-from __future__ import annotations
-
 import pytest
 from core_rig import CoreRig, FakePeer
 from headrace.protocol.errors import (

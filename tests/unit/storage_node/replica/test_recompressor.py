@@ -1,7 +1,5 @@
 """`compression.type`: batches are recompressed off the loop and appended in the order of their arrival."""
 
-from __future__ import annotations
-
 import pytest
 import zstandard
 from core_rig import CoreRig, FakePeer

@@ -1,7 +1,5 @@
 """Fetch sessions of followers, as the leader keeps them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

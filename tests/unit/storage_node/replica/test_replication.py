@@ -1,7 +1,5 @@
 """Node cores that replicate to each other: acknowledged records are on every next leader."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import (

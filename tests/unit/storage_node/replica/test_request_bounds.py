@@ -1,7 +1,5 @@
 """Bounds of what one client can use: memory, time and waiting requests."""
 
-from __future__ import annotations
-
 from core_rig import CoreRig
 from headrace.protocol.errors import RequestTimedOutError, ThrottlingQuotaExceededError
 from headrace.protocol.metadata.records import NoOpRecord

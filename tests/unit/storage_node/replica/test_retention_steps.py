@@ -1,7 +1,5 @@
 """Retention on a node: intervals, bounds per step, replicas and readers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

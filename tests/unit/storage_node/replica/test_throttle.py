@@ -1,7 +1,5 @@
 """Replication throttles: of catching-up replicas only."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

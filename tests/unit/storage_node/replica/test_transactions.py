@@ -1,7 +1,5 @@
 """Transactions in partitions: coordinators are asked, markers end them, readers see what is committed."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import (

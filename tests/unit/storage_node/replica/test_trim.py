@@ -1,7 +1,5 @@
 """Removal of segments below the log start."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.storage_node.replica import log_starts
 from replica_rig import Replicas

@@ -1,7 +1,5 @@
 """Waiting for the verification of transactional batches: timeouts and changes of the coordinator."""
 
-from __future__ import annotations
-
 import pytest
 from core_rig import FakeRequest
 from headrace.protocol.errors import (

@@ -1,7 +1,5 @@
 """Workers: jobs on threads, results on the loop."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """Which segments of a log can be compacted, and which are merged into one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """Replacing several segments by one: a crash or power loss in any operation leaves either the old segments or
 the new one."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import Crash, FakeFiles
 from headrace.protocol.records.header import read_batch_header

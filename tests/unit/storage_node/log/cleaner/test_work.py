@@ -1,7 +1,5 @@
 """One compaction: which records stay, and what must be on disk before any is removed."""
 
-from __future__ import annotations
-
 import pytest
 from cleaner_rig import Kept, clean, cleaning, records
 from fake_files import FakeFiles
