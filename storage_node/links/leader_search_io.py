@@ -44,15 +44,16 @@ class ElectingError(NotControllerError):
 class LeaderSearch:
     """Remembers the controllers' addresses between searches."""
 
-    def __init__(self, locators: ControllerLocators, timeout_s: float) -> None:
+    def __init__(self, locators: ControllerLocators, timeout_s: float, *, grace_s: float = GRACE_S) -> None:
         self._locators = locators if isinstance(locators, tuple) else (locators,)
         self._timeout_s = timeout_s
+        self._grace_s = grace_s
         self._known: tuple[Endpoint, ...] = ()
 
     async def find(self, client_id: str) -> Connection:
         """A connection to the active controller. Errors: ElectingError; NotControllerError when no controller
         answers."""
-        search = _Search(client_id, self._timeout_s)
+        search = _Search(client_id, self._timeout_s, self._grace_s)
         try:
             async with asyncio.timeout(LOCATE_TIMEOUT_S):
                 found = await search.run(self._locators, self._known)
@@ -68,9 +69,10 @@ class LeaderSearch:
 class _Search:
     """One search: a task for each address, also for addresses learned meanwhile."""
 
-    def __init__(self, client_id: str, timeout_s: float) -> None:
+    def __init__(self, client_id: str, timeout_s: float, grace_s: float) -> None:
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._grace_s = grace_s
         self._asked: set[Endpoint] = set()
         self._tasks: set[asyncio.Task[Connection | None]] = set()
         self._troubles: list[str] = []
@@ -84,7 +86,7 @@ class _Search:
         for endpoint in known:
             self._spawn(self._ask(endpoint))
         while self._tasks:
-            grace_s = GRACE_S if self._has_answer else None
+            grace_s = self._grace_s if self._has_answer else None
             done, _ = await asyncio.wait(self._tasks, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 break

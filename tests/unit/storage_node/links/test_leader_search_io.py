@@ -1,7 +1,5 @@
 """The search for the active controller, with scripted controllers over real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,7 +48,7 @@ async def test_a_follower_names_the_leader() -> None:
     """Only the follower's address was known."""
     async with controllers(2) as (follower, leader):
         follower.quorum = points_to(leader)
-        connection = await LeaderSearch(follower.locate, TIMEOUT_S).find("test")
+        connection = await LeaderSearch(follower.locate, TIMEOUT_S, grace_s=TIMEOUT_S).find("test")
         assert leader.router.connections == 1
         connection.close()
 
