@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from .join_buffer import JoinBuffer
 from .key_value_bytes import (
     InMemoryKeyValueBytes,
     ListValueBytes,
@@ -15,6 +16,8 @@ from .key_value_bytes import (
 from .key_value_store import CachedKeyValueStore, TypedKeyValueStore
 from .session_bytes import InMemorySessionBytes, PersistentSessionBytes
 from .session_store import CachedSessionStore, TypedSessionStore
+from .suppress_buffer import SuppressBuffer
+from .versioned_store import TypedVersionedStore
 from .window_bytes import InMemoryWindowBytes, PersistentWindowBytes
 from .window_store import CachedWindowStore, TypedWindowStore
 
@@ -138,6 +141,15 @@ def _session(builder: StoreBuilder) -> TypedSessionStore:
     return store(builder, inner)
 
 
+def _suppress_buffer(builder: StoreBuilder) -> SuppressBuffer:
+    return SuppressBuffer(builder.name, (builder.key_serde, builder.value_serde), builder.is_logged)
+
+
+def _join_buffer(builder: StoreBuilder) -> JoinBuffer:
+    serdes = builder.key_serde, builder.value_serde
+    return JoinBuffer(builder.name, serdes, builder.grace_ms, builder.is_logged)
+
+
 _MAKERS: dict[StoreKind, Callable[[StoreBuilder], Any]] = {
     StoreKind.KEY_VALUE: _key_value,
     StoreKind.TIMESTAMPED_KEY_VALUE: _key_value,
@@ -145,4 +157,7 @@ _MAKERS: dict[StoreKind, Callable[[StoreBuilder], Any]] = {
     StoreKind.WINDOW: _window,
     StoreKind.TIMESTAMPED_WINDOW: _window,
     StoreKind.SESSION: _session,
+    StoreKind.VERSIONED_KEY_VALUE: TypedVersionedStore,
+    StoreKind.SUPPRESS_BUFFER: _suppress_buffer,
+    StoreKind.JOIN_BUFFER: _join_buffer,
 }
