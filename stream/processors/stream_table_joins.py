@@ -111,7 +111,7 @@ class KStreamKTableJoinProcessor:
             return
         context = self._context.record_context
         assert context is not None
-        if buffer.put(self._stream_time, key, value, context):
+        if buffer.put(timestamp, key, value, context):
             buffer.evict_while(lambda: True, self._emit)
         else:
             self._join(key, value, timestamp, headers, table_key)
