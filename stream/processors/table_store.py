@@ -11,13 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..records import Change, ValueAndTimestamp, Windowed
+from ..state.stores import NOT_PUT
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
     from ..processing import ProcessorContext, ValueGetter
 
-NOT_PUT = -(1 << 63)
-VALID_TO_UNDEFINED = -1
 
 ForwardChange = Callable[[Any, Any, Any, int, "Headers", bool], None]
 """Key, new value, old value, timestamp, headers, is_latest."""
@@ -51,7 +50,7 @@ class TableStore:
         written."""
         if self.is_versioned:
             valid_to = self.store.put(key, value, timestamp)
-            return None if valid_to == NOT_PUT else bool(valid_to == VALID_TO_UNDEFINED)
+            return None if valid_to == NOT_PUT else valid_to is None
         self.store.put(key, None if value is None else ValueAndTimestamp(value, timestamp))
         return True
 

@@ -64,10 +64,9 @@ class Flusher:
             context.record_context = current
 
     def _forward(self, listener: FlushListener, key: bytes, entry: CacheEntry, old: bytes | None) -> None:
-        loads, context = self._loads, entry.context
+        loads, (value, context, _, new) = self._loads, entry
         assert context is not None
-        new = entry.typed
-        if new is None and entry.value is not None:
-            new = loads(entry.value)
+        if new is None and value is not None:
+            new = loads(value)
         old_value = None if old is None else loads(old)
         listener(self._key_of(key), new, old_value, context.timestamp, context.headers)

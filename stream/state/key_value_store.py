@@ -18,7 +18,6 @@ from .formats.timestamped import timestamp_of
 from .formats.windows import next_key
 from .key_value_bytes import ListValueBytes, LruKeyValueBytes
 from .merging import merged_with_cache
-from .thread_cache import CacheEntry
 from .typed import TypedStore
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ class CachedKeyValueStore(TypedKeyValueStore):
                     typed = value
             elif type(value) in self._kept_types:
                 typed = value
-        self._cache.put(key_bytes, CacheEntry(data, context, size, typed), True)
+        self._cache.put(key_bytes, (data, context, size, typed), True)
 
     def _rows(self, from_key: bytes | None, to_key: bytes | None, forward: bool) -> Rows:
         under = self._inner.rows(from_key, to_key, forward)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from .formats.buffers import record_context_size
 from .formats.windows import MAX_TIME
 from .merging import merged_with_cache
-from .thread_cache import CacheEntry
 
 if TYPE_CHECKING:
     from .stores import StoreContext
-    from .thread_cache import Flush
+    from .thread_cache import CacheEntry, Flush
 
 Rows = Iterator[tuple[bytes, bytes]]
 
@@ -48,7 +47,7 @@ class SegmentedCache:
         if time > self._max_time:
             self._max_time = time
         cache_key = _SEGMENT.pack(time // self._interval_ms) + key
-        self.cache.put(cache_key, CacheEntry(value, context, size, typed), True)
+        self.cache.put(cache_key, (value, context, size, typed), True)
 
     def rows(
         self,

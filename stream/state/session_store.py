@@ -135,7 +135,7 @@ class CachedSessionStore(TypedSessionStore):
     def fetch_session(self, key: Any, start: int, end: int) -> Any:
         key_bytes = self._dumps_key(key)
         entry = self._cached.get(self._key(key_bytes, start, end))
-        data = self._inner.fetch_session(key_bytes, start, end) if entry is None else entry.value
+        data = self._inner.fetch_session(key_bytes, start, end) if entry is None else entry[0]
         return None if data is None else self._loads(data)
 
     def _rows(

@@ -7,7 +7,7 @@ NamedCache.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .sorted_keys import SortedKeys
 
@@ -21,13 +21,9 @@ if TYPE_CHECKING:
 _LINKS = 24  # of an entry in Java's list and map
 
 
-class CacheEntry(NamedTuple):
-    """`value` None: deleted. `typed`: the deserialized value, if it is kept. `size` without the key."""
-
-    value: bytes | None
-    context: RecordContext | None
-    size: int
-    typed: Any = None
+CacheEntry = tuple["bytes | None", "RecordContext | None", int, Any]
+"""Value (None: deleted), the context of its write, its size without the key, and the deserialized value if it
+is kept. A plain tuple: one is made for each write."""
 
 
 class NamedCache:
@@ -63,23 +59,23 @@ class NamedCache:
                 self._keys.add(key)
         else:
             grown = entry[2] - old[2]
-        entries[key] = entry
-        if old is not None:
             entries.move_to_end(key)
+        entries[key] = entry
         if is_dirty:
             dirty = self.dirty
             if key in dirty:
                 del dirty[key]
             dirty[key] = None
-        self.size += grown
         thread_cache = self._thread_cache
-        thread_cache.size += grown
+        if grown:
+            self.size += grown
+            thread_cache.size += grown
         if thread_cache.size > thread_cache.max_bytes:
             thread_cache.evict(self)
 
     def put_clean(self, key: bytes, value: bytes, typed: Any = None) -> None:
         """Keep a value that was read from the store."""
-        self.put(key, CacheEntry(value, None, 21 + len(value), typed), False)
+        self.put(key, (value, None, 21 + len(value), typed), False)
 
     def delete(self, key: bytes) -> None:
         entry = self.entries.pop(key, None)
@@ -142,7 +138,7 @@ class NamedCache:
         self._keys = None
 
     def check(self) -> None:
-        assert self.size == sum(len(key) + _LINKS + entry.size for key, entry in self.entries.items())
+        assert self.size == sum(len(key) + _LINKS + entry[2] for key, entry in self.entries.items())
         assert all(key in self.entries for key in self.dirty)
 
 

@@ -123,10 +123,10 @@ class CachedWindowStore(TypedWindowStore):
         entry = self._cached.get(self._key(key_bytes, time))
         if entry is None:
             data = self._inner.fetch(key_bytes, time)
-        elif entry.typed is not None:
-            return entry.typed
+        elif entry[3] is not None:
+            return entry[3]
         else:
-            data = entry.value
+            data = entry[0]
         return None if data is None else self._loads(data)
 
     def _rows(

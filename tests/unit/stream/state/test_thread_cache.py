@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.stream.records import RecordContext
-from headrace.stream.state.thread_cache import CacheEntry, ThreadCache
+from headrace.stream.state.thread_cache import ThreadCache
 
 if TYPE_CHECKING:
-    from headrace.stream.state.thread_cache import NamedCache
+    from headrace.stream.state.thread_cache import CacheEntry, NamedCache
 
 CONTEXT = RecordContext(1, 2, "t", 0)
 
@@ -20,11 +20,11 @@ class Flushed:
         self.batches: list[list[tuple[bytes, bytes | None]]] = []
 
     def __call__(self, entries: list[tuple[bytes, CacheEntry]]) -> None:
-        self.batches.append([(key, entry.value) for key, entry in entries])
+        self.batches.append([(key, entry[0]) for key, entry in entries])
 
 
 def put(cache: NamedCache, key: bytes, value: bytes | None, is_dirty: bool = True) -> None:
-    cache.put(key, CacheEntry(value, CONTEXT, 22 + len(value or b"")), is_dirty)
+    cache.put(key, (value, CONTEXT, 22 + len(value or b""), None), is_dirty)
 
 
 def test_dirty_entries_are_flushed_in_the_order_of_their_last_writes() -> None:

@@ -1,0 +1,197 @@
+"""The files of a persistent store in RocksDB, through rocksdict.
+
+One database per store. A key is the name of its key space, a zero byte and the key of the entry; the
+changelog offset has a key of its own, so that data and offset are written in one batch (KIP-1035). A key
+space is dropped by one range delete in the same batch.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from typing import TYPE_CHECKING, Any
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    DbClosedError,
+    Options,
+    Rdict,
+    WriteBatch,
+)
+
+from .engines import DamagedStoreError, StateStoreError, StoreFullError, StoreLockedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+# Java's defaults: 50 MB of blocks, 3 memtables of 16 MB. The cache is shared by all stores of the process.
+BLOCK_CACHE_BYTES = 50 << 20
+WRITE_BUFFER_BYTES = 16 << 20
+
+_OFFSET = b"\0offset"  # below all key spaces: their names are not empty
+_FULL = ("no space left on device", "disk quota exceeded", "file too large")
+_blocks: list[Cache] = []
+
+
+def _options() -> Options:
+    if not _blocks:
+        _blocks.append(Cache(BLOCK_CACHE_BYTES))
+    table = BlockBasedOptions()
+    table.set_block_cache(_blocks[0])
+    table.set_bloom_filter(10, block_based=False)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(table)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(3)
+    options.set_keep_log_file_num(1)
+    options.set_max_log_file_size(1 << 20)
+    return options
+
+
+class RocksEngine:
+    """Errors: StoreLockedError if the database is open elsewhere, DamagedStoreError if it cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._is_full = False
+        self._prefixes: dict[str, bytes] = {}
+        self._open()
+
+    def _open(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._db: Any = Rdict(str(self._path), _options(), access_type=AccessType.read_write())
+            self._get = self._db.get
+        except Exception as error:  # rocksdict raises Exception itself
+            raise self._error("open", error) from error
+
+    def _error(self, action: str, error: BaseException) -> StateStoreError:
+        text = str(error)
+        where = f"cannot {action} the store in {self._path}: {text}"
+        lowered = text.lower()
+        if "lock" in lowered and ("lock hold" in lowered or "while lock" in lowered):
+            return StoreLockedError(where)
+        if any(full in lowered for full in _FULL) or getattr(error, "errno", None) == errno.ENOSPC:
+            return StoreFullError(f"{where}; the writes are kept in memory until there is space")
+        if text.startswith("Corruption") or "No such file or directory" in text or "does not exist" in text:
+            return DamagedStoreError(f"{where}; delete the folder to rebuild the store from its changelog")
+        return StateStoreError(where)
+
+    def _prefix(self, space: str) -> bytes:
+        prefix = self._prefixes.get(space)
+        if prefix is None:
+            prefix = self._prefixes[space] = space.encode() + b"\0"
+        return prefix
+
+    def spaces(self) -> list[str]:
+        found: list[str] = []
+        start = b"\x01"
+        while True:
+            for key, _ in self._db.items(from_key=start):
+                name = key.partition(b"\0")[0]
+                break
+            else:
+                return found
+            found.append(name.decode())
+            start = name + b"\x01"
+
+    def get(self, space: str, key: bytes) -> bytes | None:
+        try:
+            value: bytes | None = self._get(self._prefix(space) + key)
+        except Exception as error:
+            raise self._error("read", error) from error
+        return value
+
+    def rows(
+        self, space: str, from_key: bytes | None, to_key: bytes | None, forward: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
+        prefix = self._prefix(space)
+        lower = prefix + (from_key or b"")
+        upper = prefix[:-1] + b"\x01" if to_key is None else prefix + to_key
+        if lower >= upper:
+            return iter(())
+        if forward:
+            return self._forward(lower, upper, len(prefix))
+        return self._backward(lower, upper, len(prefix))
+
+    # rocksdict's bounds of an iterator do not know raw mode: the rows are compared here
+
+    def _forward(self, lower: bytes, upper: bytes, size: int) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            for key, value in self._db.items(from_key=lower):
+                if key >= upper:
+                    return
+                yield key[size:], value
+        except Exception as error:
+            raise self._error("read", error) from error
+
+    def _backward(self, lower: bytes, upper: bytes, size: int) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            for key, value in self._db.items(backwards=True, from_key=upper):
+                if key < lower:
+                    return
+                if key < upper:
+                    yield key[size:], value
+        except Exception as error:
+            raise self._error("read", error) from error
+
+    def write(
+        self,
+        changes: Mapping[str, Mapping[bytes, bytes | None]],
+        dropped_spaces: tuple[str, ...] = (),
+        offset: int | None = None,
+    ) -> None:
+        if self._is_full:
+            self._reopen()
+        batch = WriteBatch(raw_mode=True)
+        for space in dropped_spaces:
+            prefix = self._prefix(space)
+            batch.delete_range(prefix, prefix[:-1] + b"\x01")
+        put, delete = batch.put, batch.delete
+        for space, values in changes.items():
+            prefix = self._prefix(space)
+            for key, value in values.items():
+                if value is None:
+                    delete(prefix + key)
+                else:
+                    put(prefix + key, value)
+        if offset is not None:
+            put(_OFFSET, offset.to_bytes(8, "big", signed=True))
+        try:
+            self._db.write(batch)
+        except Exception as error:
+            failure = self._error("write", error)
+            self._is_full = isinstance(failure, StoreFullError)
+            raise failure from error
+
+    def _reopen(self) -> None:
+        """After a full disk RocksDB refuses all writes until it is opened again."""
+        self.close()
+        self._open()
+        self._is_full = False
+        _log.info("opened the store in %s again after its disk was full", self._path)
+
+    def offset(self) -> int | None:
+        data = self._db.get(_OFFSET)
+        return None if data is None else int.from_bytes(data, "big", signed=True)
+
+    def approximate_count(self, space: str) -> int:
+        """RocksDB's estimate over all key spaces."""
+        return int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0)
+
+    def close(self) -> None:
+        try:
+            self._db.close()
+        except DbClosedError:
+            return
+        except Exception as error:
+            failure = self._error("close", error)
+            if not self._is_full:
+                raise failure from error
+            _log.warning("%s", failure)
