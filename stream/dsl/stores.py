@@ -195,6 +195,7 @@ def join_window_store(
     return StoreBuilder(
         name,
         StoreKind.WINDOW,
+        logs_headers=True,
         key_serde=key,
         value_serde=value,
         persistent=persistent,

@@ -180,6 +180,7 @@ class ForeignKeyJoin:
         store = StoreBuilder(
             self._named("-subscription-store", "SUBSCRIPTION-STATE-STORE-"),
             StoreKind.TIMESTAMPED_KEY_VALUE,
+            logs_headers=True,
             key_serde=bytes_,
             value_serde=subscription,
             persistent=graph.stores_are_persistent,

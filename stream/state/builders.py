@@ -52,6 +52,8 @@ class StoreBuilder:
     `key_serde` and `value_serde` None: the defaults of the application. `max_entries`: of an LRU store.
     `is_time_ordered`: window and session stores of EmitStrategy.onWindowClose; `has_index`: they are also
     indexed by key (sliding windows and sessions), and have no cache. `grace_ms`: of a join buffer.
+    `logs_headers`: changelog records have the headers of the record that caused them, as stores of
+    stream-stream and foreign-key joins in Java; the others have none.
     """
 
     name: str
@@ -71,6 +73,7 @@ class StoreBuilder:
     is_time_ordered: bool = False
     has_index: bool = False
     grace_ms: int = 0
+    logs_headers: bool = False
 
     def with_caching(self, is_cached: bool = True) -> StoreBuilder:
         return replace(self, is_cached=is_cached)
@@ -88,7 +91,10 @@ class StoreBuilder:
 
     def build(self) -> Any:
         """The store of one task, not yet open."""
-        return _MAKERS[self.kind](self)
+        store = _MAKERS[self.kind](self)
+        if self.logs_headers:
+            store.logs_headers = True
+        return store
 
 
 def _key_value(builder: StoreBuilder) -> TypedKeyValueStore:

@@ -39,7 +39,7 @@ class TypedKeyValueStore(TypedStore):
         self._get_bytes = self._inner.get
         self._write: Write = self._inner.put
         if self._is_logged:
-            self._write = _logged(self._inner, context, self.name, self._is_timestamped)
+            self._write = _logged(self._inner, context, self.name, self._is_timestamped, self.logs_headers)
 
     def get(self, key: Any) -> Any:
         data = self._get_bytes(self._dumps_key(key))
@@ -163,7 +163,9 @@ class CachedKeyValueStore(TypedKeyValueStore):
         super().close()
 
 
-def _logged(inner: KeyValueBytes, context: StoreContext, name: str, is_timestamped: bool) -> Write:
+def _logged(
+    inner: KeyValueBytes, context: StoreContext, name: str, is_timestamped: bool, logs_headers: bool
+) -> Write:
     put, log = inner.put, context.log_change
     if isinstance(inner, LruKeyValueBytes) and not is_timestamped:  # timestamped: Java logs none either
         inner.on_evicted = lambda key: log(name, key, None, _timestamp(context), ())
@@ -179,13 +181,24 @@ def _logged(inner: KeyValueBytes, context: StoreContext, name: str, is_timestamp
         else:
             log(name, key, value[8:], timestamp_of(value), ())
 
+    def write_with_headers(key: bytes, value: bytes | None) -> None:
+        put(key, value)
+        record = context.record_context
+        assert record is not None
+        if value is None:
+            log(name, key, None, record.timestamp, record.headers)
+        else:
+            log(name, key, value[8:], timestamp_of(value), record.headers)
+
     def write_list(key: bytes, value: bytes | None) -> None:
         put(key, value)
         log(name, key, None if value is None else inner.get(key), _timestamp(context), ())
 
     if isinstance(inner, ListValueBytes):
         return write_list
-    return write_timestamped if is_timestamped else write
+    if is_timestamped:
+        return write_with_headers if logs_headers else write_timestamped
+    return write
 
 
 def _timestamp(context: StoreContext) -> int:

@@ -20,6 +20,9 @@ Rows = Iterator[tuple[bytes, bytes]]
 class TypedStore:
     """A store of typed keys and values over `inner`, a store of bytes."""
 
+    logs_headers = False
+    """Changelog records have the headers of the record that caused them."""
+
     def __init__(
         self,
         name: str,
@@ -88,7 +91,7 @@ class TypedStore:
         timestamp = record.timestamp
         if self._is_timestamped and value is not None:
             timestamp, value = int.from_bytes(value[:8], "big", signed=True), value[8:]
-        context.log_change(self.name, key, value, timestamp, ())
+        context.log_change(self.name, key, value, timestamp, record.headers if self.logs_headers else ())
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         return False
