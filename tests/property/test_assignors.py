@@ -37,7 +37,7 @@ def groups(draw: Any, *, same: bool = False, racks: bool = False) -> Any:
 
 
 def check(topics: Any, members: Any, shares: Any) -> None:
-    """Each partition that somebody wants once, to one that wants it."""
+    """Each subscribed partition is assigned once, to a subscriber."""
     given_to = [(tp, member) for member, share in shares.items() for tp in share]
     assert all(tp.topic in members[member].topics for tp, member in given_to)
     wanted = {name for member in members.values() for name in member.topics} & topics.keys()
@@ -68,8 +68,8 @@ def test_each_partition_goes_to_one_member_that_wants_it(kind: Any, group: Any) 
 
 
 @given(group=groups(racks=True))
-def test_range_shares_each_topic_evenly(group: Any) -> None:
-    """Nobody has two partitions of a topic more than another that reads it; racks do not change that."""
+def test_range_divides_each_topic_evenly(group: Any) -> None:
+    """Counts of a topic differ by one at most among its subscribers; racks do not change that."""
     topics, members = group
     shares = RangeAssignor().assign(topics, members)
     for name in topics:
@@ -172,8 +172,8 @@ def test_of_two_claims_the_newer_counts_and_of_equal_ones_none() -> None:
     assert CooperativeStickyAssignor().assign(topics, members) == {"current": [tps[0]], "late": [tps[1]]}
 
 
-def test_an_eager_sticky_member_remembers_its_share() -> None:
-    """And tells it in the next subscription; garbage from others is no claim."""
+def test_eager_sticky_member_keeps_its_assignment_in_the_subscription() -> None:
+    """Invalid user data of others is no claim."""
     assignor = StickyAssignor()
     assert assignor.user_data(("t",)) is None
     assignor.on_assigned(Assignment(3, (TopicPartition("t", 1),)), 7)

@@ -103,8 +103,9 @@ class Model:
 
 @settings(max_examples=60)
 @given(st.lists(alters, max_size=12), st.booleans())
-def test_the_controller_and_the_nodes_do_what_the_model_does(steps: list[Any], is_restarted: bool) -> None:
-    """Each step is taken or refused as the model does; then every topic on every node, and what is said."""
+def test_controller_and_nodes_agree_with_the_model(steps: list[Any], is_restarted: bool) -> None:
+    """Each step is accepted or refused as in the model; then every topic on every node and its
+    description agree."""
     driver, model = Driver(), Model()
     driver.join(1, 2)
     for topic in TOPICS:

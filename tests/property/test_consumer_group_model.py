@@ -1,9 +1,8 @@
-"""Consumers of the new protocol that come, go, die, are slow and miss answers, around a coordinator that
+"""Members of the consumer protocol join, leave, die, are slow and miss responses, around a coordinator that
 moves.
 
-No partition is ever read by two members of the group, and each may commit for what it reads; a member that is
-in the group is never fenced, however often its heartbeats are resent; when the trouble is over, everything
-that is read is read by somebody.
+No partition is read by two members, and each may commit for its partitions; a member of the group is never
+fenced, however often its heartbeats are repeated; after the faults each partition has an owner.
 """
 
 import contextlib
@@ -87,7 +86,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             if member is not None:
                 is_full, is_lost = "full" in how, "lost" in how
                 self._beat(member, is_full=is_full, is_lost=is_lost, settles="slow" not in how)
-                self.nobody_reads_what_another_reads()
+                self.no_partition_has_two_owners()
 
     @rule(beats=st.lists(st.integers(0, 4), min_size=1, max_size=6))
     def go_on(self, beats: list[int]) -> None:
@@ -95,8 +94,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         self.heartbeats([(place, "") for place in beats])
 
     @rule(beats=st.lists(st.integers(0, 4), min_size=1, max_size=6))
-    def go_on_slowly(self, beats: list[int]) -> None:
-        """Answers are heard, but what they want is not done yet."""
+    def receive_slowly(self, beats: list[int]) -> None:
+        """Responses arrive, but the assigned changes are not done yet."""
         self.heartbeats([(place, "slow") for place in beats])
 
     def _beat(self, member: SimMember, *, is_full: bool, is_lost: bool, settles: bool) -> None:
@@ -134,8 +133,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 4), seed=st.integers(0, 99))
     def commit(self, place: int, seed: int) -> None:
-        """Who is a member may commit for what it reads, whatever it has not heard yet; nobody may for what
-        another one has."""
+        """A member may commit for its partitions, whatever responses it missed; no other member may."""
         member = self._some(place)
         if member is None or not self._is_member(member) or self.rig.refuses is not None:
             return
@@ -159,7 +157,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 4))
     def settle(self, place: int) -> None:
-        """What an answer has asked for is done at last."""
+        """The pending changes of members are done."""
         member = self._some(place)
         if member is not None:
             member.settle()
@@ -176,7 +174,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 4), for_a_while=st.booleans())
     def leave(self, place: int, *, for_a_while: bool) -> None:
-        """It has given up everything before it says so; a static one may come back under another id."""
+        """It has revoked all partitions before; a static member may return under another id."""
         member = self._some(place)
         if member is None or len(self.members) < 3:
             return
@@ -236,8 +234,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     # --- what must hold ----------------------------------------------------------------------------------
 
     @invariant()
-    def nobody_reads_what_another_reads(self) -> None:
-        """Who is no member any more has lost its session: its consumer finds that out by the clock."""
+    def no_partition_has_two_owners(self) -> None:
+        """A removed member has lost its session: its consumer stops by the clock."""
         members = [each for each in [*self.members.values(), *self.dead] if self._is_member(each)]
         shared = {place: who for place, who in held_by(*members).items() if len(who) > 1}
         assert not shared, shared
@@ -248,7 +246,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         check_group_state_counts(self.rig.shard)
 
     def teardown(self) -> None:
-        """The dead are gone, the others are heard: all is read, by one each."""
+        """After the faults each partition is read by one live member."""
         self.rig.refuses = None
         self.dead = []
         members = list(self.members.values())

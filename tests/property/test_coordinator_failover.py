@@ -1,7 +1,7 @@
 """Counters on replicated nodes: isolated leaders, elections, crashes; with the production cores.
 
-What is claimed: what a client was told is in the state of every later leader, in the order of the log; a
-leader that is cut off tells nobody that something was done; the state of a leader is what its log says.
+Laws: an acknowledged write is in the state of every later leader, in the order of the log; an isolated leader
+acknowledges nothing; the state of a leader follows from its log.
 """
 
 from typing import Any
@@ -71,8 +71,8 @@ class Cluster:
         return found
 
 
-def test_a_leader_that_is_cut_off_says_nothing() -> None:
-    """Its successor knows what clients were told and nothing else; what it decided alone is forgotten."""
+def test_isolated_leader_acknowledges_nothing() -> None:
+    """Its successor has all acknowledged writes and no other; uncommitted ones are lost."""
     cluster = Cluster()
     first = cluster.set(1, 1)
     cluster.replicas.settle()
@@ -126,7 +126,7 @@ def test_a_leader_that_stood_still_shows_nothing() -> None:
 
 
 def test_too_few_in_sync_replicas_stop_a_coordinator() -> None:
-    """It says so, and goes on when they are back."""
+    """It returns an error, and continues once they are back."""
     cluster = Cluster(min_isr=2)
     for follower in (2, 3):
         cluster.replicas.cut.add((follower, 1))
@@ -189,7 +189,7 @@ class FailoverMachine(RuleBasedStateMachine):
 
     @rule(node=st.integers(1, 3))
     def elect(self, node: int) -> None:
-        """A member of the ISR leads; who cannot be heard leaves it, as far as min ISR is kept by others."""
+        """An ISR member leads; unreachable replicas leave the ISR as far as min ISR allows."""
         isr = self.replicas.registration.isr
         if node in isr and node not in self.replicas.frozen:
             heard = tuple(member for member in isr if member not in self.replicas.frozen)
@@ -208,7 +208,7 @@ class FailoverMachine(RuleBasedStateMachine):
         self.replicas.pass_time(milliseconds, every=milliseconds // 2)
 
     @invariant()
-    def what_was_told_is_committed(self) -> None:
+    def acknowledged_writes_are_committed(self) -> None:
         for request, number in self.open:
             if request.answer is not None:
                 self.told.append(number)
@@ -221,8 +221,8 @@ class FailoverMachine(RuleBasedStateMachine):
         assert not missing, f"node {node} leads without {missing}"
 
     @invariant()
-    def what_is_shown_is_true(self) -> None:
-        """Whoever shows it: nobody has a lease here."""
+    def reads_return_committed_state(self) -> None:
+        """From any replica: there are no leases here."""
         for request, told in self.reads:
             if request.answer is not None and not request.answer.groups[0].error_code:
                 shown = request.answer.groups[0].group_state

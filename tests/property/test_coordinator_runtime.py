@@ -39,8 +39,8 @@ class ShardMachine(RuleBasedStateMachine):
     def log(self) -> Any:
         return self.rig.host.logs[0]
 
-    def told(self) -> dict[str, int]:
-        """What the log says."""
+    def replayed(self) -> dict[str, int]:
+        """The state that follows from the log."""
         found: dict[str, int] = {}
         for data in self.log.batches:
             for record in active_codec().decode(data):
@@ -72,7 +72,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(group=GROUPS)
     def read(self, group: str) -> None:
-        shown, end = str(self.told().get(group)), self.log.end
+        shown, end = str(self.replayed().get(group)), self.log.end
         request = self.rig.describe(group)
         is_served = not request.answers or not request.answer.groups[0].error_code
         assert not is_served or (self.log.end > end) != self.rig.host.holds_lease
@@ -147,7 +147,7 @@ class ShardMachine(RuleBasedStateMachine):
     def the_state_is_the_log(self) -> None:
         shard = self.rig.shard
         if self.leads and shard.is_loaded:
-            assert shard.numbers == self.told()
+            assert shard.numbers == self.replayed()
 
     @invariant()
     def what_is_committed_stays(self) -> None:
@@ -158,7 +158,7 @@ class ShardMachine(RuleBasedStateMachine):
         self.committed = committed
 
     def teardown(self) -> None:
-        """Whoever waits hears something in the end."""
+        """Each pending request ends."""
         if self.leads:
             self.rig.leave()
         assert all(request.answers for request, _ in self.writes)

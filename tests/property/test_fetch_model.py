@@ -104,7 +104,7 @@ class FetchMachine(RuleBasedStateMachine):
         self.fetch_all(len(self.values[number]) - 4, number, knows_epoch=False)
 
     @rule(lose=st.booleans())
-    def lead_anew(self, lose: bool) -> None:
+    def begin_epoch(self, lose: bool) -> None:
         """A new leader epoch, with or without another leader in between."""
         for leader in (-1, 1) if lose else (1,):
             self.answers_are_right()  # those given so far, in the epoch in which they were given
@@ -112,13 +112,13 @@ class FetchMachine(RuleBasedStateMachine):
             self.epochs[0] = self.partition(0).leader_epoch
 
     @rule(lose=st.booleans())
-    def lead_anew_under_a_read(self, lose: bool) -> None:
-        """A read ends after its leadership did: it is read again, and whoever named the old one is told."""
+    def begin_epoch_during_a_read(self, lose: bool) -> None:
+        """A read ends after its leader epoch: it is repeated, and a request with the old epoch is fenced."""
         self.append(0, 1, 300)
         self.evict()
         for knows_epoch in (False, True):
             self.fetch_all(self.starts[0], 0, knows_epoch=knows_epoch)
-        self.lead_anew(lose)
+        self.begin_epoch(lose)
         self.collect()
         for item in self.reads:
             if not item[1]:
@@ -222,7 +222,7 @@ class FetchMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.reads)
     @rule(which=OFFSETS)
     def read_on_a_thread(self, which: float) -> None:
-        """The thread reads now; that it has done so is heard of later."""
+        """The thread reads now; its completion is delivered later."""
         item = self.reads[int(which * len(self.reads))]
         if not item[1]:
             item[0].run()

@@ -34,7 +34,7 @@ def _groups(draw: st.DrawFn, *, are_alike: bool) -> tuple[dict[str, MemberSpec],
 
 
 def _check(members: dict[str, MemberSpec], topics: dict[bytes, int], found: dict[str, Partitions]) -> None:
-    """Every partition that anybody reads is given to one member that reads its topic; all is sorted."""
+    """Each partition with a subscriber is assigned to one member that reads its topic; all is sorted."""
     assert found.keys() == members.keys()
     given = Counter((topic, each) for held in found.values() for topic in held for each in held[topic])
     read = frozenset().union(*(member.subscribed for member in members.values()))
@@ -65,11 +65,11 @@ def test_all_assignors_give_everything_once(group: tuple[dict[str, MemberSpec], 
 
 
 @given(_groups(are_alike=True))
-def test_uniform_is_even_and_moves_no_more_than_it_must(
+def test_uniform_assignor_is_balanced_and_moves_the_minimum(
     group: tuple[dict[str, MemberSpec], dict[bytes, int]],
 ) -> None:
-    """Counts differ by one at most. What is kept is the most that any even assignment can keep: everybody
-    what fits into the whole part, and one more for as many of those that have more as there is a rest."""
+    """Counts differ by one at most. Each member keeps up to the rounded-down share, and as many of them
+    one more as there is a remainder."""
     members, topics = group
     found = ASSIGNORS["uniform"](members, topics)
     loads = _loads(found)

@@ -1,8 +1,8 @@
-"""Consumers that join, die, dawdle and close in any order, with a coordinator that moves and messages that
-are lost, against the real group coordinator in virtual time.
+"""Consumers join, die, stall and close in any order, with a coordinator that moves and lost messages, against
+the real group coordinator in virtual time.
 
-Whatever happens: no record is in the hands of two members that the group counts at once, committed offsets
-never go back, and every record is finished by somebody.
+Laws: no record is processed by two members that the group counts at once, committed offsets never go back,
+and every record is processed.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ KINDS = {
 
 @dataclass
 class Watch:
-    """Who has what in hands, and until when the group may count it."""
+    """The owner of each partition, and until when the group counts it."""
 
     held: dict[TopicPartition, tuple[str, float]] = field(default_factory=dict)
     finished: set[tuple[int, int]] = field(default_factory=set)
@@ -112,7 +112,7 @@ class Member:
         await self.task
 
     async def kill(self) -> None:
-        """As SIGKILL: the group hears nothing."""
+        """As SIGKILL: without LeaveGroup."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
         if self.consumer._holder.made is not None:
@@ -168,7 +168,7 @@ def check_commits(fake: FakeCluster) -> None:
 
 
 async def settle(fake: FakeCluster, watch: Watch) -> None:
-    """Every record is finished by somebody in the end."""
+    """Every record is processed in the end."""
     ends = {number: part.end_offset for number, part in enumerate(fake.topics["t"].partitions)}
     wanted = {(number, offset) for number, end in ends.items() for offset in range(end)}
     for _ in range(400):

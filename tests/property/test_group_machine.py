@@ -1,5 +1,5 @@
-"""Random members of one classic group, on a coordinator that moves, fails to write, and forgets what was not
-committed: what is promised to them holds at every step, and in the end nobody waits."""
+"""Random members of a classic group, on a coordinator that moves, fails to write, and loses uncommitted
+state: the protocol's guarantees hold at every step, and in the end no request is pending."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Client:
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """A model of what the clients were told."""
+    """A model of the responses that the clients have."""
 
     clients_of = st.integers(0, 4)
 
@@ -60,10 +60,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     def send(self, client: Client, asked: Asked, hear: Callable[[Any], None]) -> None:
         client.waits_for, client.hear = asked, hear
-        self.hear_all()
+        self.deliver_responses()
 
-    def hear_all(self) -> None:
-        """Clients take up their answers, and ask on at once."""
+    def deliver_responses(self) -> None:
+        """Clients handle their responses, and send the next requests at once."""
         for client in self.clients:
             asked, hear = client.waits_for, client.hear
             if asked is not None and hear is not None and not asked.waits:
@@ -73,7 +73,7 @@ class GroupMachine(RuleBasedStateMachine):
     def forget(self, client: Client) -> None:
         client.member_id, client.generation, client.join = "", -1, None
 
-    def heard_join(self, client: Client, protocols: tuple[m.GroupProtocol, ...], body: Any) -> None:
+    def on_join_response(self, client: Client, protocols: tuple[m.GroupProtocol, ...], body: Any) -> None:
         code = body.code if isinstance(body, KafkaError) else body.error_code
         if code == MemberIdRequiredError.code:
             client.member_id = body.member_id
@@ -94,14 +94,14 @@ class GroupMachine(RuleBasedStateMachine):
             protocols=protocols,
             rebalance_timeout_ms=30_000,
         )
-        self.send(client, asked, lambda body: self.heard_join(client, protocols, body))
+        self.send(client, asked, lambda body: self.on_join_response(client, protocols, body))
 
     @rule(number=clients_of, protocols=st.sampled_from(PROTOCOLS))
     def joins(self, number: int, protocols: tuple[m.GroupProtocol, ...]) -> None:
         """It begins, or has given up what it waited for."""
         self.ask_join(self.clients[number], protocols)
 
-    def heard_sync(self, client: Client, generation: int, body: Any) -> None:
+    def on_sync_response(self, client: Client, generation: int, body: Any) -> None:
         code = body.code if isinstance(body, KafkaError) else body.error_code
         if code in (25, 82):
             self.forget(client)
@@ -129,7 +129,7 @@ class GroupMachine(RuleBasedStateMachine):
         asked = self.rig.sync(
             client.member_id, joined.generation_id, group_instance_id=client.instance_id, assignments=given
         )
-        self.send(client, asked, lambda body: self.heard_sync(client, joined.generation_id, body))
+        self.send(client, asked, lambda body: self.on_sync_response(client, joined.generation_id, body))
 
     @rule(number=clients_of)
     def heartbeats(self, number: int) -> None:
@@ -145,7 +145,7 @@ class GroupMachine(RuleBasedStateMachine):
         for _ in range(rounds):
             self.all_go_on(numbers[:count])
             self.rig.advance(1_000)
-            self.hear_all()
+            self.deliver_responses()
 
     @rule()
     def settle(self) -> None:
@@ -182,7 +182,7 @@ class GroupMachine(RuleBasedStateMachine):
         client = self.clients[number]
         self.rig.leave(m.LeavingMember(client.member_id, client.instance_id))
         self.forget(client)
-        self.hear_all()
+        self.deliver_responses()
 
     @rule(number=clients_of)
     def dies(self, number: int) -> None:
@@ -208,7 +208,7 @@ class GroupMachine(RuleBasedStateMachine):
     def time_passes(self, by_ms: int) -> None:
         """Sessions and rebalances run out."""
         self.rig.advance(by_ms)
-        self.hear_all()
+        self.deliver_responses()
 
     @rule(mishap=st.sampled_from(["moves", "loses its tail", "stops", "fails"]), rounds=st.integers(0, 3))
     def has_a_mishap(self, mishap: str, rounds: int) -> None:
@@ -226,7 +226,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.rig.reload()
         self.rig.is_committing = True
         self.rig.commit()
-        self.hear_all()
+        self.deliver_responses()
 
     # --- what holds --------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-"""Members of both protocols in one group, in any order of coming and going: the group changes with them,
-nobody reads what another one reads, and in the end all is read."""
+"""Members of both protocols join and leave one group in any order: the group converts with them, no
+partition has two owners, and in the end each has one."""
 
 from contextlib import suppress
 

@@ -1,8 +1,7 @@
-"""Clients that ask for anything, of groups of both protocols, while the coordinator moves and cannot write.
+"""Clients send any requests, to groups of both protocols, while the coordinator moves and cannot write.
 
-Nothing that anybody asks ends the coordinator, at once or when a timer comes due; what it believes is what
-its log says; and when all are silent nothing is left: no group, no request that waits, no timer but the one
-that looks for old offsets.
+No request ends the coordinator, at once or when a timer fires; its state follows from its log; and when all
+clients are silent nothing is left: no group, no pending request, no timer but the one of offset expiration.
 """
 
 from random import Random
@@ -35,7 +34,7 @@ LONG_MS = 3_000_000
 
 
 class Storm:
-    """One seed. `known` are the member ids that anybody has heard of."""
+    """One seed. `known`: the member ids in any response."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -247,7 +246,7 @@ def _classic_facts(group: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_anything_may_be_asked(seed: int) -> None:
+def test_no_request_ends_the_coordinator(seed: int) -> None:
     """See above."""
     storm = Storm(seed)
     for _ in range(100):

@@ -53,7 +53,7 @@ GOOD = "good"
 
 
 class WatchedFiles(FakeFiles):
-    """Remembers every path that it was asked for."""
+    """Records every path."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,11 +124,11 @@ def watched(records: Sequence[object] = (FormatRecord("c"),), files: WatchedFile
 
 
 @given(anything, st.booleans(), st.booleans())
-def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
+def test_illegal_topic_name_in_the_metadata_creates_no_file(
     topic: str, is_led_here: bool, is_snapshot: bool
 ) -> None:
-    """From a hostile or newer controller, step by step or as a snapshot, as leader or follower: it says so,
-    tells the controller that it cannot serve it, serves everything else, and lives through restarts."""
+    """From a hostile or newer controller, by records or by a snapshot, as leader or follower: the node
+    logs it, reports the partition as not served, serves everything else, and survives restarts."""
     assume(names.folder_fault(TopicPartition(topic, 0)) is not None)
     rig = watched()
     good = rig.topic(GOOD)
@@ -165,8 +165,8 @@ def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
 
 
 @given(anything, numbers)
-def test_a_log_manager_makes_no_log_of_an_illegal_name(topic: str, number: int) -> None:
-    """Whoever asks."""
+def test_log_manager_rejects_illegal_names(topic: str, number: int) -> None:
+    """From every caller."""
     partition = TopicPartition(topic, number)
     assume(names.folder_fault(partition) is not None)
     files = WatchedFiles()
@@ -181,8 +181,8 @@ def test_a_log_manager_makes_no_log_of_an_illegal_name(topic: str, number: int) 
 
 
 @pytest.mark.parametrize("size", [0, 15, 17])
-def test_a_topic_id_of_another_length_has_no_log(size: int) -> None:
-    """Its file could not be read again, and nobody could tell whose log it is."""
+def test_topic_id_of_another_length_has_no_log(size: int) -> None:
+    """Its partition metadata file could not be read again."""
     from headrace.protocol.metadata.records import PartitionRecord, TopicRecord
 
     rig = watched()

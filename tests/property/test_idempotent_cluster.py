@@ -69,7 +69,7 @@ class Producer:
 
 
 def fail(cluster: Replicas, rng: random.Random, down: dict[int, FakeFiles]) -> None:
-    """The leader dies, or is cut off; somebody of the ISR leads on. Or a dead one comes back."""
+    """The leader dies, or is isolated, and another ISR member leads; or a dead node restarts."""
     if down:
         node, files = down.popitem()
         cluster.restart(node, files)

@@ -15,7 +15,7 @@ PARTS = 4
 
 
 class Journal:
-    """What the workload was told: `acked` batches as sent, and how many of them a flush has covered."""
+    """The results of the workload: acknowledged batches, and how many of them are flushed."""
 
     def __init__(self) -> None:
         self.acked: list[bytes] = []

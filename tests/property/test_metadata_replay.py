@@ -34,7 +34,7 @@ def test_any_cut_gives_the_same_image(records, data) -> None:
 
 @given(histories(), st.data())
 def test_old_images_never_change(records, data) -> None:
-    """Somebody still holds an older image while the newer one is made."""
+    """A reader holds an older image while the next one is made."""
     cut = data.draw(st.integers(1, len(records)))
     held, _ = replay(MetadataImage(), 0, records[:cut])
     before = image_records(held)

@@ -19,7 +19,7 @@ PARTS = 8
 
 
 class History:
-    """What the controller decided and the producers were told."""
+    """The controller's decisions, and the responses of producers."""
 
     def __init__(self) -> None:
         self.records: list[Any] = [FormatRecord("c")]
@@ -29,7 +29,7 @@ class History:
         self._number = 0
 
     def follow(self, rig: CoreRig, *records: Any) -> None:
-        """The controller is first: its log has the records before the node hears of them."""
+        """The controller's log has the records before the node reads them."""
         self.records += records
         rig.metadata(*records)
 

@@ -22,7 +22,7 @@ RESERVES = (0, 3_000)
 
 
 class Life:
-    """A node over `files`, and what its producers were told."""
+    """A node on `files`, and the acknowledgements of its producers."""
 
     def __init__(
         self, files: FakeFiles, reserve_bytes: int, records: tuple[Any, ...] = (FormatRecord("c"),)

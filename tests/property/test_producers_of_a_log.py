@@ -129,8 +129,8 @@ class ProducersOfALog(RuleBasedStateMachine):
         self.log.truncate_to(self.cut_offset(back))
 
     def cut_offset(self, back: int) -> int:
-        """What was compacted is committed on all replicas; and of who wrote there and behind it, a cut leaves
-        nothing to be known by."""
+        """Compacted records are committed on all replicas; a truncation removes all later state of a
+        producer that wrote there."""
         end_offset = self.log.log_end_offset
         return max(end_offset - back, 0) if self.log.compaction.cleaner_offset is None else end_offset
 

@@ -98,7 +98,7 @@ def no_partition_epoch(partition, record):
     return after
 
 
-def unfencing_elects_nobody(_partition, _node_id):
+def unfencing_elects_no_leader(_partition, _node_id):
     """An unfenced node is not elected for partitions without a leader."""
     return False
 
@@ -127,7 +127,7 @@ MUTATIONS = {
     "nobody-comes-back": (
         fencing,
         "UNFENCED",
-        leader_and_isr.UNFENCED._replace(affects=unfencing_elects_nobody),
+        leader_and_isr.UNFENCED._replace(affects=unfencing_elects_no_leader),
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Whatever breaks between nodes, whoever leads: what was acknowledged stays, and logs agree in the end."""
+"""With any faults between nodes and any leader: acknowledged records stay, and logs agree in the end."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ ANY_NODE = st.sampled_from(NODES)
 
 
 class ReplicationMachine(RuleBasedStateMachine):
-    """Three nodes; processes die and come back over what the page cache had; nobody's disk is lost."""
+    """Three nodes; processes die and restart with their page cache; no disk is lost."""
 
     @initialize(min_isr=st.sampled_from([1, 2]), durability=st.sampled_from(["async", "fsync"]))
     def start(self, min_isr: int, durability: str) -> None:
@@ -31,7 +31,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(node=ANY_NODE, acks=st.sampled_from([-1, -1, 1]))
     def produce(self, node: int, acks: int) -> None:
-        """To whom it may concern: also a node that leads no more, or never did."""
+        """To any node: also to a former leader, or one that never led."""
         if node in self.files or (TOPIC, 0) not in self.cluster.held(node):
             return
         value = b"%d" % self.number
@@ -128,7 +128,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(node=ANY_NODE)
     def session_ends(self, node: int) -> None:
-        """The node lives, but the controller does not hear it for a while."""
+        """The node lives, but its heartbeats do not reach the controller for a while."""
         if node not in self.files and len(self.cluster.registration.isr) > 1:
             self.controller_drops(node)
             self.cluster.publish(UnfenceBrokerRecord(node, self.cluster.epochs[node]))
@@ -143,7 +143,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     # --- what must hold -------------------------------------------------------------------------------------
 
     @invariant()
-    def whoever_may_lead_next_has_all_that_is_committed(self) -> None:
+    def eligible_leaders_have_all_committed_records(self) -> None:
         cluster = self.cluster
         alive = [node for node in NODES if node in cluster.nodes]
         watermark = max(cluster.watermark(node) for node in alive)
@@ -163,7 +163,7 @@ class ReplicationMachine(RuleBasedStateMachine):
                 assert log[request.first.base_offset] == value
 
     def teardown(self) -> None:
-        """When all is well again, all logs are the same, everybody is in sync, and writes go on."""
+        """After the faults all logs are equal, all replicas are in sync, and writes succeed."""
         if not hasattr(self, "cluster"):
             return
         cluster = self.cluster

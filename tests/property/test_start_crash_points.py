@@ -17,7 +17,7 @@ KEYS = {"file_delete_delay_ms": 0, "retention_ms": 1_000}
 
 
 class Journal:
-    """Where readers saw the log start, what was asked for, and how far records are there."""
+    """The log start offset that readers saw, the requested one, and the end of records."""
 
     def __init__(self) -> None:
         self.seen_start = self.wanted_start = 0
@@ -105,7 +105,7 @@ def workload(files: FakeFiles, journal: Journal) -> None:
 
 
 def follow_from_the_middle(manager: LogManager, journal: Journal) -> None:
-    """The log is begun anew where a leader's starts: at record 21, the second of its batch."""
+    """The follower's log restarts at the leader's log start offset: record 21, the second of its batch."""
     log = manager.logs[TP]
     log.high_watermark = journal.wanted_start = 21
     journal.is_cutting = True

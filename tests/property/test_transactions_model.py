@@ -1,13 +1,12 @@
-"""Transactions under every fault that a coordinator can meet, against a simple model.
+"""Transactions under every fault of a coordinator, against a simple model.
 
-Producers, two of them with the same transactional id, begin, write, end, repeat what they asked, and are
-forgotten. The coordinator moves to another node with or without what was not committed, its log refuses or
-does not commit, requests for markers and their answers are lost, doubled and late, leaders move.
-Drivers have some transactions prepared, and end them whenever they come to it, whatever the id's producers do
-meanwhile, and time.
-Laws: each transaction is committed or aborted as a whole, as was answered; what was answered once is so for
-ever; what was answered to be prepared ends as its driver wants it and not before; an id's producers never
-get an epoch twice, nor an older one; once the faults end nothing is stuck.
+Producers, two of them with the same transactional id, begin, write, end, repeat requests, and expire. The
+coordinator moves to another node with or without its uncommitted state, its log refuses or does not commit,
+marker requests and responses are lost, doubled and late, leaders move. Drivers prepare some transactions and
+end them later, whatever the id's producers do meanwhile.
+Laws: a transaction is committed or aborted as a whole, with the outcome of its response, which never changes;
+a prepared one ends by its driver only; an id's producers never get an epoch twice, nor an older one; once the
+faults end no request is pending.
 """
 
 from dataclasses import dataclass, field
@@ -36,8 +35,8 @@ RETRIABLE = {
 
 @dataclass(eq=False)
 class Txn:
-    """One transaction, as its producer sees it, or its driver once `is_prepared`, as it heard. `wanted`: the
-    decision it asked for, `answered`: that it heard of."""
+    """One transaction as its producer sees it, or its driver once `is_prepared`. `wanted`: the requested
+    outcome, `answered`: the outcome of a response."""
 
     name: str
     producer: tuple[int, int]
@@ -94,8 +93,8 @@ class Transactions(RuleBasedStateMachine):
             producer.ids = None if is_lost else new
 
     @rule(who=st.integers(0, 2), is_lost=st.booleans())
-    def go_on(self, who: int, is_lost: bool) -> None:
-        """KIP-360, as after an error; a lost answer is asked for again."""
+    def recover(self, who: int, is_lost: bool) -> None:
+        """KIP-360, as after an error; a lost response is requested again."""
         producer = self.producers[who]
         if producer.ids is None:
             return
@@ -148,18 +147,18 @@ class Transactions(RuleBasedStateMachine):
             txn.wanted = is_commit
         call = self.rig.end(producer.ids, commit=txn.wanted, name=producer.name)
         if is_lost:
-            self._heard(txn, call)
+            self._received(txn, call)
             return
         if not call.answers or call.code in RETRIABLE:
             return
-        self._heard(txn, call)
+        self._received(txn, call)
         producer.txn = None
         producer.ids = None
         if call.code == 0:
             producer.ids = (call.answer.producer_id, call.answer.producer_epoch)
             assert producer.ids > txn.producer
 
-    def _heard(self, txn: Txn, call: Call) -> None:
+    def _received(self, txn: Txn, call: Call) -> None:
         if call.answers and call.code == 0:
             assert txn.wanted is not None
             txn.answered = txn.wanted
@@ -168,7 +167,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 2), is_lost=st.booleans())
     def prepare(self, who: int, is_lost: bool) -> None:
-        """The producer goes: the next one of its kind begins anew."""
+        """The producer ends: the next one with its id starts again."""
         producer = self.producers[who]
         txn = producer.txn
         if producer.ids is None or txn is None or txn.wanted is not None or not txn.writes:
@@ -179,8 +178,8 @@ class Transactions(RuleBasedStateMachine):
 
     @precondition(lambda self: any(txn.is_prepared for txn in self.txns))
     @rule(data=st.data(), is_commit=st.booleans(), is_lost=st.booleans())
-    def a_driver_ends_what_is_prepared(self, data: Any, is_commit: bool, is_lost: bool) -> None:
-        """It is told so, or to come again."""
+    def a_driver_ends_a_prepared_transaction(self, data: Any, is_commit: bool, is_lost: bool) -> None:
+        """With success, or an error to retry."""
         txn = data.draw(st.sampled_from([txn for txn in self.txns if txn.is_prepared]))
         if txn.wanted is None:
             txn.wanted = is_commit
@@ -210,7 +209,7 @@ class Transactions(RuleBasedStateMachine):
         """A request of long ago, once more (KAFKA-17754)."""
         txn = data.draw(st.sampled_from([txn for txn in self.txns if txn.wanted is not None]))
         call = self.rig.end(txn.producer, commit=txn.wanted, name=txn.name)
-        self._heard(txn, call)
+        self._received(txn, call)
 
     @precondition(lambda self: self.txns)
     @rule(data=st.data(), key=st.sampled_from(KEYS))
@@ -281,8 +280,8 @@ class Transactions(RuleBasedStateMachine):
                     assert value not in (leader.aborted if txn.answered else leader.committed)
 
     @invariant()
-    def what_is_prepared_is_open(self) -> None:
-        """Until its driver says how it ends, no partition is told anything."""
+    def prepared_transactions_are_open(self) -> None:
+        """No marker is written before the driver ends it."""
         for txn in (txn for txn in self.txns if txn.is_prepared and txn.wanted is None):
             for key, value in txn.writes:
                 assert value in self.rig.leaders[key].open[txn.producer[0]]

@@ -48,7 +48,7 @@ class Transactions:
 
 
 class Cluster(Replicas):
-    """Whose nodes ask the test, as the coordinator, about transactions."""
+    """Its nodes verify transactions with the test, which is the coordinator."""
 
     def __init__(self) -> None:
         self.writers = {producer_id: Transactions(producer_id) for producer_id in PRODUCERS}
@@ -92,7 +92,7 @@ class Workload:
         if writer.marker is not None:
             self._end_again(writer)
         elif writer.request is not None:
-            self._hear(writer)
+            self._on_response(writer)
         elif writer.values and not writer.is_broken and rng.random() < 0.3:
             self._end(writer, committed=True)
         elif writer.is_broken or (writer.values and rng.random() < 0.15):
@@ -119,8 +119,8 @@ class Workload:
         writer.request = leader.produce(TOPIC, data, timeout_ms=1_000, transactional_id="id")
         writer.values.append(f"{tag}:0".encode())
 
-    def _hear(self, writer: Transactions) -> None:
-        """What is not acknowledged is sent again by real producers; here the transaction is given up."""
+    def _on_response(self, writer: Transactions) -> None:
+        """Real producers retry unacknowledged batches; here the transaction is aborted."""
         request = writer.request
         assert request is not None, "there is one"
         if not request.is_answered:

@@ -1,7 +1,7 @@
-"""Clients over a cluster whose leaders lose the tails of their logs, with followers that lag.
+"""Clients of a cluster whose leaders lose the tails of their logs, with lagging followers.
 
-The oracle: what a consumer has read is at the end the log itself, with a part read anew only from where the
-two really part; nothing that was acknowledged at acks=all is lost, unless an election was unclean.
+The oracle: a consumer has read the records of the final log, and has read a part again only from where the
+logs diverged; no record acknowledged at acks=all is lost, unless an election was unclean.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Content = tuple[bytes, int]
 
 
 def content_of(record: Any) -> Content:
-    """What tells it from another at its offset: a batch that was cut off may be written again there."""
+    """The identity of a record at its offset: a truncated batch may be written there again."""
     return record.value, record.leader_epoch
 
 
@@ -62,7 +62,7 @@ class View:
 
 
 class Play:
-    """One run. `is_clean`: only what nobody was promised is lost."""
+    """One run. `is_clean`: only records that were never acknowledged are lost."""
 
     def __init__(self, seed: int, *, is_clean: bool) -> None:
         self.random, self.is_clean = Random(f"{seed} {is_clean}"), is_clean
@@ -157,8 +157,9 @@ class Play:
 
 @pytest.mark.parametrize("seed", range(15))
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_nobody_ever_reads_a_mixed_log(seed: int, is_clean: bool) -> None:
-    """250 records, elections that cut logs, three consumers: by policy, by hand, and from a follower."""
+def test_consumers_never_read_a_mixed_log(seed: int, is_clean: bool) -> None:
+    """250 records, elections that truncate logs, three consumers: by reset policy, by seek, and from a
+    follower."""
     play = Play(seed, is_clean=is_clean)
     virtual_loop.run(play.run())
     if not is_clean:

@@ -1,4 +1,4 @@
-"""Raw requests of a scenario, whose responses are noted."""
+"""Raw requests of a scenario; their responses are noted."""
 
 from typing import Any, Self
 

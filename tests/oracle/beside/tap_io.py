@@ -36,7 +36,7 @@ class Requests:
 
 
 class Tap:
-    """A proxy on a loopback port. `target`: the node's port; `client`: who sends the requests now."""
+    """A proxy on a loopback port. `target`: the node's port; `client`: the sender of the present requests."""
 
     def __init__(self) -> None:
         self.target = 0

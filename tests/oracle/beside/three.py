@@ -1,4 +1,4 @@
-"""What scenarios of three nodes have in common: topics whose replicas they place, and nodes that they end."""
+"""Common parts of scenarios with three nodes: replica placement, and nodes that stop."""
 
 from collections.abc import Iterator
 from typing import Any, Self
@@ -51,7 +51,7 @@ class Nodes:
         return str(self[1].wire.ask("metadata", 12, topics=[{"name": topic}])["topics"][0]["topic_id"])
 
     def until_placed(self, topic: str, *places: Place) -> None:
-        """Until every node that runs tells these leaders and in-sync replicas, by partition."""
+        """Until every live node reports these leaders and in-sync replicas, by partition."""
         wanted = {number: (leader, tuple(sorted(isr))) for number, (leader, isr) in enumerate(places)}
         found: dict[int, Any] = {}
 
@@ -62,7 +62,7 @@ class Nodes:
         assert until(is_so, CHANGE_S), (topic, wanted, found)
 
     def until_led(self, topic: str, leader: int) -> None:
-        """Until every node that runs tells this leader of partition 0, -1 for none."""
+        """Until every live node reports this leader of partition 0, -1 for none."""
 
         def is_so() -> bool:
             return all(self.places(topic, number)[0][0] == leader for number in self)
@@ -70,7 +70,7 @@ class Nodes:
         assert until(is_so, CHANGE_S), (topic, leader)
 
     def places(self, topic: str, node: int) -> dict[int, Place]:
-        """Leader and in-sync replicas of each partition, as a node tells them."""
+        """Leader and in-sync replicas of each partition, as a node reports them."""
         (told,) = self[node].wire.ask("metadata", 12, topics=[{"name": topic}])["topics"]
         return {
             part["partition_index"]: (part["leader_id"], tuple(sorted(part["isr_nodes"])))
@@ -83,7 +83,7 @@ class Nodes:
         self.scene.system.end(number)
 
     def kill(self, number: int) -> None:
-        """Give it no time to say so."""
+        """Without a notice to the controller."""
         self.by_number.pop(number).wire.__exit__()
         self.scene.system.kill(number)
 

@@ -96,7 +96,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def send(writer: Producer, topic: str, records: list[tuple[Any, Any]], **more: Any) -> list[Any]:
-    """What delivery reports said."""
+    """The delivery reports of these records."""
     reports: list[Any] = []
 
     def report(error: Any, message: Any) -> None:

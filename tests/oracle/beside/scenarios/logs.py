@@ -135,8 +135,8 @@ def exchanged(scenes: tuple[Scene, Scene]) -> None:
 
 @pair(CLIENT, "each goes on in the other's compacted log of several leader epochs")
 def exchanged_compacted(scenes: tuple[Scene, Scene]) -> None:
-    """In every compression, with aborted and committed transactions, in segments with all their index files,
-    compacted by whoever wrote it; then by the other, too."""
+    """In every compression, with aborted and committed transactions, in segments with all index files,
+    compacted by the system that wrote them; then by the other one too."""
     for scene in scenes:
         with Asking(scene) as asking:
             asking.create(

@@ -20,7 +20,7 @@ def entity(**names: str | None) -> list[dict[str, Any]]:
 def altered(
     asking: Asking, label: str, who: list[dict[str, Any]], *, version: int = 1, **values: Any
 ) -> None:
-    """Quotas of an entity; None removes. What is told of entities has an order of its own on each."""
+    """Quotas of an entity; None removes. The order of entities differs between the systems."""
     ops = [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in values.items()]
     fields = {"entries": [{"entity": who, "ops": ops}], "validate_only": False}
     found = asking.ask("", "alter_client_quotas", version, **fields)

@@ -1,4 +1,4 @@
-"""Raw requests to three nodes: who leads, who may be read, what nodes say when others are gone."""
+"""Raw requests to three nodes: leaders, readable replicas, responses while other nodes are down."""
 
 import threading
 from typing import Any
@@ -14,7 +14,7 @@ ALL_EVERYWHERE = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
 
 
 def described(asking: Asking, label: str, *topics: str) -> None:
-    """Everything that tells of nodes and replicas."""
+    """All responses that describe nodes and replicas."""
     note = asking.scene.note
     for version in (1, 4, 5, 8, 12, 13):
         wanted = [{"name": each} for each in topics]
@@ -97,7 +97,7 @@ def hints(scene: Scene) -> None:
 
 
 def offsets_at(asking: Asking, label: str, epoch: int) -> None:
-    """What a node says of offsets and of records' ends, asked by who believes in this leader epoch."""
+    """A node's offsets and epoch ends for a request with this leader epoch."""
     topic = asking.scene.topic
     part: dict[str, Any] = {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": -1}
     topics = [{"name": topic, "partitions": [part]}]
@@ -116,7 +116,7 @@ def offsets_at(asking: Asking, label: str, epoch: int) -> None:
 
 @scenario(CLIENT, "leaders come and go", nodes=3)
 def epochs(scene: Scene) -> None:
-    """Each node ends and comes back; where leader epochs end is told by all; nothing is lost."""
+    """Each node stops and restarts; all report the same ends of leader epochs; no record is lost."""
     with Nodes(scene) as nodes:
         nodes.create(scene.topic, (1, 2, 3))
         nodes[1].produce("first", batch())
@@ -199,7 +199,7 @@ def elections(scene: Scene) -> None:
 
 @scenario(CLIENT, "an unclean leader", nodes=3)
 def unclean(scene: Scene) -> None:
-    """The last in-sync replica goes; another is told to lead, and what it does not have is lost."""
+    """The last in-sync replica stops; another one is elected, and the records that it lacks are lost."""
     with Nodes(scene) as nodes:
         nodes.create(scene.topic, (2, 1))
         nodes[2].produce("both", batch())

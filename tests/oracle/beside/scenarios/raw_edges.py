@@ -124,7 +124,7 @@ def bad_topics(scene: Scene) -> None:
 
 
 def _changed(data: bytes, position: int, with_bytes: bytes, *, crc: bool = True) -> bytes:
-    """A batch with other bytes at a position, and its checksum made anew unless it is to be wrong."""
+    """A batch with other bytes at a position, and a new checksum unless it is to be wrong."""
     from crc32c import crc32c
 
     made = bytearray(data)
@@ -240,7 +240,7 @@ def fetches(scene: Scene) -> None:
 
 @scenario(CLIENT, "a fetch session")
 def fetch_session(scene: Scene) -> None:
-    """Made in full, then told of what changed only; one that is forgotten."""
+    """A full fetch, then incremental ones; a forgotten session."""
     with Asking(scene) as asking:
         asking.create(partitions=2)
         asking.produce("", batch())

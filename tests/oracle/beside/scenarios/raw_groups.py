@@ -13,7 +13,7 @@ CLIENT = "raw"
 
 
 def subscription(topic: str) -> bytes:
-    """What a member of the consumer protocol tells of itself; Kafka does not answer a broken one."""
+    """A member's subscription in the consumer protocol; Kafka does not answer an invalid one."""
     name = topic.encode()
     return struct.pack(">hih", 1, 1, len(name)) + name + struct.pack(">ii", -1, 0)
 
@@ -26,7 +26,7 @@ def assignment(topic: str, *partitions: int) -> bytes:
 
 
 def find_coordinator(asking: Asking, key: str, kind: int = 0) -> None:
-    """Until there is one: its topic is made when it is asked for first."""
+    """Until there is one: the first request creates its topic."""
     asking.settled("", "find_coordinator", 2, key=key, key_type=kind)
 
 
@@ -236,7 +236,8 @@ def new_group(scene: Scene) -> None:
 
 
 def until_topic_is_known(asking: Asking, beat: dict[str, Any], version: int) -> None:
-    """A coordinator learns of a topic later than whoever made it: another group is asked until then."""
+    """A coordinator learns of a topic later than its creator: heartbeats to another group until it knows
+    it."""
     other = {**beat, "group_id": f"{beat['group_id']}-first"}
 
     def is_known() -> bool:

@@ -1,4 +1,4 @@
-"""Transactions of the second protocol (KIP-890), where leaders add partitions, and those who look at them."""
+"""Transactions of the second protocol (KIP-890), where leaders add partitions, and their descriptions."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ class Txn:
 
 @scenario(CLIENT, "transactions of the second protocol")
 def second(scene: Scene) -> None:
-    """The epoch grows with each end; whoever asks with an old one is told."""
+    """The epoch grows with each end; requests with an old one are fenced."""
     with Asking(scene) as asking:
         asking.create()
         find_coordinator(asking, scene.topic)
