@@ -54,7 +54,7 @@ def batch(
     length: int | None = None,
     crc: int | None = None,
 ) -> bytes:
-    """A whole batch with a right length and CRC unless told otherwise."""
+    """A whole batch, with the right length and CRC by default."""
     last_delta = count - 1 if last_delta is None else last_delta
     covered = _COVERED.pack(attributes, last_delta, base_timestamp, max_timestamp, *producer, count) + payload
     length = len(covered) + 9 if length is None else length

@@ -19,7 +19,7 @@ class StubbornError(Exception):
 
 @dataclass
 class Count:
-    """Counts to `records` and tells when it began."""
+    """Counts to `records` and reports its start."""
 
     records: int
 

@@ -81,7 +81,8 @@ def values_of(column: BinaryColumn, count: int) -> list[bytes | None]:
 
 
 def rows_of(decoded: DecodedColumns) -> list[tuple[Any, ...]]:
-    """(partition, offset, timestamp, type, leader epoch, key, value, headers) of each; "-" if not asked."""
+    """(partition, offset, timestamp, type, leader epoch, key, value, headers) of each; "-" for columns
+    not requested."""
     count = decoded.count
     absent = ["-"] * count
     headers: list[Any] = absent

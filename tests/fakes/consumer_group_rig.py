@@ -130,8 +130,8 @@ class ConsumerGroupRig(GroupRig):
 
 @dataclass(eq=False)
 class SimMember:
-    """A consumer that follows the protocol: it gives back before it takes, and tells what it owns when that
-    changes. `owned` is what it reads from now."""
+    """A consumer that follows the protocol: it revokes before it adopts, and reports `owned` when it
+    changes."""
 
     rig: ConsumerGroupRig
     member_id: str
@@ -284,7 +284,7 @@ class SimClassicMember:
         self._on_synced()
 
     def _assign(self, answer: Any) -> dict[str, bytes]:
-        """Evenly, but nobody gets what another one still owns."""
+        """Evenly, without partitions that another member still owns."""
         subscriptions = {each.member_id: decode_subscription(each.metadata) for each in answer.members}
         ids = sorted(subscriptions)
         owners = {tp: each for each in ids for tp in subscriptions[each].owned}
@@ -337,7 +337,7 @@ class SimClassicMember:
 
 
 def run(*members: SimMember | SimClassicMember, rounds: int = 12) -> None:
-    """Everybody does what it has to do, in turn."""
+    """All members act in turn."""
     for _ in range(rounds):
         for member in members:
             if isinstance(member, SimMember):

@@ -188,7 +188,7 @@ class Host:
         return base
 
     def put(self, index: int, batch: bytes) -> None:
-        """What somebody else has appended."""
+        """Records that another leader has appended."""
         log = self.logs[index]
         header = read_batch_header(batch)
         log.batches.append(
@@ -391,7 +391,7 @@ class CoordinatorRig:
         self.host.now_ms = end_ms
 
     def settle(self) -> None:
-        """Tell what the node would tell after an event."""
+        """Report to the coordinator what the node would report after an event."""
         changed, self.host.changed = self.host.changed, []
         for index in changed:
             self.all.committed((TOPIC_ID, index), self.host.at())

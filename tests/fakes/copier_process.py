@@ -44,8 +44,8 @@ class Copier:
         self._width = len(self._producer.partitions_for(target))
 
     def run(self, is_over: threading.Event) -> None:
-        """Until it is told to end. First whatever its former life left open is aborted: offsets of that are
-        waited for by whoever reads them."""
+        """Until the parent ends it. First it aborts transactions of an earlier process: readers of their
+        offsets wait for them."""
         self._producer.init_transactions()
         while not is_over.is_set():
             records = self._consumer.poll(0.2)
@@ -75,7 +75,7 @@ class Copier:
 
 
 def tell(line: str) -> None:
-    """To whoever started this."""
+    """Write a line to the parent process."""
     sys.stdout.write(line.replace("\n", " ") + "\n")
     sys.stdout.flush()
 

@@ -299,7 +299,7 @@ class CoreRig:
         return found
 
     def flush(self) -> int:
-        """Perform the flushes asked for so far, once each; how many."""
+        """Perform the requested flushes, once each; how many."""
         asked = self.pop(FlushLog)
         for effect in asked:
             log = effect.partition.log
@@ -318,14 +318,14 @@ class CoreRig:
         return len(asked)
 
     def look_up(self) -> None:
-        """Perform the searches asked for so far."""
+        """Perform the requested searches."""
         for effect in self.pop(LookUpOffsets):
             effect.lookup.run()
             self.core.looked_up(effect.lookup, self.now_ms)
         self.check()
 
     def read_cold(self, count: int | None = None) -> int:
-        """Perform reads from disks asked for so far, the oldest first, or `count` of them; how many."""
+        """Perform the requested reads from disks, the oldest first, or `count` of them; how many."""
         for effect in self.pop(AdvisePages):
             effect.advice.run()
         asked = self.pop(ReadCold)
@@ -338,7 +338,7 @@ class CoreRig:
         return len(done)
 
     def recompress(self, count: int | None = None) -> int:
-        """Perform recompressions asked for so far, the oldest first, or `count` of them, and those that they
+        """Perform the requested recompressions, the oldest first, or `count` of them, and those that they
         make room for; how many."""
         done = 0
         while (asked := self.pop(Recompress)) and done != count:
@@ -360,7 +360,7 @@ class CoreRig:
         return len(asked)
 
     def copy(self) -> int:
-        """Perform steps of moves between log dirs until none is asked for; how many."""
+        """Perform steps of moves between log dirs until none is requested; how many."""
         count = 0
         while asked := self.pop(CopyLog):
             for effect in asked:
@@ -371,14 +371,14 @@ class CoreRig:
         return count
 
     def purge(self) -> None:
-        """Perform the deletions asked for so far."""
+        """Perform the requested deletions."""
         for effect in self.pop(DeleteLog):
             effect.log.delete()
         for effect in self.pop(RemoveFiles):
             effect.removal.run()
 
     def checkpoint_starts(self) -> bool:
-        """Write down where logs start, if that was asked for; whether it was."""
+        """Write the log start checkpoint if it was requested; whether it was."""
         if self.core.table.is_checkpointing or not self.pop(CheckpointStarts):
             return False
         self.begin_checkpoint(only_starts=True)
@@ -408,7 +408,7 @@ class CoreRig:
         return "\n".join(note.text for note in self.pop(Note))
 
     def pass_time(self, milliseconds: int) -> None:
-        """Move the clock, waking the core as it asked to be woken."""
+        """Move the clock, with a tick of the core at each of its deadlines."""
         end_ms = self.now_ms + milliseconds
         while self._timer_ms is not None and self._timer_ms <= end_ms:
             self.now_ms, self._timer_ms = max(self.now_ms, self._timer_ms), None
@@ -417,7 +417,7 @@ class CoreRig:
         self.now_ms = end_ms
 
     def ended(self) -> bool:
-        """Whether the core asked for the end of the node."""
+        """Whether the core has requested the end of the node."""
         return bool(self.pop(EndNode))
 
     def restarted(

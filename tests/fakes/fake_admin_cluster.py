@@ -27,7 +27,7 @@ class FakeMember:
 
 @dataclass
 class FakeGroup:
-    """A classic group, by member id who is in it, and what is committed."""
+    """A classic group: members by id, and committed offsets."""
 
     members: dict[str, FakeMember] = field(default_factory=dict)
     offsets: dict[tuple[str, int], groups.CommittedOffset] = field(default_factory=dict)

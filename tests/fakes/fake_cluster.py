@@ -184,7 +184,7 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         self._news()
 
     def elect_uncleanly(self, name: str, partition: int, leader: int, offset: int) -> None:
-        """A replica leads whose log ends at `offset`, or at the batch before."""
+        """Elect a replica whose log ends at `offset`, or at the batch before."""
         self.topics[name].partitions[partition].truncate(offset)
         self.move_leader(name, partition, leader)
 
@@ -192,7 +192,7 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         self.down.add(node_id)
 
     def freeze_node(self, node_id: int) -> None:
-        """From now on it hears and says nothing, and its connections stand."""
+        """From now on it reads and sends nothing, and its connections stay open."""
         self.rules.insert(0, lambda ask: Fault(delay_ms=FOR_EVER_MS) if ask.node_id == node_id else None)
 
     def start_node(self, node_id: int) -> None:

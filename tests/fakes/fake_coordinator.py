@@ -32,7 +32,7 @@ _APIS = {api.name: api for api in ALL_APIS}
 
 
 class FakeToken:
-    """Who waits for an answer."""
+    """A pending request."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -263,7 +263,7 @@ class FakeLock:
 
 
 class FakeFiles:
-    """The file system. `operations` lists every change asked for; faults are set before the code runs."""
+    """The file system. `operations` lists every requested change; faults are set before the code runs."""
 
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.operations: list[str] = []

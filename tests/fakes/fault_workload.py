@@ -141,12 +141,12 @@ class Workload:
 
     @property
     def acked(self) -> int:
-        """Records whose producers were told that they are safe."""
+        """Records that were acknowledged."""
         return sum(send.outcome is Outcome.OK for process in self.history.processes for send in process.sends)
 
     @property
     def unknown(self) -> int:
-        """Records of which nobody knows."""
+        """Records whose outcome is unknown."""
         return sum(
             send.outcome is Outcome.INFO for process in self.history.processes for send in process.sends
         )
@@ -278,8 +278,8 @@ class Workload:
 
 
 def note(process: Process, records: list[Any]) -> None:
-    """Take what one poll returned into the history. A record whose key or header is not its value is another
-    record than any that was sent."""
+    """Add the records of one poll to the history. A record whose key or header differs from its value is
+    not one that was sent."""
     by_key: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
     for record in records:
         value = record.value.rstrip(b" ")

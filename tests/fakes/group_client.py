@@ -1,4 +1,4 @@
-"""A client of coordinators over plain connections: it finds, asks, and asks again while it is told to."""
+"""A client of coordinators over plain connections: it finds the coordinator and retries retriable errors."""
 
 import asyncio
 import itertools
@@ -71,7 +71,7 @@ class CoordinatorClient:
         return (await connection.request(api, body, frames, timeout_s=TIMEOUT_S)).body
 
     async def find(self, key: str, key_type: int = GROUP_KEY) -> tuple[str, int]:
-        """Where the coordinator of the id is, asked until there is one."""
+        """The node of the id's coordinator, once there is one."""
         while True:
             for address in self._bootstrap:
                 try:
@@ -89,7 +89,7 @@ class CoordinatorClient:
         await self.send(self._bootstrap[0], registry.CREATE_TOPICS, request)
 
     async def delete(self, topic: str) -> None:
-        """It is gone, as the asked node knows."""
+        """The deletion is done once the node answers."""
         await self.send(self._bootstrap[0], registry.DELETE_TOPICS, DeleteTopicsRequest((topic,)))
 
     async def leader(self, topic: str) -> tuple[bytes, tuple[str, int]]:
@@ -114,7 +114,8 @@ class CoordinatorClient:
         return (await self.send(address, registry.LIST_OFFSETS, body)).partitions[0].offset  # type: ignore[no-any-return]
 
     async def ask(self, key: str, api: Any, body: Any, key_type: int = GROUP_KEY) -> Any:
-        """Ask the coordinator of the id, whoever that is, until it can answer. Errors: those that last."""
+        """Send a request to the id's coordinator until the response has no retriable error. Errors: the
+        other ones."""
         while True:
             try:
                 answer = await self.send(await self.find(key, key_type), api, body)
@@ -223,7 +224,7 @@ class Transactional:
         return await self.client.ask(self.id, api, body, TRANSACTION_KEY)
 
     async def init(self) -> None:
-        """A new epoch: whoever had the last is fenced."""
+        """A new epoch: the last producer is fenced."""
         found = await self._ask(registry.INIT_PRODUCER_ID, InitProducerIdRequest(self.id))
         self._take(found)
 

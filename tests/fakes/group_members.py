@@ -48,7 +48,7 @@ def owned(consumer: Any) -> tuple[TopicPartition, ...]:
 
 
 class Told:
-    """A listener that writes down what it hears."""
+    """A listener that records its calls."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, tuple[TopicPartition, ...]]] = []

@@ -1,5 +1,5 @@
-"""A group shard with a log, a clock and timers around it: it decides, appends, replays, answers, and can be
-loaded anew from the bytes of its log at any moment."""
+"""A group shard with a log, a clock and timers: it decides, appends, replays, responds, and can be loaded
+from the bytes of its log at any moment."""
 
 import heapq
 import itertools
@@ -28,7 +28,7 @@ WALL_AHEAD_MS = 1_700_000_000_000
 
 @dataclass(eq=False)
 class Asked:
-    """One request, and its answer; fulfils Token."""
+    """A request and its response; fulfils Token."""
 
     name: str
     session: int = 1
@@ -146,7 +146,7 @@ class GroupRig:
         return Now(self.now_ms, self.now_ms + WALL_AHEAD_MS)
 
     def reload(self) -> None:
-        """The coordinator moves, or starts anew: all that is not in the log is gone."""
+        """The coordinator moves or restarts: all that is not in the log is lost."""
         if self.epoch:
             waiting = self.shard.close()
             assert len(waiting) == len(set(waiting))
@@ -310,7 +310,7 @@ class GroupRig:
         tp: tuple[str, int] = ("t", 0),
         **more: Any,
     ) -> Asked:
-        """Without asking whether the transaction has the partition, unless told otherwise."""
+        """Without a check whether the transaction has the partition, by default."""
         more = {"adds_partition": False, **more}
         offsets = (m.CommittedOffset(*tp, offset),)
         body = TxnOffsetCommitRequest("txn", group, *producer, offsets, **more)

@@ -19,7 +19,7 @@ Read = tuple[int, bytes]  # offset, value
 
 
 class Outcome(enum.Enum):
-    """INFO: nobody knows whether it was written."""
+    """INFO: unknown whether it was written."""
 
     OK = "ok"
     FAIL = "fail"
@@ -89,7 +89,7 @@ class Send:
         return self.op.outcome
 
     def ok(self, offset: int | None) -> None:
-        """Acknowledged, at an offset unless the producer is not told any."""
+        """Acknowledged, with an offset unless acks=0."""
         self.op.outcome, self.offset = Outcome.OK, offset
 
     def fail(self) -> None:
@@ -189,7 +189,7 @@ class Process:
         op.poll(key, reads)
 
     def txn(self) -> Op:
-        """Sends and polls that stand or fall together; call `ended` on it, or nobody knows."""
+        """Sends and polls of one transaction; without a call of `ended` its outcome is unknown."""
         return self.begin("txn")
 
     def move(self, *keys: Key) -> None:
@@ -210,7 +210,7 @@ class Process:
         self.assign(keys, "subscribe")
 
     def begin(self, f: str) -> Op:
-        """An operation whose outcome is not known yet."""
+        """An operation without an outcome so far."""
         op = Op(self, f, self.history.clock())
         self.ops.append(op)
         self.history.ops.append(op)

@@ -67,7 +67,7 @@ class _Check:
         return self._offsets[key][index] < self._history.starts.get(key, 0)
 
     def _may_have_lain_before(self, key: Key, index: int) -> bool:
-        """Whether a record that nobody saw may have lain before the one of that number, and is deleted."""
+        """Whether an unread record may have been before the one of that number, and is deleted."""
         offsets = self._offsets[key]
         deleted = min(offsets[index], self._history.starts.get(key, 0))
         return bisect_left(offsets, deleted) < deleted
@@ -198,8 +198,8 @@ class _Check:
         yield from _named("G1c", after)
 
     def order_of_sends(self, process: Process) -> Found:
-        """First copies lie in the order of the sends; later copies are repeats. The first copy of what was
-        repeated may have been deleted before anybody saw it."""
+        """First copies are in the order of the sends; later copies are retries. The first copy of a
+        retried record may have been deleted before it was read."""
         last: dict[Key, tuple[int, Send]] = {}
         for op in process.ops:
             for send in op.sends:

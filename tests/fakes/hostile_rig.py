@@ -26,7 +26,7 @@ GOOD = b"a good record"
 
 @contextlib.contextmanager
 def attacked_cluster(nodes: int = 1, **more: int) -> Iterator[LocalCluster]:
-    """Nodes with both planes, whose unread answers may take 32 MiB; `more` keys of their configuration."""
+    """Nodes with both planes, whose unread responses may take 32 MiB; `more` keys of their configuration."""
     limits = {"queued_max_response_bytes": 32 * MIB, **more}
     listeners = "PLAINTEXT://127.0.0.1:0"
     with local(nodes=nodes, broker_session_timeout_ms=10_000, listeners=listeners, **limits) as made:
@@ -57,7 +57,7 @@ class Probe:
         return nodes, status["controller"]["controller_epoch"]
 
     async def ask(self, api: Any, body: Any, frames: Any = (), *, to: tuple[str, int] | None = None) -> Any:
-        """Ask as every client does: what is told to slow down comes again."""
+        """A request as every client sends it: again after a throttle error."""
         connection = await Connection.open(*(to or self.node), client_id="good", timeout_s=TIMEOUT_S)
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -95,8 +95,8 @@ class Probe:
         self.topic_id = answer.body.topics[0].topic_id
 
     async def check(self) -> None:
-        """Produce and read everything back over both planes, ask the controller; nobody was restarted or
-        fenced."""
+        """Produce and read everything back over both planes, query the controller; no node was restarted
+        or fenced."""
         entry = data.ProducePartition(self.topic_id, 0)
         asked = data.ProduceRequest(-1, 10_000, (entry,))
         async with asyncio.timeout(TIMEOUT_S):

@@ -29,7 +29,7 @@ def manager_of(
 def loaded(
     files: FakeFiles, *dirs: str, offline: list[str] | None = None, reserve_bytes: int = 0
 ) -> LogManager:
-    """One whose logs are loaded, of node 5."""
+    """A log manager of node 5 with its logs loaded."""
     manager = manager_of(files, *dirs, offline=offline, reserve_bytes=reserve_bytes)
     manager.dirs.set_identity("cluster", 5)
     manager.load(NOW)

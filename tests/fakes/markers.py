@@ -1,4 +1,5 @@
-"""A commit is answered before its markers are in all partitions: who reads at once may come too soon."""
+"""A commit is acknowledged before its markers are in all partitions: a read right after it may be too
+early."""
 
 from typing import Any
 

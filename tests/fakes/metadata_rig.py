@@ -50,7 +50,7 @@ class Voter:
         self.history.append(self.image)
 
     def flush(self) -> None:
-        """What was decided is durable, and as nobody else votes, committed."""
+        """The decided records become durable and, with a single voter, committed."""
         self.log.flush()
         self._commit()
 

@@ -14,7 +14,7 @@ class Killed(Exception):
 
 @contextlib.contextmanager
 def pipeline_cluster(**config: Any) -> Iterator[LocalCluster]:
-    """For all tests of a file, each with topics of its own; at the end nobody uses connections to it."""
+    """For all tests of a file, each with topics of its own; at the end no connection to it is in use."""
     with local(**config) as started:
         yield started
         assert close_idle() == 0

@@ -1,4 +1,4 @@
-"""What the servers in processes of their own have in common: how they serve, and what they tell on stderr."""
+"""Common parts of servers in their own processes: the serving loop and the log on stderr."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ DISK_STALL = "HEADRACE_DISK_STALL"  # a file; while it exists, every fsync takes
 
 
 def log_as_asked() -> None:
-    """At the level that HEADRACE_LOG names; without it as Python does by default."""
+    """At the level that HEADRACE_LOG names; without it at Python's default."""
     level = os.environ.get(VARIABLE)
     if level:
         logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s")
@@ -42,7 +42,7 @@ async def serve(server: Any) -> None:
 
 
 def _slow_down_disk(stall_file: Path) -> None:
-    """A disk whose journal commits are late: what is synced is as durable as ever, only later."""
+    """A disk with late journal commits: synced data is as durable as ever, only later."""
     real_fdatasync, real_fsync = os.fdatasync, os.fsync
 
     def stall() -> None:

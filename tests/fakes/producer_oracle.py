@@ -1,4 +1,4 @@
-"""What a log must know of its producers, told from all of its batches by a plain dictionary."""
+"""The producer state of a log, computed from all of its batches with a plain dictionary."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,7 +98,7 @@ class Truth:
 
 
 def truth_of(batches: list[bytes]) -> Truth:
-    """Told from every batch that was ever in a log up to its end."""
+    """Computed from every batch that was ever in a log up to its end."""
     truth = Truth()
     for data in batches:
         header = read_batch_header(data)
@@ -153,7 +153,7 @@ def check_producers(log: Log, truth: Truth | None = None, *, was_loaded: bool = 
 
 
 def _check_aborted(log: Log, truth: Truth) -> None:
-    """Every aborted transaction is told of, as long as it has data, and nothing else is."""
+    """Every aborted transaction with data is reported, and no other."""
     stable = log.last_stable_offset
     data = [
         (header.producer_id, header.base_offset)

@@ -102,7 +102,7 @@ class Replicas:
         return rig.files.restart() if power is None else rig.files.power_loss(power)
 
     def restart(self, node: int, files: FakeFiles) -> None:
-        """The next process registers anew and is let in."""
+        """The next process registers and is unfenced."""
         self._register(node)
         self._note(UnfenceBrokerRecord(node, self.epochs[node]))
         self.start(node, files)
@@ -112,7 +112,7 @@ class Replicas:
         self.publish(FenceBrokerRecord(node, self.epochs[node]))
 
     def publish(self, *records: Any) -> None:
-        """Metadata for everybody who is not frozen."""
+        """New metadata for all nodes that are not frozen."""
         self._note(*records)
         self._publish()
 
@@ -138,7 +138,7 @@ class Replicas:
         return int(self.partition(node).high_watermark)
 
     def values(self, node: int) -> list[bytes | None]:
-        """Everything in a node's log, whoever leads."""
+        """All records in a node's log, of any leader."""
         log = self.partition(node).log
         data = log.reader.read(log.log_start_offset, 1 << 30, upto_offset=log.log_end_offset).data
         return [value for _, value in values_of(data)]
@@ -175,7 +175,7 @@ class Replicas:
         self.break_link(follower, leader)
 
     def isolate(self, node: int) -> None:
-        """Nobody hears it, nor it anybody, the controller included."""
+        """Cut all links of the node, those to the controller included."""
         for other in self.nodes:
             self.cut |= {(node, other), (other, node)}
             self.break_link(node, other)

@@ -55,7 +55,7 @@ class TransactionRig(CoreRig):
     # --- the coordinator --------------------------------------------------------------------------------
 
     def asked(self) -> list[AskPeer]:
-        """The questions to coordinators since the last call."""
+        """The requests to coordinators since the last call."""
         found = self.pop(AskPeer)
         assert all(effect.api is registry.ADD_PARTITIONS_TO_TXN for effect in found)
         return found

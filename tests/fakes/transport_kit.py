@@ -106,7 +106,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(limits: RouterLimits | None = None, apis: tuple[Any, ...] = APIS) -> AsyncIterator[Served]:
-    """A started server, closed at the end; everything it was asked has then left its accounts."""
+    """A started server, closed at the end; none of its requests is left in its accounts then."""
     served = Served(limits, apis)
     served.router.start()
     try:

@@ -143,7 +143,7 @@ class TxnRig:
     # --- surroundings ------------------------------------------------------------------------------------
 
     def lead(self, leaders: dict[Key, int]) -> None:
-        """Who leads; partitions that are not named are not there."""
+        """Set the leaders; partitions that are not named do not exist."""
         topics = {}
         for topic in TOPICS:
             numbers = sorted(number for name, number in leaders if name == topic)

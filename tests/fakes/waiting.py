@@ -1,4 +1,4 @@
-"""Waiting for what nobody tells: asked again and again, with an end."""
+"""Polling for a condition without an event of its own, up to a deadline."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""A thread whose failure is kept for whoever ends it."""
+"""A thread whose exception is kept for the caller of `end`."""
 
 import threading
 from abc import ABC, abstractmethod
