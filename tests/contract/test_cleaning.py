@@ -35,8 +35,7 @@ def rows_of(codec: RecordCodec, data: Any) -> list[tuple[int, bytes | None, byte
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_only_the_last_value_of_a_key_stays(codec: RecordCodec, compression: Compression) -> None:
-    """Earlier values and null keys are removed; other records keep offsets and timestamps, and the batch its
-    fields."""
+    """Other records keep offsets and timestamps, and the batch its fields."""
     rows = [(5, b"a", b"1"), (6, b"b", b"1"), (8, None, b"1"), (9, b"a", b"2"), (11, b"c", b"1")]
     times = [2000, 5000, 9000, 1500, 5000]
     batch = stored(

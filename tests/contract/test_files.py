@@ -159,8 +159,7 @@ def tells(files: Files, folder: str) -> bool:
 
 
 def test_cached_read_is_all_or_nothing(place: tuple[Files, str]) -> None:
-    """Freshly written pages are cached; bytes past the end never are. A file system without support always
-    returns None."""
+    """New pages are cached; bytes past the end never are. Without support the result is always None."""
     files, folder = place
     is_able = tells(files, folder)
     file = files.open(f"{folder}/a", create=True)

@@ -81,8 +81,7 @@ def values_of(column: BinaryColumn, count: int) -> list[bytes | None]:
 
 
 def rows_of(decoded: DecodedColumns) -> list[tuple[Any, ...]]:
-    """(partition, offset, timestamp, type, leader epoch, key, value, headers) of each; "-" for columns
-    not requested."""
+    """(partition, offset, timestamp, type, leader epoch, key, value, headers); "-" if not requested."""
     count = decoded.count
     absent = ["-"] * count
     headers: list[Any] = absent

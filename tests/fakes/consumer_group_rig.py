@@ -130,8 +130,7 @@ class ConsumerGroupRig(GroupRig):
 
 @dataclass(eq=False)
 class SimMember:
-    """A consumer that follows the protocol: it revokes before it adopts, and reports `owned` when it
-    changes."""
+    """A consumer that revokes before it adopts, and reports `owned` when it changes."""
 
     rig: ConsumerGroupRig
     member_id: str

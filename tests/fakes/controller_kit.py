@@ -1,5 +1,4 @@
-"""The controller core without a shell: decide, apply and check, with the clock and random source of the
-test."""
+"""The controller core without a shell: decide, apply and check, with a test's clock and randomness."""
 
 import random
 from typing import Any

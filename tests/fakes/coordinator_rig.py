@@ -97,8 +97,7 @@ class Partition:
 
 
 class Host:
-    """A CoordinatorHost. `commits_at_once`: the high watermark follows each append, as without other
-    replicas."""
+    """A CoordinatorHost. `commits_at_once`: the high watermark follows each append."""
 
     def __init__(self, partitions: int, config: dict[str, Any] | None = None) -> None:
         self.now_ms = 1_000

@@ -44,8 +44,8 @@ class Copier:
         self._width = len(self._producer.partitions_for(target))
 
     def run(self, is_over: threading.Event) -> None:
-        """Until the parent ends it. First it aborts transactions of an earlier process: readers of their
-        offsets wait for them."""
+        """Until the parent ends it; aborts transactions of an earlier process first, which readers wait
+        for."""
         self._producer.init_transactions()
         while not is_over.is_set():
             records = self._consumer.poll(0.2)

@@ -338,8 +338,7 @@ class CoreRig:
         return len(done)
 
     def recompress(self, count: int | None = None) -> int:
-        """Perform the requested recompressions, the oldest first, or `count` of them, and those that they
-        make room for; how many."""
+        """Perform `count` or all recompressions, also those that they make room for; how many."""
         done = 0
         while (asked := self.pop(Recompress)) and done != count:
             self.effects += asked[1:]

@@ -278,8 +278,7 @@ class Workload:
 
 
 def note(process: Process, records: list[Any]) -> None:
-    """Add the records of one poll to the history. A record whose key or header differs from its value is
-    not one that was sent."""
+    """Add the records of one poll to the history. A record whose key or header differs was never sent."""
     by_key: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
     for record in records:
         value = record.value.rstrip(b" ")

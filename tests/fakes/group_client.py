@@ -114,8 +114,7 @@ class CoordinatorClient:
         return (await self.send(address, registry.LIST_OFFSETS, body)).partitions[0].offset  # type: ignore[no-any-return]
 
     async def ask(self, key: str, api: Any, body: Any, key_type: int = GROUP_KEY) -> Any:
-        """Send a request to the id's coordinator until the response has no retriable error. Errors: the
-        other ones."""
+        """Retry a request to the id's coordinator while the error is retriable. Errors: the other ones."""
         while True:
             try:
                 answer = await self.send(await self.find(key, key_type), api, body)

@@ -74,8 +74,7 @@ def cycles(after: Mapping[N, Collection[N]]) -> Iterator[list[N]]:
 
 
 def _way_back(after: Mapping[N, Collection[N]], start: N, inside: set[N], limit: int) -> list[N]:
-    """From a node of a component to itself by the fewest steps; nothing if that takes `limit` or more. 0: no
-    limit."""
+    """From a node of a component to itself by the fewest steps, below `limit`. 0: no limit."""
     before: dict[N, N] = {}
     steps = {start: 1}  # of the cycle that would end behind a node
     queue = deque([start])

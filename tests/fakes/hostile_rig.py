@@ -95,8 +95,8 @@ class Probe:
         self.topic_id = answer.body.topics[0].topic_id
 
     async def check(self) -> None:
-        """Produce and read everything back over both planes, query the controller; no node was restarted
-        or fenced."""
+        """Produce and read back over both planes, query the controller; no node has restarted or is
+        fenced."""
         entry = data.ProducePartition(self.topic_id, 0)
         asked = data.ProduceRequest(-1, 10_000, (entry,))
         async with asyncio.timeout(TIMEOUT_S):

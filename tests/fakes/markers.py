@@ -1,5 +1,4 @@
-"""A commit is acknowledged before its markers are in all partitions: a read right after it may be too
-early."""
+"""A commit is acknowledged before all markers are written: a read right after it may be early."""
 
 from typing import Any
 

@@ -1,5 +1,4 @@
-"""Compacted logs of headrace and Apache Kafka: its dump tool reads ours, and each cleaner continues where the
-other one stopped."""
+"""Compacted logs: Kafka's dump tool reads ours, and each cleaner continues the other one's work."""
 
 import re
 import time

@@ -25,8 +25,7 @@ Offsets = dict[tuple[str, str], int]
 
 
 def naive(log: list[Entry]) -> Offsets:
-    """Each record counts at its own place if its transaction commits; the last one counts, unless a deletion
-    came after it."""
+    """A record counts at its own offset if its transaction commits; the last one or a later deletion wins."""
     committed = {
         place
         for end, marker in enumerate(log)

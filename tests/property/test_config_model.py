@@ -104,8 +104,7 @@ class Model:
 @settings(max_examples=60)
 @given(st.lists(alters, max_size=12), st.booleans())
 def test_controller_and_nodes_agree_with_the_model(steps: list[Any], is_restarted: bool) -> None:
-    """Each step is accepted or refused as in the model; then every topic on every node and its
-    description agree."""
+    """Each step is accepted or refused alike; every topic on every node has the model's configs."""
     driver, model = Driver(), Model()
     driver.join(1, 2)
     for topic in TOPICS:

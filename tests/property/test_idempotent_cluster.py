@@ -16,8 +16,7 @@ SEEDS = 40
 
 
 class Producer:
-    """Sends in order; after an error, or when the leader is another one, everything that is not acknowledged
-    again."""
+    """Sends in order; after an error or a leader change it resends all unacknowledged batches."""
 
     def __init__(self, cluster: Replicas) -> None:
         self._cluster = cluster

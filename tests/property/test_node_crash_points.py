@@ -153,8 +153,7 @@ def test_death_at_every_operation(part: int) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_power_loss_at_every_operation(part: int) -> None:
-    """Scenario 32: what was acknowledged with durability=fsync is there; of the rest, nothing wrong is
-    shown."""
+    """Scenario 32: records acknowledged with durability=fsync are stored; no wrong record is shown."""
     for crash_at in range(part, OPERATIONS, PARTS):
         files, history = run_until(crash_at, tear_bytes=0)
         for mode in POWER_LOSSES:

@@ -72,8 +72,7 @@ class Life:
                 self._produce((topic_id, partition), b"%s-%d" % (topic_id, self._number))
 
     def _produce(self, key: tuple[bytes, int], value: bytes) -> None:
-        """Until it is acknowledged, or its disk is lost; what is refused is tried again, as a producer
-        does."""
+        """Until it is acknowledged, or its disk is lost; errors are retried, as by a producer."""
         data = batch(value, timestamp_ms=WALL_MS + 2000 * self._number)
         self.sent.setdefault(key, []).append(value)
         for _ in range(4):

@@ -22,8 +22,8 @@ def _spread(counts: Counter, nodes) -> int:
 
 @given(clusters(), st.integers(1, 40), st.integers(0, 99), st.data())
 def test_leaders_replicas_and_racks_are_spread(nodes, count, start, data) -> None:
-    """Preferred leaders differ by at most one between nodes; replicas are on distinct nodes and on as many
-    racks as possible."""
+    """Preferred leaders differ by one at most; replicas are on distinct nodes and as many racks as
+    possible."""
     factor = data.draw(st.integers(1, len(nodes)))
     placed = place(count, factor, nodes, start)
     rack_of = {node.node_id: node.rack for node in nodes}

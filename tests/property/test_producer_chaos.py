@@ -99,8 +99,7 @@ def assert_nothing_is_held(producer: Any) -> None:
 
 
 async def produce_in_need(fake: FakeCluster, random: Random, outcomes: list[Any]) -> bool:
-    """Short deadlines, few retries, a small buffer, and a topic that takes less, then more. Whether the
-    producer was idempotent."""
+    """Short deadlines, few retries, a small buffer, changing limits. Whether the producer was idempotent."""
     config = {
         "acks": random.choice(["all", "all", "1", "0"]),
         "retries": random.choice([0, 1, 5, 1000]),

@@ -129,8 +129,7 @@ class ProducersOfALog(RuleBasedStateMachine):
         self.log.truncate_to(self.cut_offset(back))
 
     def cut_offset(self, back: int) -> int:
-        """Compacted records are committed on all replicas; a truncation removes all later state of a
-        producer that wrote there."""
+        """Compacted records are committed on all replicas; a truncation removes a producer's later state."""
         end_offset = self.log.log_end_offset
         return max(end_offset - back, 0) if self.log.compaction.cleaner_offset is None else end_offset
 

@@ -176,8 +176,7 @@ OPERATIONS = count_operations()
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fault_at_any_operation(part: int) -> None:
-    """A kill: no written record is lost, no deleted one comes back. A power loss: the same for flushed
-    records."""
+    """A kill loses no written record and restores no deleted one; a power loss no flushed one."""
     for crash_at in range(part, OPERATIONS, PARTS):
         files, journal = crashed(crash_at)
         check(files.restart(), journal, journal.written_end)

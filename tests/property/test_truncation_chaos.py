@@ -158,8 +158,7 @@ class Play:
 @pytest.mark.parametrize("seed", range(15))
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_consumers_never_read_a_mixed_log(seed: int, is_clean: bool) -> None:
-    """250 records, elections that truncate logs, three consumers: by reset policy, by seek, and from a
-    follower."""
+    """250 records, elections that truncate logs, consumers by reset policy, by seek, and from a follower."""
     play = Play(seed, is_clean=is_clean)
     virtual_loop.run(play.run())
     if not is_clean:

@@ -65,8 +65,7 @@ def test_all_controllers_with_data_are_restarted(tmp_path: Path) -> None:
 
 
 def test_controller_count_of_a_running_cluster_is_fixed() -> None:
-    """A single controller without its disk would begin a second quorum. Over the data of a dead cluster,
-    more are started."""
+    """A single one without its disk would begin a second quorum. A dead cluster may get more."""
     running = _with(BEFORE, controllers=3)
     assert _merged(UpOptions("c", controllers=3), running).controllers == 3
     for count in (1, 5):

@@ -101,8 +101,7 @@ def test_unclean_elections_ask_for_confirmation(shell: CommandLine, fake: FakeCl
 
 
 def test_reassignment_from_plan_to_completion(shell: CommandLine, fake: FakeCluster, tmp_path: Path) -> None:
-    """Generate, execute with a throttle, list, verify until it is done, which removes the throttle;
-    revert."""
+    """Generate, execute with a throttle, list, verify to completion, which ends the throttle; revert."""
     code, out, _ = shell("partition", "reassign", "--generate", "-t", "t", "--nodes", "1,2", "-r", "2")
     assert code == 0
     plan = tmp_path / "plan.json"

@@ -236,8 +236,7 @@ def new_group(scene: Scene) -> None:
 
 
 def until_topic_is_known(asking: Asking, beat: dict[str, Any], version: int) -> None:
-    """A coordinator learns of a topic later than its creator: heartbeats to another group until it knows
-    it."""
+    """A coordinator learns of a topic later than its creator: poll with heartbeats to another group."""
     other = {**beat, "group_id": f"{beat['group_id']}-first"}
 
     def is_known() -> bool:

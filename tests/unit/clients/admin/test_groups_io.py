@@ -78,8 +78,7 @@ async def test_listing_retries_until_every_node_has_responded(fake: FakeAdminClu
 
 @pytest.mark.fake_cluster(nodes=2)
 async def test_groups_of_both_protocols_are_described_alike(fake: FakeAdminCluster, cluster: Any) -> None:
-    """Assignments and target assignments; member data that cannot be decoded is empty; an unknown group is an
-    error."""
+    """Assignments and targets; member data that cannot be decoded is empty; an unknown group is an error."""
     stable_group(fake)
     stable_group(fake, "odd", data=b"\x00\x00\xff")
     fake.consumer_groups["new"] = consumer_group()
@@ -128,8 +127,7 @@ async def test_a_coordinator_that_moves_is_found_again(
 async def test_offsets_are_committed_for_groups_without_members_only(
     fake: FakeAdminCluster, cluster: Any
 ) -> None:
-    """With `create` the group may be new; each partition has its own outcome; members commit for
-    themselves."""
+    """With `create` the group may be new; each partition has an outcome; members commit for themselves."""
     fake.create("t", 2)
     admin = cluster.admin()
     noted = OffsetAndMetadata(5, "note", 2)

@@ -61,8 +61,7 @@ def test_recreated_topic_replaces_the_old_one() -> None:
 
 
 def test_a_deleted_topic_is_missing() -> None:
-    """With the error code of the response; an older response does not delete it, and a later one restores
-    it."""
+    """With the error of the response; an older response does not delete it, a later one restores it."""
     view = ClusterView().merged(answer((1, 1), offset=5))
     assert view.merged(answer(offset=4, error=3)).leader_of("t", 0) is not None
     gone = view.merged(answer(offset=6, error=3))

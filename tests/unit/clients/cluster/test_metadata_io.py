@@ -214,8 +214,8 @@ async def test_response_without_metadata_is_skipped(fake: Any, cluster: Any) -> 
 
 @pytest.mark.fake_cluster(nodes=2)
 async def test_request_any_tries_node_after_node(fake: Any, cluster: Any) -> None:
-    """The first attempt is lost, the second one gets a retriable error, the third succeeds; a fatal error is
-    raised."""
+    """The first attempt is lost, the second gets a retriable error, the third succeeds; fatal errors
+    raise."""
     fake.create("t")
     metadata = cluster.io.hub.metadata
     await metadata.refresh(now_ms() + 1000)
@@ -302,8 +302,7 @@ async def test_stale_node_list_is_hedged_to_bootstrap_and_earlier_nodes(bootstra
 
 @pytest.mark.fake_cluster(nodes=3)
 async def test_request_to_any_node_moves_on_from_a_silent_one(fake: Any, cluster: Any) -> None:
-    """Two of three nodes are silent, the deadline is far: each costs one hedge delay, and `on_lost` is
-    called."""
+    """Two of three nodes are silent: each costs one hedge delay, and `on_lost` is called."""
     metadata = cluster.io.hub.metadata
     await metadata.refresh(now_ms() + 1000)
     fake.freeze_node(0)

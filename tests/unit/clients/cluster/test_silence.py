@@ -42,8 +42,7 @@ def test_request_is_overdue_after_whole_ticks() -> None:
 
 
 def test_request_is_obsolete_when_all_its_partitions_have_newer_leaders() -> None:
-    """Not with one partition of two, with another leader in the same epoch, or with the same leader in a
-    newer one."""
+    """One of two, another leader in the same epoch, or the same leader in a newer one do not suffice."""
     both = pending(stake(0), stake(1))
     silence = silent(both)
     assert silence.obsolete(view_of(0, 0)) == []

@@ -47,8 +47,7 @@ def test_topic_names_are_unique() -> None:
 
 
 def test_partitions_are_unique() -> None:
-    """A plain pair is accepted; anything else is rejected, because it would break the reading of all
-    partitions."""
+    """A plain pair is accepted; other types are errors, since they would break the reading of all."""
     places = checked_partitions([TopicPartition("t", 0), ("t", 1), ("t", 0)])
     assert places == (TopicPartition("t", 0), TopicPartition("t", 1))
     assert [place.topic for place in places] == ["t", "t"]

@@ -69,8 +69,7 @@ async def test_max_records_and_max_poll_records(fake: Any, cluster: Any) -> None
 
 @pytest.mark.fake_cluster(nodes=2)
 async def test_reading_continues_through_faults(fake: Any, cluster: Any) -> None:
-    """Fetches fail in every retriable way, the leader moves, a node restarts: each record is read once, in
-    order."""
+    """Every retriable fetch error, a leader change, a restart: each record is read once, in order."""
     fake.create("t", 2)
     consumer = cluster.consumer("t", auto_offset_reset="earliest", request_timeout_ms=1000)
     seen: list[bytes] = []

@@ -157,8 +157,7 @@ def test_bad_record_is_skipped_or_replaced() -> None:
 
 
 def test_exception_of_a_bad_record_handler_loses_no_record() -> None:
-    """It raises KeyError for the fourth record: the three before it, of two batches, are returned first, and
-    none is deserialized twice."""
+    """KeyError for the fourth record: the three before it are returned first, none is deserialized twice."""
     calls: list[bytes] = []
 
     def refuse(record: Any, _error: SerializationError) -> Any:

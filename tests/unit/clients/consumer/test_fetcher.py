@@ -383,8 +383,7 @@ def test_partitions_take_turns_in_requests() -> None:
 
 
 def test_partition_left_out_of_a_poll_comes_first() -> None:
-    """The long poll of an idle partition reserves all of fetch.max.bytes: the partition on the other node is
-    fetched after it."""
+    """An idle partition's long poll reserves all of fetch.max.bytes: the other node is fetched after it."""
     rig = Rig(0, 1, max_bytes=800).start(T0, T1)
     (first,) = rig.step()
     assert rig.offsets(first) == {0: 0}

@@ -35,8 +35,7 @@ def mark(fake: Any, producer: int, *, is_commit: bool) -> None:
 
 
 def mixed(fake: Any) -> None:
-    """Two producers in turns: the first aborts, then commits; the second commits, then has an open
-    transaction."""
+    """Two producers in turns: the first aborts, then commits; the second commits, then leaves one open."""
     fake.create("t")
     fake.put("t", 0, b"plain")
     put(fake, 1, 0, b"aborted 1")

@@ -193,8 +193,7 @@ def test_cooperative_transfer_waits_for_the_revocation() -> None:
     ("mine", "other", "given"), [(3, 4, ()), (4, 3, (T0,)), (4, 4, ()), (4, -1, ()), (-1, 4, ())]
 )
 def test_claims_of_an_older_generation_do_not_count(mine: int, other: int, given: Any) -> None:
-    """A static member that was away still claims the partitions of its last generation; the claim of a later
-    generation wins."""
+    """A static member that returns claims its former partitions; the claim of a later generation wins."""
     told = [Subscription(3, ("t",), owned=(T0,), generation_id=generation) for generation in (mine, other)]
     everyone = [
         groups.JoinedMember(name, None, encode_subscription(each))
@@ -207,8 +206,7 @@ def test_claims_of_an_older_generation_do_not_count(mine: int, other: int, given
 
 
 def test_eager_members_revoke_all_before_they_rejoin() -> None:
-    """The revocation waits for the next poll, with heartbeats meanwhile; a change that has begun is not
-    replaced."""
+    """At the next poll, with heartbeats meanwhile; a change that has begun is not replaced."""
     core = new()
     follow(core, 0, T0, T1)
     beat = request(core.poll(1_000), HEARTBEAT)

@@ -1,5 +1,4 @@
-"""Offset commits: one request at a time, in order, under the current generation, never for lost
-partitions."""
+"""Offset commits: one request at a time, in order, in the current generation, of owned partitions."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,5 +1,4 @@
-"""KeyboardInterrupt in a poll of a group member: no record is lost, none is committed that was not
-returned."""
+"""KeyboardInterrupt in a poll of a group member: no record is lost, no unreturned one is committed."""
 
 import os
 from collections.abc import Callable

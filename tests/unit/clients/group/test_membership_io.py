@@ -53,8 +53,7 @@ async def test_members_share_partitions_and_take_them_over(fake: Any, cluster: A
 
 @each_kind
 async def test_auto_commit_covers_finished_records_only(fake: Any, cluster: Any, kind: str) -> None:
-    """A batch is finished when the next one is requested, a record of an iteration likewise, and rows of a
-    table."""
+    """A batch, a record or a table is finished when the next one is requested."""
     fake.create("t")
     fake.put("t", 0, *[b"%d" % number for number in range(10)])
     consumer = member(cluster, kind, auto_commit_interval_ms=100, iter_timeout=1.0)
@@ -169,8 +168,7 @@ async def test_revoked_partitions_are_committed_before_the_callback(
 
 @each_kind
 async def test_revocation_waits_for_an_auto_commit_in_flight(fake: Any, cluster: Any, kind: str) -> None:
-    """An auto-commit has all that is finished, and takes its time: what is given up before it has ended
-    would be read twice."""
+    """Partitions revoked before it has ended would be read twice."""
     fake.create("t", 2)
     for partition in (0, 1):
         fake.put("t", partition, *[b"x"] * 30)
@@ -214,8 +212,7 @@ async def test_member_without_polls_loses_its_partitions(fake: Any, cluster: Any
 async def test_transaction_uses_the_metadata_of_the_lost_membership(
     fake: Any, cluster: Any, kind: str
 ) -> None:
-    """A transaction names the former member until its partitions are given up: the group refuses it,
-    unlike offsets without a member."""
+    """Until the partitions are given up: the group refuses the offsets, unlike those without a member."""
     fake.create("t")
     fake.put("t", 0, b"1")
     slow = member(cluster, kind, max_poll_interval_ms=10_000, session_timeout_ms=10_000)
@@ -245,8 +242,7 @@ async def test_slow_iterations_keep_their_membership(fake: Any, cluster: Any) ->
 
 @each_kind
 async def test_static_member_returns_to_its_partitions(fake: Any, cluster: Any, kind: str) -> None:
-    """Without a rebalance; a second member with its id fences it, or is rejected while the first one
-    lives."""
+    """Without a rebalance; a second member with its id fences it, or is rejected while it lives."""
     fake.create("t", 2)
     told = Told()
     other = member(cluster, kind, listener=told)

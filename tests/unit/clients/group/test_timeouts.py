@@ -1,5 +1,4 @@
-"""Timeouts bound calls of consumers, in virtual time: while the cluster is away, behind an auto-commit that
-waits for it, and during a rebalance."""
+"""Timeouts bound consumer calls: without a cluster, behind an auto-commit, and in a rebalance."""
 
 import asyncio
 from collections.abc import Callable
@@ -99,8 +98,7 @@ async def test_poll_times_out_during_the_commit_before_a_revocation(
 
 
 async def test_commit_survives_the_timeout_of_a_later_one(fake: Any, cluster: Any) -> None:
-    """A commit that ran out of time ends alone: one with more time, submitted before, is done once the
-    cluster is back."""
+    """An earlier commit with more time succeeds once the cluster is back."""
     consumer = await reading(fake, cluster, enable_auto_commit=False)
     fake.stop_node(0)
     patient = asyncio.ensure_future(consumer.commit({T0: 2}, timeout=60))

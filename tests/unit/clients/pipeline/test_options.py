@@ -167,8 +167,7 @@ def test_offsets_json_round_trip() -> None:
 
 
 def test_positions_json_round_trip() -> None:
-    """Spark's form and the known topic ids. Spark's form alone is a position without ids; offsets can be
-    read from both."""
+    """Spark's form with topic ids; Spark's form alone is a position too, and offsets are read from both."""
     known = Position({T1: 3, T0: 4, TopicPartition("a", 0): 0}, {"t": b"\x0f", "other": b"x"})
     text = position_to_json(known)
     assert text == '{"a":{"0":0},"t":{"0":4,"1":3},"topic ids":{"t":"0f"}}'

@@ -135,8 +135,7 @@ def test_lost_offsets_are_errors_or_counted() -> None:
 
 
 def test_partitions_added_and_deleted_between_micro_batches() -> None:
-    """New ones are read from their start; deleted ones are losses, and so are lost first records of new
-    ones."""
+    """New ones are read from their start; deleted ones, and lost first records of new ones, are losses."""
     lax, both = options(failOnDataLoss="false"), Logs({T0: 0, T1: 0}, {T0: 3, T1: 2})
     plan = plan_between(options(), {T0: 1}, {T0: 3, T1: 2}, both, PLACES)
     assert [(each.partition, each.start, each.end) for each in plan.ranges] == [(0, 1, 3), (1, 0, 2)]

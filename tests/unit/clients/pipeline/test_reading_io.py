@@ -243,8 +243,7 @@ def test_unreachable_cluster_is_an_error_and_a_known_one_is_retried(fake: FakeCl
 
 
 def test_plan_with_newer_metadata_than_the_worker(fake: FakeCluster) -> None:
-    """The worker's shared connections know the old id of a recreated topic until they refresh; no row of
-    the new topic is lost."""
+    """The worker's connections know the old id of a recreated topic until they refresh; no row is lost."""
     fake.create("t")
     fake.put("t", 0, b"old")
     (before,) = Planner(options()).batch().ranges

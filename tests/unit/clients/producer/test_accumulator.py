@@ -368,8 +368,7 @@ def test_fewer_partitions_move_the_sticky_choice() -> None:
 
 
 def test_sealing_a_batch_wakes_callers_that_wait_for_memory() -> None:
-    """An open batch is charged more than its size, a sealed one exactly that: the sender is woken, which
-    wakes the callers."""
+    """An open batch is charged more than its size, a sealed one exactly its size."""
     rig = ProducerRig(linger_ms=1000, batch_bytes=10_000, max_batch_bytes=10_000)
     rig.put(b"x" * 6000)
     rig.step()

@@ -1,5 +1,4 @@
-"""The lanes: which records are appended without the lock, and that they are encoded and charged like
-others."""
+"""Lanes: records appended without the lock, which are encoded and charged like others."""
 
 import inspect
 from random import Random

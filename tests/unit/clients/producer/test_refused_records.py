@@ -1,5 +1,4 @@
-"""A batch that the leader rejected because of some of its records (KIP-467): these fail, the others are
-retried."""
+"""A batch rejected because of some of its records (KIP-467): these fail, the others are retried."""
 
 from typing import Any
 

@@ -96,8 +96,7 @@ def test_missing_leader_causes_a_refresh() -> None:
 
 
 def test_a_moved_leader_is_followed() -> None:
-    """NOT_LEADER with a hint: the hint is used, the metadata refreshed, the batch retried at the new
-    leader."""
+    """NOT_LEADER with a hint: the metadata is refreshed, the batch retried at the hinted leader."""
     rig = ProducerRig(0)
     rig.put(b"x")
     (send,) = rig.step()

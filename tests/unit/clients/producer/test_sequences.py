@@ -64,8 +64,7 @@ def test_five_batches_of_a_partition_are_in_flight_in_order() -> None:
 
 
 def test_the_leader_must_remember_the_first_batch_under_way() -> None:
-    """The first has no answer, the four behind it are there: no sixth, or the first would be forgotten and
-    could be stored twice."""
+    """Its outcome is unknown, four later batches are stored: a sixth could make the leader forget it."""
     rig = rig_with(max_in_flight=100)
     sends = sent_now(rig, b"1", b"2", b"3", b"4", b"5")
     for send in sends[1:]:
@@ -214,8 +213,7 @@ def test_acknowledged_batch_is_not_renumbered() -> None:
 
 @pytest.mark.parametrize("code", [errors.InvalidRecordError.code, errors.UnknownServerError.code])
 def test_next_batch_resolves_a_failed_one(code: int) -> None:
-    """Whether 1 was stored is unknown: no new batch is sent before 2 has its outcome. 2 is out of order: a
-    sequence is missing."""
+    """Whether 1 was stored is unknown: batch 2 is sent alone. It is out of order: a sequence is missing."""
     rig = rig_with()
     first, second = sent_now(rig, b"1", b"2")
     rig.refuse(first, code)
@@ -300,8 +298,7 @@ def test_new_producer_id_after_the_last_epoch() -> None:
 
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_a_batch_that_expires_under_way_leaves_its_number_unsure(is_stored: bool) -> None:
-    """Its request is over at last: acknowledged, or lost. Only then the next goes, without a gap or after
-    one."""
+    """The next batch waits for the outcome of its request, and follows without a gap or after one."""
     rig = rig_with(delivery_timeout_ms=1000)
     (old,) = sent_now(rig, b"old")
     rig.step(1000)
@@ -334,8 +331,7 @@ def test_expired_batch_is_resolved_by_the_next_one() -> None:
 
 
 def test_parts_of_a_split_batch_share_its_numbers() -> None:
-    """Four records from sequence 1 on, halved twice: each part has its own base sequence, and they are sent
-    in order."""
+    """Four records from sequence 1, halved twice: each part has its own base sequence, sent in order."""
     rig = ProducerRig(is_idempotent=True, batch_bytes=5000)
     rig.put(b"0")
     (first,) = rig.step()

@@ -185,8 +185,7 @@ async def test_end_that_timed_out_can_be_repeated(fake: Any, cluster: Any, produ
 
 
 async def test_fenced_producer_stays_fenced(fake: Any, cluster: Any) -> None:
-    """Another producer of the same id has been initialized: the transaction of the first one is aborted,
-    every call raises."""
+    """After InitProducerId of another one its transaction is aborted, and every call raises."""
     fake.create("t")
     old, new = (cluster.producer(transactional_id="me", linger_ms=0) for _ in range(2))
     await old.begin_transaction()
@@ -358,8 +357,7 @@ async def test_metrics_of_transaction_calls(fake: Any, producer: Any) -> None:
 async def test_transactions_under_faults_are_whole_or_not_there(
     fake: Any, cluster: Any, producer: Any, seed: int
 ) -> None:
-    """Lost requests and answers, moving leaders and coordinators: what was committed is there once and in
-    order, what was aborted is not."""
+    """Lost requests and responses, moving leaders and coordinators: committed ones are stored once."""
 
     random = Random(f"txn {seed}")
     expected: dict[int, list[bytes]] = {0: [], 1: []}

@@ -69,8 +69,7 @@ def test_start_and_end_by_word_and_time() -> None:
 
 
 def test_times_are_exact() -> None:
-    """Ms of a far year exceed a float; a time between two ms becomes the later one; 1969 is before all
-    records."""
+    """Ms of a far year exceed a float; a time between two ms is rounded up; 1969 is before all records."""
     far = datetime(2039, 3, 29, 19, 55, 40, 595_000, UTC)
     assert end_side(far).options == {"endingTimestamp": 2_185_041_340_595}
     assert end_side(far.replace(microsecond=595_001)).options == {"endingTimestamp": 2_185_041_340_596}

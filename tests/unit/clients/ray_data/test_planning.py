@@ -16,8 +16,7 @@ from headrace.protocol.model import TopicPartition
 
 
 def test_ranges_are_placed_on_the_machines_of_their_leaders() -> None:
-    """By address or host name; without Ray there, on a replica's machine; nodes of one machine share the
-    ranges."""
+    """By address or host name; without Ray there, on a replica's machine; its nodes share the ranges."""
     nodes = ray_nodes(
         [
             {"NodeID": "a", "Alive": True, "NodeManagerAddress": "10.0.0.1", "NodeManagerHostname": "one"},

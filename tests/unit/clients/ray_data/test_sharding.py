@@ -63,8 +63,7 @@ def _after(ranges: Iterable[OffsetRange], skip: int) -> Iterable[OffsetRange]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_any_number_of_workers_resumes_exactly(seed: int) -> None:
-    """Stopped at random places, even in different epochs, and resumed by another number of workers: each
-    finished epoch has each row once."""
+    """After random stops in different epochs, each finished epoch has each row once."""
     random, seen = Random(seed), Counter[Any]()
     count = random.randint(1, 4)
     places = [first_place(shard, count) for shard in range(count)]

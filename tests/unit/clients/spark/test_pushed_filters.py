@@ -1,5 +1,4 @@
-"""Filters pushed by Spark, compared with their meaning row by row; classes of the same names replace
-Spark's."""
+"""Pushed filters of Spark, compared with their meaning row by row; fake classes replace Spark's."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -141,8 +141,7 @@ def test_connections_beyond_the_limit_are_ended_at_once(
 def test_reused_descriptor_is_not_a_silent_connection(
     ends: tuple[socket.socket, socket.socket, int],
 ) -> None:
-    """The sweep finds a silent connection; the pending events are its end, and a new one with its
-    descriptor."""
+    """The sweep finds a silent connection that has ended; a new one has its descriptor."""
     client, ours, port = ends
     number = ours.fileno()
 

@@ -112,8 +112,7 @@ async def test_client_reads_its_responses_and_closes(twin: str) -> None:
 
 
 async def test_peer_that_reads_nothing_does_not_delay_the_stop(twin: str) -> None:
-    """The stop ends with the linger; a reading peer has all responses, the other one sees the end of its
-    connection."""
+    """The stop ends with the linger; a reading peer has all responses, the other sees its end."""
     async with serving(LIMITS) as served:
         served.is_holding = True
         with raw_peer(served.router.port, **BLIND) as blind, raw_peer(served.router.port) as reader:
@@ -188,8 +187,7 @@ async def test_the_port_can_be_bound_at_once(twin: str, way: str) -> None:
 
 
 async def test_connections_with_stopped_input_are_closed(twin: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A peer sends more than the queue takes while the loop is busy: ZeroMQ no longer polls the
-    connection."""
+    """A peer sends more than the queue takes in a busy loop: ZeroMQ no longer polls the connection."""
     async with serving(RouterLimits(max_in_flight=1)) as served:
         with raw_peer(served.router.port, SNDHWM=1) as peer:
             await peer.shake_hands()

@@ -168,8 +168,7 @@ def test_only_frames_are_always_views(pair: tuple[zmq.Socket[bytes], zmq.Socket[
 def test_a_message_that_finds_no_room_is_not_sent_at_all(
     narrow: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
 ) -> None:
-    """The queue is full: EAGAIN from the first part, its buffers are free, and the next one is not mixed up
-    with it."""
+    """EAGAIN from the first part: its buffers are free, and the next message is whole."""
     left, right = both(narrow)
     sent = 0
     while narrow[0].poll(0, zmq.POLLOUT):
@@ -205,8 +204,7 @@ def test_hundreds_of_parts(tcp: tuple[zmq.Socket[bytes], zmq.Socket[bytes]]) -> 
 def test_a_message_too_long_is_cut_and_the_rest_skipped(
     pair: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
 ) -> None:
-    """Never more than the requested parts are assembled; the skip takes several turns; the next message
-    is whole."""
+    """Only the requested parts are assembled; the skip takes several turns; the next message is whole."""
     left, right = both(pair)
     long = [b"%d" % number for number in range(100)]
     left.send(long)

@@ -11,8 +11,7 @@ from transport_kit import ASK, METADATA_BODY, PATIENCE_S, PRODUCE_ONE, Served, r
 
 
 async def test_connection_with_a_full_queue_is_closed() -> None:
-    """The peer reads none of thousands of refusals. It sees the end once it reads; its full queue hides
-    it until then."""
+    """The peer reads none of thousands of refusals; its full queue hides the end until it reads."""
     async with serving(RouterLimits(max_in_flight=4)) as served:
         with raw_peer(served.router.port, RCVHWM=1, RCVBUF=4096, SNDHWM=100_000) as peer:
             await peer.shake_hands("flood")

@@ -91,8 +91,7 @@ async def test_a_full_window_of_unread_answers_is_within_the_limits() -> None:
 
 @pytest.mark.parametrize("session", [0, 1, 2**62])
 async def test_request_without_a_session_is_an_error(served: Served, session: int) -> None:
-    """Before the handshake, or with the session of another router: NetworkError in the header, no handler
-    runs."""
+    """Before the handshake, or with another router's session: NetworkError, and no handler runs."""
     with raw_peer(served.router.port) as peer:
         peer.session = session
         peer.ask(METADATA.key, wire.encode(ASK), number=5)

@@ -13,8 +13,7 @@ FETCH = 1
 
 @pytest.mark.parametrize("is_reset", [True, False])
 async def test_a_disconnect_behind_a_waiting_fetch_is_detected(rig: ListenerRig, is_reset: bool) -> None:
-    """Nothing is read while requests wait, so that the end of the stream is not seen; the Fetch may wait for
-    weeks."""
+    """The connection is not read while requests wait, and the Fetch may wait for weeks."""
     client = await rig.client()
     for number in range(5):
         client.send(FETCH, 11, number, topic=TOPIC, partition=0, session_epoch=-1, isolation_level=0)
@@ -30,8 +29,7 @@ async def test_a_disconnect_behind_a_waiting_fetch_is_detected(rig: ListenerRig,
 
 
 def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:
-    """Thousands of connections per second must not fill the memory until the collector runs, nor make it
-    run."""
+    """Thousands of connections per second neither fill the memory nor start collections."""
 
     async def scenario() -> None:
         async with listening() as rig:

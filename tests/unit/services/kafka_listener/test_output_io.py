@@ -170,8 +170,7 @@ async def test_a_revoked_run_resets_the_connection(rig: Rig, file: BinaryIO, is_
 
 
 async def test_the_next_request_acknowledges_the_runs(rig: Rig, file: BinaryIO) -> None:
-    """Afterwards a truncation of the log does not reset the connection; while bytes are unacknowledged it
-    does."""
+    """A truncation of the log resets the connection only while bytes are unacknowledged."""
     first, second = (LentRun(FileLent(file, size), 1) for size in (50_000, 2_900_000))
     rig.output.write([first])
     await rig.read(50_000)

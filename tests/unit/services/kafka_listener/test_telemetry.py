@@ -87,8 +87,7 @@ def rig() -> Rig:
 
 
 def test_a_client_gets_the_union_of_matching_subscriptions() -> None:
-    """Sorted, at the shortest interval; all metrics if one subscription has all; none at five minutes without
-    any."""
+    """Sorted, at the shortest interval; all metrics if one has all; without any, none at five minutes."""
     rig = Rig(
         a={"metrics": "b.,a.", "interval_ms": "9000"},
         b={"metrics": "c.", "interval_ms": "7000", "match": "client_id=app-\\d+,client_software_name=.*java"},

@@ -86,8 +86,7 @@ def fetched(made: FakePlane, size: int, **values: Any) -> Any:
 
 
 def test_a_fetch_above_the_quota_has_no_records() -> None:
-    """They are not counted: the client gets them after the wait. A Fetch asks for no more than all windows
-    hold."""
+    """They are not counted: the client gets them after the wait. A Fetch is bounded by all windows."""
     made = plane(consumer_byte_rate=1_000.0)
     assert fetched(made, 9_000).responses[0].partitions[0].records == bytes(9_000)
     asked = made.asked[-1].body
@@ -113,8 +112,7 @@ def test_a_batch_above_the_quota_is_read_with_empty_windows() -> None:
 
 
 def test_fetch_sessions_outlive_a_throttled_response() -> None:
-    """The changes come with the next response. A session that would begin with a throttled response does not
-    begin."""
+    """The changes are in the next response. A session does not begin with a throttled response."""
     made = plane(consumer_byte_rate=1_000.0)
     assert fetched(made, 9_000).throttle_time == 0 * MS
     assert fetched(made, 5_000, session_epoch=0).session_id == 0
@@ -151,8 +149,7 @@ def test_request_time_is_counted() -> None:
 def test_the_controller_throttles_changes_of_metadata(
     api_key: int, strict: int, values: Any, answer: Any
 ) -> None:
-    """The request names the client; the controller refuses it or gives a throttle time. Old versions know no
-    refusal."""
+    """By client: an error or a throttle time. Old versions have no error for it."""
     for version in (strict - 1, strict):
         made = plane()
         made.start(api_key, version, validate_only=False, **values)
