@@ -6,18 +6,8 @@ from typing import Any
 
 import pytest
 from fake_cluster import Fault
+from group_members import KINDS, each_kind, member
 from headrace.protocol.errors import HeadraceError
-
-KINDS: dict[str, dict[str, Any]] = {
-    "eager": {"assignors": ["range"]},
-    "cooperative": {"assignors": ["cooperative-sticky"]},
-    "new": {"group_protocol": "consumer"},
-}
-each_kind = pytest.mark.parametrize("kind", sorted(KINDS))
-
-
-def member(cluster: Any, kind: str, **options: Any) -> Any:
-    return cluster.consumer("t", group="g", auto_offset_reset="earliest", **{**KINDS[kind], **options})
 
 
 async def closed(client: Any, *timeout: float) -> float:

@@ -7,16 +7,11 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
+from group_members import KINDS, each_kind
 from headrace.protocol.model import TopicPartition
 
 Values = list[bytes]
 T0 = TopicPartition("t", 0)
-KINDS: dict[str, dict[str, Any]] = {
-    "eager": {"assignors": ["range"]},
-    "cooperative": {"assignors": ["cooperative-sticky"]},
-    "new": {"group_protocol": "consumer"},
-}
-each_kind = pytest.mark.parametrize("kind", sorted(KINDS))
 EVERYTHING = [b"%d" % number for number in range(9)]
 
 

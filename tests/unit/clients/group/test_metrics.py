@@ -4,18 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from group_members import KINDS, each_kind
 from headrace.clients.group.member import ChangeKind
 from headrace.clients.group.metrics import GroupMetrics
 from headrace.clients.group.states import MemberState
 from headrace.protocol.messages import registry
 
 S = MemberState
-KINDS: dict[str, dict[str, Any]] = {
-    "eager": {"assignors": ["range"]},
-    "cooperative": {"assignors": ["cooperative-sticky"]},
-    "new": {"group_protocol": "consumer"},
-}
-each_kind = pytest.mark.parametrize("kind", sorted(KINDS))
 
 
 def after(*states: tuple[int, MemberState, bool]) -> dict[str, float]:
