@@ -1,6 +1,7 @@
 """What tests of commands share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,3 +17,12 @@ def shell(fake: Any, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch)
         admin = admin_io.Admin
         monkeypatch.setattr(admin_io, "Admin", lambda _addresses, config: admin(cluster, config=config))
         yield command_line.at("node0:9000")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty HEADRACE_HOME, and no cluster in the environment."""
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    for name in ("HEADRACE_BOOTSTRAP", "HEADRACE_CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "home"

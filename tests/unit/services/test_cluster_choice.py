@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +10,7 @@ from headrace.services.cli.common import Effect, NotFoundError, Settings, effect
 from headrace.services.cli.main import cli
 from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError, write_cluster_file
 
+pytestmark = pytest.mark.usefixtures("home")
 # A complete command line of every command that reads. Those of NEEDS_NO_CLUSTER connect to none, and
 # `status` is about the default cluster, because scripts start it when `status` fails.
 NEEDS_NO_CLUSTER = {"version", "config keys", "log dump", "completion"}
@@ -80,13 +80,6 @@ def commands(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, cl
             yield from commands(command, f"{path}{name} ")
         else:
             yield path + name, command
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
-    for name in ("HEADRACE_BOOTSTRAP", "HEADRACE_CLUSTER"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def up(name: str, *bootstrap: str) -> None:

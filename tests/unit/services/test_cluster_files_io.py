@@ -17,13 +17,8 @@ from headrace.services.cluster_files_io import (
     write_cluster_file,
 )
 
+pytestmark = pytest.mark.usefixtures("home")
 FACTS = ClusterFile("a.b", "10.0.0.1:6379", ("h:1", "h:2"), 2, "/data", OwnRayFacts(5, 1.5, "/tmp/x"))
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 def test_cluster_file_round_trip(home: Path) -> None:

@@ -1,7 +1,6 @@
 """A client without an address finds its cluster by the cluster files of this machine."""
 
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +9,7 @@ from headrace.protocol.errors import NoClusterError
 from headrace.services.cluster_files_io import ClusterFile, write_cluster_file
 from headrace.services.discovery import discover
 
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
-    monkeypatch.delenv("HEADRACE_CLUSTER", raising=False)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def add(name: str, *bootstrap: str) -> None:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from command_line import CommandLine
@@ -12,12 +11,7 @@ from headrace.services.cli.common import NotFoundError, PartialFailureError, Set
 from headrace.services.cli.main import exit_code_of, hint_of, message_of
 from headrace.services.cluster_files_io import UnknownClusterError
 
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
-    for name in ("HEADRACE_BOOTSTRAP", "HEADRACE_CLUSTER"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.mark.parametrize(
