@@ -13,7 +13,7 @@ from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError,
 pytestmark = pytest.mark.usefixtures("home")
 # A complete command line of every command that reads. Those of NEEDS_NO_CLUSTER connect to none, and
 # `status` is about the default cluster, because scripts start it when `status` fails.
-NEEDS_NO_CLUSTER = {"version", "config keys", "log dump", "completion"}
+NEEDS_NO_CLUSTER = {"version", "config keys", "log dump", "completion", "stream describe"}
 NEVER_FALLS_BACK = {"status"}
 READING = {
     "client-metrics describe": "",
@@ -31,6 +31,7 @@ READING = {
     "quorum status": "",
     "quota describe": "",
     "status": "",
+    "stream describe": "copying_app:app",
     "topic describe": "orders",
     "topic list": "",
     "txn describe": "id",
@@ -63,6 +64,8 @@ CHANGING = {
     "quorum add-voter": "2 host:1",
     "quorum remove-voter": "2",
     "quota alter": "--user ann --set producer_byte_rate=5",
+    "stream reset": "shop -t orders --to-earliest --execute",
+    "stream run": "copying_app:app",
     "topic add-partitions": "orders 5",
     "topic create": "orders",
     "topic delete": "orders --yes",
