@@ -1,0 +1,183 @@
+"""Processes of a streams application are killed while they count: each record is counted once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import counting_app
+import headrace
+import pytest
+from headrace import NewTopic, int64, utf8
+from headrace.services.local_io import LocalCluster, local
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WORDS = [f"word-{number}" for number in range(40)]
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    """One node in this process."""
+    with local(
+        group_initial_rebalance_delay_ms=0,
+        offsets_topic_num_partitions=3,
+        transaction_state_log_num_partitions=3,
+    ) as running:
+        with headrace.Admin(running.bootstrap) as admin:
+            topics = (NewTopic(counting_app.SOURCE, 3), NewTopic(counting_app.TARGET, 3))
+            admin.create_topics(*topics).raise_for_errors()
+        yield running
+
+
+class Processes:
+    """Processes that run `counting_app`, each with a folder of its own for its stores."""
+
+    def __init__(self, cluster: LocalCluster, folder: Path, guarantee: str) -> None:
+        self._cluster, self._folder, self._guarantee = cluster, folder, guarantee
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self.kills = 0
+
+    def start(self, number: int) -> None:
+        """Start process `number`, over the stores that it had before."""
+        environment = {**os.environ, counting_app.GUARANTEE: self._guarantee}
+        paths = [str(Path(counting_app.__file__).parent), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        command = [sys.executable, "-m", "headrace", "stream", "run", "counting_app:app"]
+        options = ["-b", str(self._cluster.bootstrap), "-X", f"state.dir={self._folder / str(number)}"]
+        with (self._folder / f"log-{number}.txt").open("ab") as log:
+            self._running[number] = subprocess.Popen(
+                [*command, *options], env=environment, stderr=log, stdout=log
+            )
+
+    def kill(self, number: int) -> None:
+        """SIGKILL."""
+        process = self._running.pop(number)
+        assert process.poll() is None, self.log(number)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        self.kills += 1
+
+    def stop(self, number: int) -> int:
+        """SIGTERM; the exit code."""
+        process = self._running.pop(number)
+        process.terminate()
+        return process.wait(PATIENCE_S)
+
+    def end(self) -> None:
+        """Kill all that are left."""
+        for number in list(self._running):
+            process = self._running.pop(number)
+            process.kill()
+            process.wait()
+
+    def log(self, number: int) -> str:
+        """The end of what a process wrote."""
+        return (self._folder / f"log-{number}.txt").read_text()[-4000:]
+
+
+@pytest.fixture
+def processes(cluster: LocalCluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Processes]:
+    """Processes that end with the test."""
+    made = Processes(cluster, tmp_path, request.node.callspec.params["guarantee"])
+    yield made
+    made.end()
+
+
+class Lines(threading.Thread):
+    """Sends words at a steady rate until it is told to stop; `sent` counts them."""
+
+    def __init__(self, bootstrap: Any) -> None:
+        super().__init__()
+        self._address, self._stopped, self._random = bootstrap, threading.Event(), random.Random(7)
+        self.sent: Counter[str] = Counter()
+
+    def run(self) -> None:
+        """Send."""
+        with headrace.Producer(self._address) as producer:
+            while not self._stopped.wait(0.01):
+                for word in self._random.choices(WORDS, k=10):
+                    producer.send(counting_app.SOURCE, word.encode(), key=str(self.sent.total()).encode())
+                    self.sent[word] += 1
+
+    def stop(self) -> None:
+        """Wait until all is acknowledged."""
+        self._stopped.set()
+        self.join()
+
+
+def committed_counts(
+    cluster: LocalCluster, wanted: Counter[str], processes: Processes
+) -> dict[str, list[int]]:
+    """The committed counts of each word in their order, once each word has reached its total."""
+    found: dict[str, list[int]] = defaultdict(list)
+    with headrace.Consumer(
+        counting_app.TARGET,
+        bootstrap=cluster.bootstrap,
+        key=utf8,
+        value=int64,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+
+        def is_complete() -> bool:
+            for record in consumer.poll(0.1):
+                found[str(record.key)].append(int(record.value or 0))
+            return all(max(found[word], default=0) >= count for word, count in wanted.items())
+
+        wait_for(is_complete, "every word has its count", PATIENCE_S, lambda: processes.log(1))
+    return found
+
+
+def kill_at_random(
+    cluster: LocalCluster, processes: Processes, duration_s: float
+) -> tuple[Counter[str], Any]:
+    """Two processes, each killed and started again at random times; the counts at the end."""
+    randomness = random.Random(11)
+    lines = Lines(cluster.bootstrap)
+    lines.start()
+    ends_at = time.monotonic() + duration_s
+    for number in (1, 2):
+        processes.start(number)
+    pause = threading.Event()
+    while time.monotonic() < ends_at:
+        pause.wait(randomness.uniform(0.5, 4))
+        victim = randomness.choice((1, 2))
+        processes.kill(victim)
+        pause.wait(randomness.uniform(0, 0.5))
+        processes.start(victim)
+    lines.stop()
+    return lines.sent, committed_counts(cluster, lines.sent, processes)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2"])
+@pytest.mark.parametrize("duration_s", [12, pytest.param(600, marks=pytest.mark.faults)])
+def test_every_record_is_counted_once_through_kills(
+    cluster: LocalCluster, processes: Processes, duration_s: float, guarantee: str
+) -> None:
+    """The committed counts of each word are 1, 2, 3, ... up to the number of times that it was sent."""
+    sent, found = kill_at_random(cluster, processes, duration_s)
+    assert processes.kills >= 2
+    assert {word: counts for word, counts in found.items() if counts != list(range(1, sent[word] + 1))} == {}
+    for number in (1, 2):
+        assert processes.stop(number) == 0, processes.log(number)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once"])
+def test_at_least_once_loses_nothing_through_kills(
+    cluster: LocalCluster, processes: Processes, guarantee: str
+) -> None:
+    """A record may be counted twice after a kill; a count never goes back by more than a restart repeats."""
+    sent, found = kill_at_random(cluster, processes, 8)
+    assert all(max(found[word]) >= count for word, count in sent.items())
