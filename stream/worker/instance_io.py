@@ -17,6 +17,7 @@ from .state_directory_io import StateDirectory
 from .states import INSTANCE_TRANSITIONS, InstanceState
 from .thread_io import StreamThread, wall_ms
 from .topics_io import create_internal_topics, existing_topics
+from .upkeep_io import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from ...protocol.model import TopicPartition
     from ..config import StreamsConfig
     from ..state.engines import Engine
     from ..task.settings import TaskSettings
@@ -74,6 +76,7 @@ class AppInstance:
         self._global: GlobalThread | None = None
         self._directory: StateDirectory | None = None
         self._plan: AppPlan | None = None
+        self._upkeep: Upkeep | None = None
         self._is_stopped = False
 
     # --- state ------------------------------------------------------------------------------------------
@@ -124,6 +127,8 @@ class AppInstance:
                 self._threads.append(self._new_thread(plan))
             for thread in self._threads:
                 thread.start()
+            self._upkeep = self._new_upkeep()
+            self._upkeep.start()
         except BaseException as error:
             self._error = error
             self._move(InstanceState.PENDING_ERROR)
@@ -146,6 +151,9 @@ class AppInstance:
             sub_topologies=sub_topologies,
             sources={number: frozenset(each.sources) for number, each in sub_topologies.items()},
             partitions=partitions,
+            repartition_topics=frozenset(
+                topic for each in sub_topologies.values() for topic in each.repartition_topics
+            ),
             client_configs=_client_configs(self.config, self._client_configs),
             open_engine=self._open_engine,
         )
@@ -158,6 +166,18 @@ class AppInstance:
             )
             self._global.open()
         return plan
+
+    def _new_upkeep(self) -> Upkeep:
+        assert self._directory is not None
+        configs = self._client_configs.get("admin", {})
+        return Upkeep(self.config, self._bootstrap, configs, self._directory, self._purgeable)
+
+    def _purgeable(self) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for thread in list(self._threads):
+            for partition, offset in thread.purgeable().items():
+                found[partition] = max(offset, found.get(partition, 0))
+        return found
 
     def _new_thread(self, plan: AppPlan) -> StreamThread:
         assert self._directory is not None
@@ -187,6 +207,8 @@ class AppInstance:
         for thread in self._threads:
             left = None if deadline is None else max(deadline - time.monotonic(), 0)
             ended = thread.join(left) and ended
+        if self._upkeep is not None:
+            self._upkeep.close()
         if self._global is not None:
             try:
                 self._global.close()

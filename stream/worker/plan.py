@@ -28,6 +28,7 @@ class AppPlan:
     sub_topologies: Mapping[int, SubTopology]
     sources: Mapping[int, frozenset[str]]
     partitions: Mapping[str, int]
+    repartition_topics: frozenset[str]
     client_configs: Mapping[str, Mapping[str, Any]]
     open_engine: Callable[[Path, str], Engine]
 

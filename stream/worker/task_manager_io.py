@@ -58,6 +58,7 @@ class TaskManager:
         self.by_partition: dict[TopicPartition, Task] = {}
         self._paused: set[TopicPartition] = set()
         self.is_stopped = False  # by the user: no partition is read
+        self.purgeable: Mapping[TopicPartition, int] = {}  # replaced, never changed: another thread reads it
 
     @property
     def running(self) -> list[Task]:
@@ -253,6 +254,11 @@ class TaskManager:
             task.collector.check()
         if offsets and not self._plan.config.is_exactly_once:
             self._consumer.commit({tp: OffsetAndMetadata(*found) for tp, found in offsets.items()})
+        repartition = {
+            tp: offset.offset for tp, offset in offsets.items() if tp.topic in self._plan.repartition_topics
+        }
+        if repartition:
+            self.purgeable = {**self.purgeable, **repartition}
         ends = self.output.changelog_ends()
         for task in chosen:
             known = {

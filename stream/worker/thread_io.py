@@ -95,6 +95,10 @@ class StreamThread:
         """Pause processing, or end that; the thread stays in its group."""
         self._is_stopped = is_stopped
 
+    def purgeable(self) -> Mapping[TopicPartition, int]:
+        """The committed offsets of repartition topics."""
+        return {} if self.manager is None else self.manager.purgeable
+
     @property
     def is_alive(self) -> bool:
         return self._thread.is_alive()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
-from headrace import NewTopic, utf8
+from headrace import NewTopic, TopicPartition, int64, stream, utf8
 from headrace.services.local_io import LocalCluster, local
 from headrace.stream.config import StreamsConfig
 from headrace.stream.errors import InternalTopicError, ProcessingError, StateDirectoryError
@@ -259,3 +259,71 @@ def test_reset_processes_the_input_topics_again(lines: Lines, shell: CommandLine
         wait_for(
             lambda: set(lines.wait_for_output().values()) == {2}, "everything was processed twice", PATIENCE_S
         )
+
+
+class Totals:
+    """An application that counts words, and what it has counted."""
+
+    def __init__(self, cluster: LocalCluster, folder: Path) -> None:
+        self._cluster, self._folder = cluster, folder
+        self._repartition = [TopicPartition("totals-app-counts-repartition", number) for number in range(3)]
+        self.sent: Counter[str] = Counter()
+        self.found: dict[str, int] = {}
+        with headrace.Admin(cluster.bootstrap) as admin:
+            admin.create_topics(NewTopic("words", 3), NewTopic("totals", 1)).raise_for_errors()
+
+    def app(self, folder: str) -> stream.App:
+        """The application, with stores in this folder."""
+        made = stream.App(
+            "totals-app",
+            key=utf8,
+            value=utf8,
+            commit_interval_ms=50,
+            repartition_purge_interval_ms=100,
+            state_dir=str(self._folder / folder),
+        )
+        counts = made.stream("words").group_by(lambda _key, value: value).count(store="counts")
+        counts.to_stream().to("totals", value=int64)
+        return made
+
+    def send(self, words: str) -> None:
+        """Send each letter as a word."""
+        with headrace.Producer(self._cluster.bootstrap) as producer:
+            for word in words:
+                producer.send("words", word.encode(), key=str(self.sent.total()).encode())
+                self.sent[word] += 1
+
+    def wait_until_counted(self) -> None:
+        """Read the totals until they are those of all words."""
+        with headrace.Consumer(
+            "totals", bootstrap=self._cluster.bootstrap, key=utf8, value=int64, auto_offset_reset="earliest"
+        ) as consumer:
+
+            def is_complete() -> bool:
+                for record in consumer.poll(0.1):
+                    self.found[str(record.key)] = int(record.value or 0)
+                return self.found == self.sent
+
+            wait_for(is_complete, "all is counted", PATIENCE_S, lambda: f"{self.found} of {self.sent}")
+
+    def wait_until_purged(self) -> None:
+        """Wait until the repartition topic has no records."""
+        with headrace.Admin(self._cluster.bootstrap) as admin:
+
+            def is_purged() -> bool:
+                starts = admin.list_offsets(dict.fromkeys(self._repartition, headrace.EARLIEST))
+                ends = admin.list_offsets(dict.fromkeys(self._repartition, headrace.LATEST))
+                return all(starts[place].offset == ends[place].offset for place in self._repartition)
+
+            wait_for(is_purged, "the repartition topic is empty", PATIENCE_S)
+
+
+def test_counts_go_on_after_the_stores_of_an_instance_are_lost(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Each instance begins with an empty state.dir: its stores are restored from their changelog. Processed
+    records of the repartition topic are deleted."""
+    totals = Totals(cluster, tmp_path)
+    for folder in ("first", "second", "third"):
+        totals.send("abacabad" * 50)
+        with totals.app(folder).instance(cluster.bootstrap):
+            totals.wait_until_counted()
+            totals.wait_until_purged()
