@@ -38,9 +38,9 @@ class HeartbeatTimes:
     def describe(self, now_ms: int) -> str:
         """The statistics as text, with the largest values of the last minute."""
         return (
-            f"last heartbeat sent {_ago(self._sent_ms, now_ms)}, last answered one sent "
+            f"last heartbeat sent {_ago(self._sent_ms, now_ms)}, last answered heartbeat sent "
             f"{_ago(self._heard_ms, now_ms)}; in the last minute up to {self._pauses.at(now_ms)} ms between "
-            f"heartbeats and {self._round_trips.at(now_ms)} ms until the answer"
+            f"heartbeats and {self._round_trips.at(now_ms)} ms until the response"
         )
 
 

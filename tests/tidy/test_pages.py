@@ -232,3 +232,17 @@ def test_answers_to_where_questions_exist() -> None:
     answers = re.findall(r"^\| Where [^|]*\? \| `([^`|]+)` \|$", section, re.MULTILINE)
     assert len(answers) == 10
     assert not [answer for answer in answers if not (ROOT / answer).is_file()]
+
+
+def test_operators_find_the_log_lines_that_servers_write() -> None:
+    """docs/OPERATIONS.md: the reasons of fencings, and the lines in its prose."""
+    section = text_of("docs/OPERATIONS.md").partition("### What moved leadership")[0]
+    lines = [line for line in re.findall(r"`([^`]+)`", section) if line.count(" ") > 2]
+    shown = [re.sub(r"\d+", "N", line).strip("; ") for line in lines]
+    assert len(shown) > 8
+    sources = [
+        path for folder in ("controller", "storage_node", "runtime") for path in (ROOT / folder).rglob("*.py")
+    ]
+    written = re.sub(r'"\s+f?"', "", "\n".join(path.read_text() for path in sources))
+    written = re.sub(r"\{[^{}]*\}|%[dsg]", "N", written).replace("N:N", "HOST:PORT")
+    assert not [line for line in shown if line not in written]

@@ -243,5 +243,5 @@ async def test_a_node_logs_its_own_fencing(parts: Rig, caplog: pytest.LogCapture
     line = f"{name} was fenced at metadata offset {offset}: last heartbeat sent "
     await until(lambda: line in caplog.text)
     await until(lambda: f"{name} was unfenced at metadata offset " in caplog.text)
-    assert "ms until the answer; its event loop was stalled for up to " in caplog.text
+    assert "ms until the response; its event loop was stalled for up to " in caplog.text
     assert f"epoch {epoch - 1})" not in caplog.text

@@ -7,14 +7,14 @@ from headrace.storage_node.links.heartbeat_times import HeartbeatTimes, own_reco
 def test_the_largest_pause_and_round_trip_are_named() -> None:
     """Heartbeats at 0, 300 and 2,000 ms; the first answered after 40 ms, the second after 1,900."""
     times = HeartbeatTimes()
-    assert times.describe(0).startswith("last heartbeat sent never, last answered one sent never;")
+    assert times.describe(0).startswith("last heartbeat sent never, last answered heartbeat sent never;")
     for at_ms in (0, 300, 2_000):
         times.sent(at_ms)
     times.answered(0, 40)
     times.answered(300, 2_200)
     assert times.describe(2_300) == (
-        "last heartbeat sent 300 ms ago, last answered one sent 2000 ms ago; in the last minute up to 1700 "
-        "ms between heartbeats and 1900 ms until the answer"
+        "last heartbeat sent 300 ms ago, last answered heartbeat sent 2000 ms ago; in the last minute up to 1700 "
+        "ms between heartbeats and 1900 ms until the response"
     )
 
 
