@@ -52,32 +52,32 @@ class TxnState(Enum):
 
 _S = TxnState
 TRANSITIONS: Mapping[TxnState, Mapping[TxnState, str]] = {
-    _S.UNINITIALIZED: {_S.INITIALIZING: "init_transactions", _S.FATAL_ERROR: "the producer ends"},
+    _S.UNINITIALIZED: {_S.INITIALIZING: "init_transactions", _S.FATAL_ERROR: "the producer is closed"},
     _S.INITIALIZING: {
-        _S.READY: "the coordinator gave an epoch",
-        _S.UNINITIALIZED: "no answer in time",
-        _S.FATAL_ERROR: "refused for good",
+        _S.READY: "producer id and epoch received",
+        _S.UNINITIALIZED: "no response in time",
+        _S.FATAL_ERROR: "rejected with a fatal error",
     },
-    _S.READY: {_S.IN_TRANSACTION: "begin_transaction", _S.FATAL_ERROR: "the producer ends"},
+    _S.READY: {_S.IN_TRANSACTION: "begin_transaction", _S.FATAL_ERROR: "the producer is closed"},
     _S.IN_TRANSACTION: {
         _S.COMMITTING: "commit_transaction",
         _S.ABORTING: "abort_transaction",
-        _S.ABORTABLE_ERROR: "something was not stored",
-        _S.FATAL_ERROR: "fenced off",
+        _S.ABORTABLE_ERROR: "a record or offset was not stored",
+        _S.FATAL_ERROR: "fenced",
     },
     _S.COMMITTING: {
         _S.READY: "committed",
-        _S.PREPARED: "prepare_transaction: all is stored",
-        _S.ABORTABLE_ERROR: "something was not stored",
-        _S.FATAL_ERROR: "fenced off",
+        _S.PREPARED: "prepare_transaction: every record is stored",
+        _S.ABORTABLE_ERROR: "a record or offset was not stored",
+        _S.FATAL_ERROR: "fenced",
     },
     _S.PREPARED: {
         _S.COMMITTING: "commit_transaction",
         _S.ABORTING: "abort_transaction",
-        _S.FATAL_ERROR: "the producer ends, the transaction stays open",
+        _S.FATAL_ERROR: "the producer is closed, the transaction stays open",
     },
-    _S.ABORTING: {_S.READY: "aborted", _S.FATAL_ERROR: "fenced off"},
-    _S.ABORTABLE_ERROR: {_S.ABORTING: "abort_transaction", _S.FATAL_ERROR: "fenced off"},
+    _S.ABORTING: {_S.READY: "aborted", _S.FATAL_ERROR: "fenced"},
+    _S.ABORTABLE_ERROR: {_S.ABORTING: "abort_transaction", _S.FATAL_ERROR: "fenced"},
     _S.FATAL_ERROR: {},
 }
 

@@ -37,10 +37,10 @@ class BrokerEvent(Enum):
     REGISTERED = "registered"
     CAUGHT_UP = "caught up with the metadata log"
     CAUGHT_UP_DRAINED = "caught up, still drained"
-    SHUTDOWN_BEGUN = "asked to shut down, or drained"
+    SHUTDOWN_BEGUN = "controlled shutdown requested, or drained"
     RESUMED = "drain ended"
     FENCED = "fenced: session expired, requested by the node, shut down, or registered again"
-    UNREGISTERED = "removed for good"
+    UNREGISTERED = "unregistered"
 
 
 TRANSITIONS: dict[BrokerState, dict[BrokerEvent, BrokerState]] = {

@@ -67,25 +67,25 @@ REPLICA_TRANSITIONS: dict[ReplicaState, dict[ReplicaState, str]] = {
     _R.OUT_OF_SYNC: {
         _R.IN_SYNC: "caught up",
         _R.LEADER: "unclean election, or caught up and elected at once",
-        _R.NONE: "reassigned away",
+        _R.NONE: "removed by a reassignment",
     },
     _R.IN_SYNC: {
         _R.LEADER: "elected",
         _R.OUT_OF_SYNC: "lagging or fenced, with min ISR kept",
         _R.ELIGIBLE: "lagging or fenced, with the ISR below min ISR",
-        _R.NONE: "reassigned away",
+        _R.NONE: "removed by a reassignment",
     },
     _R.LEADER: {
         _R.IN_SYNC: "another replica elected",
         _R.OUT_OF_SYNC: "fenced, replaced by another leader, or records lost",
         _R.ELIGIBLE: "fenced with the ISR below min ISR",
-        _R.NONE: "reassigned away",
+        _R.NONE: "removed by a reassignment",
     },
     _R.ELIGIBLE: {
         _R.IN_SYNC: "caught up",
         _R.LEADER: "elected while the ISR is empty",
         _R.OUT_OF_SYNC: "min ISR reached without it, records lost, or unclean election",
-        _R.NONE: "reassigned away",
+        _R.NONE: "removed by a reassignment",
     },
 }
 

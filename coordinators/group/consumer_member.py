@@ -39,7 +39,7 @@ _M = MemberState
 
 MEMBER_TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
     _M.STABLE: {
-        _M.UNREVOKED_PARTITIONS: "the target or the subscription takes partitions away",
+        _M.UNREVOKED_PARTITIONS: "partitions are removed from the target or the subscription",
         _M.UNRELEASED_PARTITIONS: "others own partitions of the new target",
     },
     _M.UNREVOKED_PARTITIONS: {
@@ -48,7 +48,7 @@ MEMBER_TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
     },
     _M.UNRELEASED_PARTITIONS: {
         _M.STABLE: "the last partition of the target is free",
-        _M.UNREVOKED_PARTITIONS: "a newer target or the subscription takes partitions away",
+        _M.UNREVOKED_PARTITIONS: "partitions are removed from the target or the subscription",
     },
     _M.UNKNOWN: {
         _M.STABLE: "owns nothing, and the whole target is free",
