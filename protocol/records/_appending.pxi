@@ -1,9 +1,9 @@
-"""Part of _batch.pyx: the way of common records into a producer's batches, around its lock.
+"""Part of _batch.pyx: common records are appended to a producer's batches without its lock.
 
-See clients/producer/lanes.py for the rules. `CompiledLanes.send` decides, encodes and makes the future in one
-piece without running Python code, so it is atomic under the GIL; whatever is not common is passed on to the
-producer's readable path. No step here may run Python code between the look at a slot and the append:
-objects that the garbage collector watches are not made, and nothing is released that could call back.
+See clients/producer/lanes.py for the rules. `CompiledLanes.send` selects the partition, encodes and makes the
+future without running Python code, so that it is atomic under the GIL; all other records take the producer's
+path in Python. No step between the check of a slot and the append may run Python code: no object that the
+garbage collector tracks is made, and no reference is dropped whose finalizer could run.
 """
 
 cdef extern from "Python.h":
@@ -24,7 +24,7 @@ cdef extern from "<time.h>" nogil:
 
 
 cdef inline int64_t _wall_ms() noexcept nogil:
-    """The same reading as runtime.clock_io.wall_ms; -1 when there is none."""
+    """As runtime.clock_io.wall_ms; -1 if the clock cannot be read."""
     cdef timespec now
     if clock_gettime(CLOCK_REALTIME, &now) != 0:
         return -1
@@ -34,11 +34,11 @@ cdef inline int64_t _wall_ms() noexcept nogil:
 @cython.freelist(1024)
 @cython.no_gc
 cdef class RecordFuture:
-    """The outcome of one record. Has the reading half of concurrent.futures.Future.
+    """The outcome of one record, with the reading half of concurrent.futures.Future.
 
-    Only the fields are here; `adopt` gives it the methods of its readable twin, in clients/producer. Not
-    watched by the garbage collector, as a subclass of Python would be: there may be millions, and the one
-    cycle that they can be in (a done callback that holds the future) ends when the batch is done.
+    Only the fields are here; `adopt` assigns the methods of its Python twin in clients/producer. The garbage
+    collector does not track it, as it would track a subclass in Python: there may be millions, and the one
+    cycle they can be part of (a done callback that refers to the future) ends with the batch.
     """
 
     cdef readonly object delivery
@@ -59,7 +59,7 @@ cdef class RecordFuture:
 
 
 def adopt(readable not None):
-    """The compiled twin of a class with the fields of RecordFuture: its methods are taken over."""
+    """The compiled twin of a class with the fields of RecordFuture: its methods are copied."""
     cdef dict methods = <dict>(<PyTypeObject *>RecordFuture).tp_dict
     for name, method in vars(readable).items():
         if callable(method) and not (name.startswith("__") and name.endswith("__")):
@@ -70,7 +70,7 @@ def adopt(readable not None):
 
 @cython.final
 cdef class CompiledSlot:
-    """One partition's open batch, while records may join it outside the lock."""
+    """The open batch of one partition, while records may join it without the lock."""
 
     cdef CompiledBatchBuilder _builder
     cdef object _delivery
@@ -79,7 +79,7 @@ cdef class CompiledSlot:
     def open(self, CompiledBatchBuilder builder not None, delivery, Py_ssize_t limit_bytes):
         if builder._is_built or not builder.count:
             raise ValueError("a slot is open for a batch with records that is not built")
-        # Order: the builder last, because it is what opens the slot.
+        # Order: the builder last, because it opens the slot.
         self._delivery = delivery
         self._limit_bytes = min(limit_bytes, builder._max_bytes, <Py_ssize_t>INT32_MAX)
         self._builder = builder
@@ -118,7 +118,7 @@ cdef class CompiledLane:
 cdef class CompiledLanes:
     """The lanes of one producer, and its `send`.
 
-    `send_slowly` is the readable path with the same signature; `max_record_bytes` bounds key and value
+    `send_slowly` is the path in Python, with the same signature; `max_record_bytes` bounds key and value
     together.
     """
 
@@ -147,7 +147,7 @@ cdef class CompiledLanes:
         """send(topic, value=None, *, key=None, partition=None, timestamp=None, headers=())
 --
 
-Hand one record over; see `Producer.send`."""
+Send one record; see `Producer.send`."""
         cdef object future
         if timestamp is None and headers is _NO_HEADERS:
             future = self._try(topic, value, key, partition)
@@ -161,7 +161,7 @@ Hand one record over; see `Producer.send`."""
         return self._try(topic, value, key, partition)
 
     cdef object _try(self, topic, value, key, partition):
-        """The future of a record that joined a batch, None for one that is not common."""
+        """The future of a record that joined a batch; None for one that needs the path in Python."""
         cdef CompiledLane lane
         cdef CompiledSlot slot
         cdef RecordFuture future
@@ -204,7 +204,7 @@ Hand one record over; see `Producer.send`."""
         timestamp = _wall_ms()
         if slot._builder is None or timestamp < 0:
             return None
-        # Order: the future first, because making it may fail. Then the look at the slot and the append.
+        # Order: the future first, because making it may fail; then the check of the slot, and the append.
         future = RecordFuture.__new__(RecordFuture)
         index = _append_common(slot, timestamp, key, key_bytes, value, value_bytes)
         if index < 0:
@@ -268,7 +268,7 @@ def plain_sizes(list values not None, Py_ssize_t start, Py_ssize_t max_bytes):
     sizes = PyBytes_FromStringAndSize(NULL, (end - start) * sizeof(int32_t))
     out = <int32_t *>PyBytes_AS_STRING(sizes)
     max_bytes = min(max_bytes, <Py_ssize_t>INT32_MAX)
-    for position in range(start, end):  # no Python code runs here, so the list stays as it is
+    for position in range(start, end):  # no Python code runs here, so the list does not change
         value = <object>values[position]
         if not PyBytes_CheckExact(value):
             break

@@ -1,12 +1,12 @@
 """Part of _batch.pyx: gathering the records of many batches by column.
 
-The walk runs without the GIL and never allocates: when a record finds no room it stops in front of it, the
-memory is made under the GIL, and it goes on from there. Nothing counts before the whole batch was walked.
+The walk runs without the GIL and never allocates: it stops before a record that does not fit, memory is
+allocated under the GIL, and the walk continues there. Records count only after the walk of the whole batch.
 """
 
 
 cdef enum:
-    NO_ROOM = 100  # no Fault: the walk stands before a record that needs more memory
+    NO_ROOM = 100  # no Fault: the walk stopped before a record that needs more memory
 
 
 # A binary column under construction.
@@ -14,14 +14,14 @@ cdef struct Binary:
     bint is_wanted
     Growing offsets  # int32, count + 1 of them
     Growing data
-    Growing validity  # bits of whole bytes are all set when the byte is begun
+    Growing validity  # a new byte has all bits set
     Py_ssize_t count
     Py_ssize_t size  # bytes of data in use
-    Py_ssize_t room  # Invariant: size <= room <= data.capacity; past it, somebody must decide
+    Py_ssize_t room  # Invariant: size <= room <= data.capacity; the caller decides about more
     Py_ssize_t null_count
 
 
-# What the walk knows. Invariant: the arrays of rows have room for count + max_rows.
+# The state of the walk. Invariant: the arrays of rows have capacity for count + max_rows.
 cdef struct Gathering:
     Binary keys
     Binary values
@@ -32,8 +32,8 @@ cdef struct Gathering:
     Py_ssize_t pair_room
     Growing offsets
     Growing timestamps
-    Py_ssize_t count  # rows of the batches before
-    # the batch at hand
+    Py_ssize_t count  # rows of earlier batches
+    # the current batch
     Py_ssize_t taken
     Py_ssize_t max_rows
     int64_t from_offset
@@ -41,10 +41,10 @@ cdef struct Gathering:
     int64_t left_out_offset
     const uint8_t *payload
     Py_ssize_t size
-    Py_ssize_t at  # of the record that comes next
+    Py_ssize_t at  # of the next record
     int32_t index
     int32_t last_delta
-    # of the record that found no room
+    # of the record that did not fit
     Py_ssize_t key_bytes
     Py_ssize_t value_bytes
     Py_ssize_t pair_count
@@ -67,7 +67,7 @@ cdef inline void _put_value(Binary *column, const uint8_t *data, Py_ssize_t leng
 
 
 cdef int _measure_headers(Gathering *g, Cursor *cursor, int32_t count) noexcept nogil:
-    """Step over the headers of a record, check them, and note what they need."""
+    """Skip the headers of a record, check them, and count the bytes that they need."""
     cdef Py_ssize_t start = 0, length = 0
     cdef int32_t index
     cdef int fault
@@ -88,7 +88,7 @@ cdef int _measure_headers(Gathering *g, Cursor *cursor, int32_t count) noexcept 
 
 
 cdef int _gather_headers(Gathering *g, Cursor cursor, int32_t count) noexcept nogil:
-    """Copy headers that were measured. `cursor` stands at the first."""
+    """Copy measured headers. `cursor` is at the first one."""
     cdef Py_ssize_t start = 0, length = 0
     cdef int32_t index
     if (
@@ -98,7 +98,7 @@ cdef int _gather_headers(Gathering *g, Cursor cursor, int32_t count) noexcept no
     ):
         return NO_ROOM
     for index in range(count):
-        # The bytes may have changed since they were measured, if somebody writes to the batch meanwhile.
+        # The bytes may have changed since, if another thread writes to the batch.
         if _skip_nullable(&cursor, &start, &length) or length > g.header_keys.room - g.header_keys.size:
             return BAD_HEADERS
         _put_value(&g.header_keys, cursor.data + start, length)
@@ -109,8 +109,8 @@ cdef int _gather_headers(Gathering *g, Cursor cursor, int32_t count) noexcept no
 
 
 cdef int _gather(Gathering *state, const BatchFields *batch) noexcept nogil:
-    """Walk on to the end of the batch: FINE; a fault; or NO_ROOM, standing before the record."""
-    # Locals, because the bytes copied could, for all the compiler knows, overwrite what a pointer leads to.
+    """Continue the walk to the end of the batch: FINE; a fault; or NO_ROOM, before the record."""
+    # Locals: the compiler must assume that copied bytes overwrite whatever a pointer refers to.
     cdef Gathering g = state[0]
     cdef Cursor cursor = Cursor(g.payload, g.at, g.size)
     cdef Cursor at_headers
@@ -181,7 +181,7 @@ cdef int _reserve_rows(Binary *column, Py_ssize_t rows) except -1:
 
 
 cdef int _reserve_data(Binary *column, Py_ssize_t needed, Py_ssize_t limit) except -1:
-    """Room for `needed` more bytes, past the limit only if told so."""
+    """Capacity for `needed` more bytes; beyond the limit only if allowed."""
     _grow(&column.data, column.size, max(column.size + needed, 1))
     column.room = max(column.size + needed, min(column.data.capacity, limit))
     return 0
@@ -192,7 +192,7 @@ cdef inline bint _passes(const Binary *column, Py_ssize_t needed, Py_ssize_t lim
 
 
 cdef void _rewind(Binary *column, const Binary *mark) noexcept:
-    """Forget what was put since the mark; memory that grew stays."""
+    """Remove what was added since the mark; grown memory is kept."""
     column.count, column.size, column.null_count = mark.count, mark.size, mark.null_count
     if column.count & 7:
         column.validity.data[column.count >> 3] |= <uint8_t>(0xFF << (column.count & 7))
@@ -281,7 +281,7 @@ cdef class CompiledColumnSink:
         fields = _batch_fields(header, False)
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
         try:
-            self._check_usable()  # opening the batch may have let another thread in
+            self._check_usable()  # opening the batch may have released the GIL
             self._is_busy = True
             try:
                 self._take(&fields, <const uint8_t *>view.buf, view.len, first, rows)
@@ -296,13 +296,13 @@ cdef class CompiledColumnSink:
     cdef int _take(
         self, const BatchFields *batch, const uint8_t *data, Py_ssize_t size, int64_t from_offset, int64_t rows
     ) except -1:
-        """Walk one batch. On an error the sink is as before."""
+        """Walk one batch. After an error the sink is unchanged."""
         cdef Gathering *g = &self._g
         cdef Gathering mark = g[0]
         cdef int fault = NO_ROOM
         g.payload, g.size, g.at, g.index, g.last_delta = data, size, 0, 0, -1
         g.taken, g.is_stopped, g.from_offset = 0, False, from_offset
-        # Bound: record_count is at most size // 7, open_batch saw to it; and rows are counted in 32 bits.
+        # Bound: open_batch has checked that record_count is at most size // 7; rows are counted in 32 bits.
         g.max_rows = min(rows, INT32_MAX - 1 - g.count)
         self._reserve_row_arrays(g.count + min(g.max_rows, <int64_t>batch.record_count))
         g.keys.room = self._room(&g.keys)
@@ -329,11 +329,11 @@ cdef class CompiledColumnSink:
         return 0
 
     cdef Py_ssize_t _room(self, const Binary *column) noexcept:
-        """A first row may have passed the limit; after it only empty values join."""
+        """A first row may have exceeded the limit; after it only empty values are added."""
         return max(column.size, min(column.data.capacity, self._limit))
 
     cdef int _reserve_payload(self, Py_ssize_t size) except -1:
-        """Room for the values of a whole batch at once: they are most of its bytes, and never more."""
+        """Capacity for the values of a whole batch at once: most of its bytes, and never more."""
         cdef Gathering *g = &self._g
         if g.values.size + size <= self._limit:
             _reserve_data(&g.values, size, self._limit)
@@ -358,7 +358,7 @@ cdef class CompiledColumnSink:
         return 0
 
     cdef int _make_room(self) except -1:
-        """More memory for the record before which the walk stands, or the end of taking."""
+        """Grow the memory for the record at which the walk stopped, or end the walk."""
         cdef Gathering *g = &self._g
         cdef Py_ssize_t pairs = g.header_keys.count + g.pair_count
         if g.count + g.taken and (
@@ -384,7 +384,7 @@ cdef class CompiledColumnSink:
         return 0
 
     cdef void _fill(self, int32_t partition, int32_t timestamp_type, int32_t leader_epoch) noexcept:
-        """What is the same for all rows of a batch; then they count."""
+        """Fill the fields that are the same for all rows of a batch, and count its rows."""
         cdef Py_ssize_t row
         for row in range(self._g.count, self._g.count + self._g.taken):
             (<int32_t *>self._partitions.data)[row] = partition

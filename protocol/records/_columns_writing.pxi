@@ -7,7 +7,7 @@ cdef struct HeaderSpans:
     Spans values
 
 
-# What one row appends beside its timestamp. Invariant: all of it was found to lie within its buffers.
+# What one row appends beside its timestamp. Invariant: all of it was checked to be inside its buffers.
 cdef struct Row:
     const uint8_t *key
     const uint8_t *value
@@ -27,7 +27,7 @@ cdef inline uint8_t *_put_bytes(uint8_t *out, const uint8_t *data, Py_ssize_t le
 
 
 cdef uint8_t *_put_pairs(uint8_t *out, const uint8_t *end, const HeaderSpans *headers, const Row *row) except NULL:
-    """The headers that were measured. ValueError if somebody else has made them longer since."""
+    """The measured headers. ValueError if another thread has made them longer since."""
     cdef const uint8_t *data = NULL
     cdef Py_ssize_t length = 0
     cdef int64_t index
@@ -42,7 +42,7 @@ cdef uint8_t *_put_pairs(uint8_t *out, const uint8_t *end, const HeaderSpans *he
 
 
 cdef int _measure_pairs(const HeaderSpans *headers, int64_t number, Row *row) except -1:
-    """Find the headers of a row. Checks all that can be wrong with them, so that writing cannot fail."""
+    """Find the headers of a row. Checks them completely, so that writing cannot fail."""
     cdef const uint8_t *data = NULL
     cdef Py_ssize_t length = 0
     cdef int64_t index, end = 0
@@ -66,7 +66,7 @@ cdef int _measure_pairs(const HeaderSpans *headers, int64_t number, Row *row) ex
 cdef inline int _put_row(
     CompiledBatchBuilder builder, int64_t timestamp, const Row *row, const HeaderSpans *headers
 ) except -1:
-    """1: the row joined; 0: the batch is full. Errors as in `append`; nothing is added then."""
+    """1: the row was appended; 0: the batch is full. Errors, with nothing appended: as `append`."""
     cdef Py_ssize_t body_bytes, size_bytes
     cdef int64_t delta = 0
     cdef uint8_t *out
@@ -120,7 +120,7 @@ cdef int64_t _timestamp_for_all(timestamp_ms) except? -1:
 
 
 cdef object _append_columns(CompiledBatchBuilder builder, columns, timestamp_ms, rows, start, end, stop_bytes):
-    # Order: whatever may run Python code comes first; the loop below runs none.
+    # Order: steps that may run Python code come first; the loop below runs none.
     cdef _Held held = _Held.__new__(_Held)
     cdef int64_t count = _clamped(columns.count), row_count = count, number, size = 0
     cdef int64_t position = _clamped(start), last = _clamped(end), stop = _clamped(stop_bytes)
@@ -187,7 +187,7 @@ cdef object _append_values(CompiledBatchBuilder builder, timestamp_ms, values, s
         raise ValueError(f"values from {start} of {count}")
     if builder._is_built:
         raise ValueError("the batch is already built")
-    while position < count:  # runs no Python code, so neither the list nor the builder changes under it
+    while position < count:  # runs no Python code, so neither the list nor the builder changes meanwhile
         value = <object>PySequence_Fast_GET_ITEM(items, position)
         row.value_bytes = _nullable_bytes("a value", value)
         row.value = <const uint8_t *>PyBytes_AS_STRING(value) if row.value_bytes > 0 else NULL

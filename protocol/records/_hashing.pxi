@@ -9,7 +9,7 @@ cdef uint32_t _murmur2(const uint8_t *data, Py_ssize_t length) noexcept nogil:
     cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>length, k, m = 0x5BD1E995
     cdef Py_ssize_t at = 0
     while at + 4 <= length:
-        # assembled by hand: compilers make one load of it, and big-endian machines hash alike
+        # byte by byte: compilers make one load of it, and big-endian machines compute the same hash
         k = (
             data[at]
             | <uint32_t>data[at + 1] << 8
@@ -36,7 +36,7 @@ cdef uint32_t _murmur2(const uint8_t *data, Py_ssize_t length) noexcept nogil:
 
 
 cdef int _hash_values(const Spans *values, int64_t count, uint32_t *out) noexcept nogil:
-    """0, or -1 for offsets out of place."""
+    """0, or -1 for invalid offsets."""
     cdef int64_t row, low = 0, high = 0
     cdef int found
     for row in range(count):
@@ -69,7 +69,7 @@ cdef int _sort_rows(
 ) noexcept nogil:
     """A counting sort. `starts` has partition_count+3 entries, all 0; those of the first +2 are the result.
 
-    0, or -1 for a partition that is not there.
+    0, or -1 for a partition that does not exist.
     """
     cdef int64_t row, place
     for row in range(count):
@@ -79,8 +79,8 @@ cdef int _sort_rows(
         starts[(partition_count if place < 0 else place) + 2] += 1
     for place in range(2, partition_count + 3):
         starts[place] += starts[place - 1]
-    # Now starts[p + 1] is where p starts; placing the rows moves it on to where p ends. Everything is checked
-    # again, for somebody else may write to the partitions meanwhile.
+    # Now starts[p + 1] is the start of p; placing the rows advances it to the end of p. Partitions are checked
+    # again, because another thread may write to them meanwhile.
     for row in range(count):
         place = _int32_at(partitions, row)
         if place < 0:

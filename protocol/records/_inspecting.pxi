@@ -1,9 +1,9 @@
-"""Part of _batch.pyx: what is in a batch that is not compressed, found in one call; what opening.open_batch and
-the walk over the records give for it."""
+"""Part of _batch.pyx: the facts of an uncompressed batch in one call, as opening.open_batch and the walk over
+its records find them."""
 
 
 cdef inline object _crc_of(const uint8_t *data, Py_ssize_t size):
-    """The CRC-32C; `data` stays where it is meanwhile."""
+    """The CRC-32C; the caller keeps `data` valid."""
     return crc32c(PyMemoryView_FromMemory(<char *>data, size, PyBUF_READ))
 
 
@@ -27,7 +27,7 @@ cdef object _header_of(const uint8_t *data):
 
 
 cdef object _inspect_plain(const uint8_t *data, Py_ssize_t size, bint is_dense):
-    """The BatchFacts of the `size` bytes at `data`; None if they are to be looked at closely."""
+    """The BatchFacts of the `size` bytes at `data`; None if open_batch has to check them."""
     cdef BatchFields batch
     cdef int64_t lowest = -1, highest = -1
     cdef int32_t first_null_key = -1
@@ -38,15 +38,15 @@ cdef object _inspect_plain(const uint8_t *data, Py_ssize_t size, bint is_dense):
 
 
 cdef enum Opened:
-    CLOSELY  # open_batch is to be asked: no records, or wrong in what it says in its own order and words
+    CLOSELY  # for open_batch: there are no records, or an error that it reports in its own order and words
     PLAIN
-    PACKED  # as plain, but that the records are compressed: whether their number can be right is not known yet
+    PACKED  # as uncompressed, but with compressed records, whose number cannot be checked yet
 
 
 cdef int _open_header(
     const uint8_t *data, Py_ssize_t size, bint is_dense, bint check_crc, BatchFields *batch
 ) except -1:
-    """What open_batch does before it decompresses."""
+    """The checks of open_batch before it decompresses."""
     cdef int compression
     if size < HEADER_BYTES or data[16] != 2 or <int64_t><int32_t>_big32(data + 8) != size - LENGTH_END:
         return CLOSELY
@@ -73,7 +73,7 @@ cdef int _open_header(
     return PACKED if compression else PLAIN
 
 
-# A stored batch and its records, decompressed; a _Held keeps both where they are.
+# A stored batch and its decompressed records; a _Held keeps both buffers locked.
 cdef struct Stored:
     const uint8_t *header
     const uint8_t *records
@@ -83,7 +83,7 @@ cdef struct Stored:
 cdef int _open_stored(
     _Held held, batch, bint check_crc, max_decompressed_bytes, BatchFields *fields, Stored *out
 ) except -1:
-    """Open the one batch that fills `batch`, as it may lie in a log. Errors: as open_batch, and of check_offsets."""
+    """Open the one batch that fills `batch`, as stored in a log. Errors: those of open_batch and check_offsets."""
     cdef int64_t size = 0
     cdef const uint8_t *data = held.take(batch, &size)
     if not _open_at(held, data, size, check_crc, max_decompressed_bytes, fields, out):
@@ -102,7 +102,7 @@ cdef bint _open_at(
     _Held held, const uint8_t *data, int64_t size, bint check_crc, max_decompressed_bytes,
     BatchFields *fields, Stored *out,
 ) except -1:
-    """`_open_stored` of the batch that fills the `size` bytes at `data`; False if it is to be opened closely."""
+    """`_open_stored` of the batch that fills the `size` bytes at `data`; False if open_batch has to check it."""
     cdef int opened = _open_header(data, size, False, check_crc, fields)
     if opened == CLOSELY:
         return False

@@ -1,7 +1,7 @@
-"""Part of _batch.pyx: big blocks of memory that columns grow in, handed out as buffers and used again.
+"""Part of _batch.pyx: large blocks of memory for growing columns, which are passed out as buffers and reused.
 
-Touching fresh memory costs ten times writing to it, for the kernel must find and clear each page. So a few
-blocks that were given back are kept, by power of two. All of this runs under the GIL.
+The first write to fresh memory costs ten times a later one, because the kernel must find and clear each page.
+So a few freed blocks are kept, by power of two. All of this runs under the GIL.
 """
 
 
@@ -9,7 +9,7 @@ cdef enum:
     FIRST_POWER = 12
     POWERS = 40
     SPARE_POWERS = 5
-    MAX_KEPT_BYTES = 67108864  # Bound: what the process keeps beyond its use, in all
+    MAX_KEPT_BYTES = 67108864  # Bound: the unused memory that the process keeps, in all
 
 
 cdef struct Kept:
@@ -31,7 +31,7 @@ cdef int _power_of(Py_ssize_t needed) except -1:
 
 
 cdef uint8_t *_take_kept(int power, int spare_powers, Py_ssize_t *capacity) noexcept:
-    """A kept block, which may be larger by that many powers of two; NULL if there is none."""
+    """A kept block, at most this many powers of two larger; NULL if there is none."""
     global _kept_bytes
     cdef int larger
     cdef Kept *found
@@ -75,7 +75,7 @@ cdef void _give_memory(uint8_t *data, Py_ssize_t capacity) noexcept:
 
 @cython.final
 cdef class _Block:
-    """Read-only bytes for whoever holds a buffer of it; the memory is given back when the last one goes."""
+    """Read-only bytes; the memory is freed with the last buffer that refers to it."""
 
     cdef uint8_t *_data
     cdef Py_ssize_t _size
@@ -98,14 +98,14 @@ cdef _Block _new_block(Py_ssize_t size):
     return block
 
 
-# A buffer that grows. It owns its memory until it is handed out.
+# A growing buffer. It owns its memory until the memory is passed out as a buffer.
 cdef struct Growing:
     uint8_t *data
     Py_ssize_t capacity
 
 
 cdef int _grow(Growing *growing, Py_ssize_t used, Py_ssize_t needed) except -1:
-    """Room for `needed` bytes, of which `used` are kept; at least doubles, so that growing stays linear."""
+    """Capacity for `needed` bytes, of which `used` are kept; at least doubles, so that growing stays linear."""
     cdef Py_ssize_t capacity = 0
     cdef uint8_t *data
     cdef int power
@@ -115,13 +115,13 @@ cdef int _grow(Growing *growing, Py_ssize_t used, Py_ssize_t needed) except -1:
         growing.data = _take_memory(needed, &growing.capacity)
         return 0
     power = _power_of(needed)
-    # What grew once will grow again: a larger kept block saves copying. Bound: what is kept at all.
+    # A buffer that grew will grow again: a larger kept block saves copying. Bound: the kept blocks.
     data = _take_kept(power, SPARE_POWERS, &capacity)
     if data != NULL:
         memcpy(data, growing.data, used)
         _give_memory(growing.data, growing.capacity)
     else:
-        # In place where that can be, and the smaller block is not kept: all would keep one of each size.
+        # In place if possible. The smaller block is not kept, or one of each size would be.
         capacity = <Py_ssize_t>1 << power
         data = <uint8_t *>PyMem_RawRealloc(growing.data, capacity)
         if data == NULL:

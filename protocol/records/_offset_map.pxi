@@ -1,8 +1,8 @@
-"""Part of _batch.pyx: the map of keys to their last offsets. The readable twin: offset_map.py.
+"""Part of _batch.pyx: the map of keys to their last offsets. The Python twin: offset_map.py.
 
-A batch is walked twice, both times without the GIL: first it is checked to its end, and its keys are counted;
-then they are hashed and put. The homes of a few dozen hashes are asked for before the first of them is looked
-at, because what a lookup costs is waiting for its memory.
+A batch is walked twice, both times without the GIL: the first walk checks it and counts its keys; the second
+hashes and inserts them. The slots of a few dozen hashes are prefetched before the first one is read, because
+the cost of a lookup is the wait for its memory.
 """
 
 
@@ -16,7 +16,7 @@ cdef extern from *:
     #if defined(__linux__)
     #include <stdint.h>
     #include <sys/mman.h>
-    /* A hint: what lies in whole large pages may be given them, so that a lookup misses one cache less. */
+    /* A hint: use large pages where possible, so that a lookup has one TLB miss less. */
     static void headrace_large_pages(void *data, size_t size)
     {
     #if defined(MADV_HUGEPAGE)
@@ -35,7 +35,7 @@ cdef extern from *:
 
 
 cdef enum:
-    AHEAD = 32  # lookups under way at once; a core keeps some ten misses in flight
+    AHEAD = 32  # lookups in flight; a core handles about ten misses at once
 
 
 cdef struct KeyHash:
@@ -59,7 +59,7 @@ cdef struct OffsetTable:
 
 
 cdef inline uint64_t _little64(const uint8_t *data) noexcept nogil:
-    # assembled by hand: compilers make one load of it, and big-endian machines hash alike
+    # byte by byte: compilers make one load of it, and big-endian machines compute the same hash
     return (
         <uint64_t>data[0]
         | <uint64_t>data[1] << 8
@@ -129,7 +129,7 @@ cdef inline Slot *_home(const OffsetTable *table, KeyHash key) noexcept nogil:
 
 
 cdef inline Slot *_find(const OffsetTable *table, KeyHash key) noexcept nogil:
-    """The hash's slot, or the free one where it would go."""
+    """The slot of the hash, or the free slot for it."""
     cdef Slot *slot = _home(table, key)
     cdef Slot *end = table.slots + table.slot_count
     while slot.next_offset and (slot.key.low != key.low or slot.key.high != key.high):
@@ -140,7 +140,7 @@ cdef inline Slot *_find(const OffsetTable *table, KeyHash key) noexcept nogil:
 
 
 cdef inline bint _put(OffsetTable *table, KeyHash key, int64_t offset) noexcept nogil:
-    """False, and nothing done, for a new key when the map is full."""
+    """False, without a change, for a new key if the map is full."""
     cdef Slot *slot = _find(table, key)
     if not slot.next_offset:
         if table.count == table.capacity:
@@ -153,7 +153,7 @@ cdef inline bint _put(OffsetTable *table, KeyHash key, int64_t offset) noexcept 
 
 
 cdef int _skip_headers(Cursor *cursor, int32_t count) noexcept nogil:
-    """Step over the headers of a record and check them."""
+    """Skip the headers of a record and check them."""
     cdef Py_ssize_t start = 0, length = 0
     cdef int32_t index
     cdef int fault
@@ -172,7 +172,7 @@ cdef int _skip_headers(Cursor *cursor, int32_t count) noexcept nogil:
 cdef inline int _next_record(
     Cursor *cursor, Py_ssize_t size, const BatchFields *batch, int32_t index, Fields *out
 ) noexcept nogil:
-    """One whole record of the `size` bytes, checked; the cursor then stands behind it."""
+    """Check one whole record of the `size` bytes; the cursor is after it then."""
     cdef int fault = _read_record(cursor, batch, index, out)
     if fault == FINE and out.header_count:
         fault = _skip_headers(cursor, out.header_count)
@@ -206,9 +206,9 @@ cdef int _put_keys(
     OffsetTable *table, const BatchFields *batch, const uint8_t *data, Py_ssize_t size, int64_t start_offset,
     int64_t *left_out,
 ) noexcept nogil:
-    """Put the keys of checked records; `left_out` is the offset of the first that found no room, or -1.
+    """Put the keys of checked records; `left_out` is the offset of the first that did not fit, or -1.
 
-    Everything is checked again, for somebody else may write to the batch meanwhile.
+    All fields are checked again, because another thread may write to the batch meanwhile.
     """
     cdef Cursor cursor = Cursor(data, 0, size)
     cdef KeyHash keys[AHEAD]
@@ -251,7 +251,7 @@ cdef class CompiledOffsetMap:
         self._table.key_low, self._table.key_high = _little64(secret), _little64(secret + 8)
         self._table.slot_count, self._table.capacity = slots, capacity
         self._table.count, self._table.latest_offset = 0, -1
-        # zeroed by the system, page by page as they are touched
+        # the system clears each page at its first use
         self._table.slots = <Slot *>PyMem_RawCalloc(slots, sizeof(Slot))
         if self._table.slots == NULL:
             raise MemoryError()

@@ -30,7 +30,7 @@ cdef struct BatchFields:
     bint is_dense
 
 
-# Why a walk stopped; the text that goes with each is in _fault.
+# Why a walk stopped; _fault has the text for each.
 cdef enum Fault:
     FINE = 0
     BAD_VARINT
@@ -93,7 +93,7 @@ cdef inline int _read_varlong(Cursor *cursor, int64_t *value) noexcept nogil:
 
 
 cdef inline int _skip_nullable(Cursor *cursor, Py_ssize_t *start, Py_ssize_t *length) noexcept nogil:
-    """Find the next nullable field and step over it; any negative length is null, as in Kafka."""
+    """Find and skip the next nullable field; any negative length is null, as in Kafka."""
     cdef int32_t declared = 0
     cdef int fault = _read_varint(cursor, &declared)
     if fault:
@@ -110,8 +110,8 @@ cdef inline int _skip_nullable(Cursor *cursor, Py_ssize_t *start, Py_ssize_t *le
 
 
 cdef inline int _read_record(Cursor *cursor, const BatchFields *batch, int32_t index, Fields *out) noexcept nogil:
-    """One record up to its headers. On success `cursor` stands at the first header, and its end is the
-    record's end; the caller puts the end of the payload back."""
+    """Read one record up to its headers. On success `cursor` is at the first header, and its end is that of the
+    record; the caller restores the end of the payload."""
     cdef int32_t length = 0, delta = 0, header_count = 0
     cdef int64_t timestamp_delta = 0
     cdef int32_t last_delta = out.delta
@@ -176,7 +176,7 @@ cdef inline bint _is_ascii(const uint8_t *data, Py_ssize_t length) noexcept nogi
 
 
 cdef int _check_headers(Cursor *cursor, int32_t count) except -1:
-    """Step over the headers of a record; a fault, or an exception for a key that is not UTF-8."""
+    """Skip the headers of a record; a fault, or an exception for a key that is not UTF-8."""
     cdef Py_ssize_t start = 0, length = 0
     cdef int32_t index
     cdef int fault
@@ -245,7 +245,7 @@ cdef list _decode(header, const uint8_t *data, Py_ssize_t size, topic, int parti
         if fault:
             raise _fault(fault, index)
         record = Record.__new__(Record)
-        PyObject_GC_UnTrack(<void *>record)  # given back by _track
+        PyObject_GC_UnTrack(<void *>record)  # tracked again by _track
         record._topic = topic
         record.partition = partition
         record.offset = fields.offset
@@ -277,8 +277,8 @@ cdef int _walk_records(
     const BatchFields *batch, const uint8_t *data, Py_ssize_t size, int64_t *lowest, int64_t *highest,
     int32_t *first_null_key,
 ) except -1:
-    """Walk all records; the lowest and highest timestamp and the index of the first without a key, left as they
-    are without such records."""
+    """Walk all records; the lowest and highest timestamp and the index of the first without a key; unchanged
+    without such records."""
     cdef Cursor cursor = Cursor(data, 0, size)
     cdef Fields fields
     cdef int fault

@@ -8,11 +8,11 @@ cdef tuple _NAMES = (
 
 @cython.freelist(4096)
 cdef class Record:
-    """One record as a consumer sees it: immutable; `replace` makes another one.
+    """One record for the application: immutable; `replace` makes another one.
 
-    A decoded record holds only bytes, strings and tuples of them, so it cannot be part of a cycle and is
-    not tracked by the garbage collector (which costs more than decoding it). `_fill`, which puts other objects
-    into it before it is handed out, hands the record back to the collector.
+    A decoded record refers only to bytes, strings and tuples of them, so it cannot be part of a cycle, and the
+    garbage collector does not track it (tracking costs more than decoding). `_fill`, which stores other objects
+    in it before the application gets it, makes the collector track it.
     """
 
     cdef object _topic
@@ -45,7 +45,7 @@ cdef class Record:
         raise AttributeError(f"records are immutable: {name} cannot be deleted")
 
     def _fill(self, key, value):
-        """Put in what the deserialisers made of key and value; before the record is handed out."""
+        """Store the deserialised key and value, before the application gets the record."""
         if not PyObject_GC_IsTracked(self):
             PyObject_GC_Track(self)
         self._key = key

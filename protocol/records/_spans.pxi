@@ -1,11 +1,11 @@
-"""Part of _batch.pyx: reading columns out of other people's buffers; the twin of columns.Spans.
+"""Part of _batch.pyx: reading columns from buffers of other libraries; the twin of columns.Spans.
 
-Every read is checked by hand: rows against the counts found when a column is opened, offsets against the
-data behind them at each use. Items may lie unaligned, so they are copied out.
+Every read is checked explicitly: rows against the counts found when a column is opened, offsets against the
+length of the data at each use. Items may be unaligned, so they are copied.
 """
 
 cdef inline int64_t _clamped(number) except? -1:
-    """A Python integer, or the nearest of 64 bits: whatever is checked against a count may be clamped."""
+    """A Python integer clamped to 64 bits; only for values that are then compared with a count."""
     cdef int overflow = 0
     cdef int64_t value = PyLong_AsLongLongAndOverflow(number, &overflow)
     if overflow:
@@ -27,7 +27,7 @@ cdef inline int64_t _int64_at(const uint8_t *data, int64_t index) noexcept nogil
 
 @cython.final
 cdef class _Held:
-    """Buffers that stay locked as long as this lives."""
+    """Buffers that are locked as long as this object lives."""
 
     cdef Py_buffer _views[16]  # Bound: rows, timestamps, four binary columns of three, header spans of two
     cdef int _used
@@ -53,11 +53,11 @@ cdef class _Held:
 
 cdef struct Spans:
     const uint8_t *offsets
-    const uint8_t *validity  # NULL: all are there
+    const uint8_t *validity  # NULL: no value is null
     const uint8_t *data  # NULL for headers
-    int64_t end  # what the offsets must not pass: bytes of data, or pairs
+    int64_t end  # upper bound of the offsets: bytes of data, or header pairs
     int64_t first
-    int64_t available  # Invariant: rows 0 .. available-1 lie within offsets and validity
+    int64_t available  # Invariant: rows 0 .. available-1 are inside offsets and validity
 
 
 cdef int _open_spans(_Held held, column, int64_t count, Spans *out) except -1:
@@ -85,7 +85,7 @@ cdef int _open_values(_Held held, column, int64_t count, Spans *out) except -1:
 
 
 cdef inline int _span(const Spans *spans, int64_t row, int64_t *low, int64_t *high) noexcept nogil:
-    """1 and where the row's part lies; 0 for null; -1 for offsets out of place. `row` is below available."""
+    """1 and the range of the row; 0 for null; -1 for invalid offsets. `row` is below available."""
     cdef int64_t at = spans.first + row
     if spans.validity != NULL and not spans.validity[at >> 3] >> (at & 7) & 1:
         return 0
@@ -97,7 +97,7 @@ cdef inline int _span(const Spans *spans, int64_t row, int64_t *low, int64_t *hi
 cdef inline int _value_at(
     const Spans *spans, int64_t row, const uint8_t **data, Py_ssize_t *length
 ) except -1:
-    """Where the value of a row lies; length -1 for null. ValueError for offsets out of place."""
+    """The position of a row's value; length -1 for null. ValueError for invalid offsets."""
     cdef int64_t low = 0, high = 0
     cdef int found = _span(spans, row, &low, &high)
     if found < 0:

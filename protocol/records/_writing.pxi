@@ -8,7 +8,7 @@ cdef inline uint64_t _zigzag(int64_t value) noexcept nogil:
 cdef inline int _varint_size(int64_t value) noexcept nogil:
     cdef uint64_t rest = _zigzag(value)
     cdef int size = 1
-    if rest < 0x80:  # nearly all are
+    if rest < 0x80:  # most values
         return 1
     while rest > 0x7F:
         rest >>= 7
@@ -43,7 +43,7 @@ cdef inline Py_ssize_t _nullable_bytes(name, data) except -2:
 
 
 cdef inline Py_ssize_t _nullable_size(Py_ssize_t length) noexcept nogil:
-    """Bytes that a nullable field takes with its length in front."""
+    """Bytes of a nullable field with its length."""
     return _varint_size(length) + (length if length > 0 else 0)
 
 
@@ -56,7 +56,7 @@ cdef inline uint8_t *_put_nullable(uint8_t *out, data, Py_ssize_t length) noexce
 
 
 cdef Py_ssize_t _headers_size(tuple headers) except -1:
-    """Bytes that the headers take, without their count. Checks all types, so that writing cannot fail."""
+    """Bytes of the headers without their count. Checks all types, so that writing cannot fail."""
     cdef Py_ssize_t index, key_bytes, size = 0
     cdef tuple pair
     for index in range(len(headers)):
@@ -90,7 +90,7 @@ cdef uint8_t *_put_headers(uint8_t *out, tuple headers) except NULL:
 
 @cython.final
 cdef class CompiledBatchBuilder:
-    """A batch under construction; see codec.BatchBuilder. Room for the header is kept in front."""
+    """A batch under construction; see codec.BatchBuilder. Space for the header is reserved at its start."""
 
     cdef uint8_t *_data
     cdef Py_ssize_t _size
@@ -121,7 +121,7 @@ cdef class CompiledBatchBuilder:
         return self._size
 
     cdef int _reserve(self, Py_ssize_t needed) except -1:
-        """Room for `needed` bytes in all; doubles, so that appending stays linear."""
+        """Capacity for `needed` bytes in all; doubles, so that appending stays linear."""
         cdef Growing growing
         if needed <= self._capacity:
             return 0
@@ -131,7 +131,7 @@ cdef class CompiledBatchBuilder:
         return 0
 
     def append(self, timestamp_ms, key, value, headers=()):
-        # Order: whatever may run Python code comes first, then the state is read, then it is changed.
+        # Order: steps that may run Python code come first; then the state is read, then it is changed.
         cdef int overflow = 0
         cdef int64_t timestamp = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
         cdef tuple pairs = <tuple>headers if isinstance(headers, tuple) else tuple(headers)
@@ -188,7 +188,7 @@ cdef class CompiledBatchBuilder:
         return self.count - 1
 
     def stamp(self, producer_id, producer_epoch, base_sequence, is_transactional):
-        # Order: whatever may run Python code comes first.
+        # Order: steps that may run Python code come first.
         settings = stamped(self._settings, producer_id, producer_epoch, base_sequence, is_transactional)
         if self._is_built:
             raise ValueError("the batch is already built")
@@ -200,7 +200,7 @@ cdef class CompiledBatchBuilder:
         cdef uint8_t *out
         cdef bytes batch
         self._check_unfinished()
-        # Order: closed before compressing, which may let other threads run: the buffer must not move now.
+        # Order: closed before compression, which may release the GIL: the buffer must not move then.
         self._is_built = True
         settings = self._settings
         payload = None
@@ -229,14 +229,14 @@ cdef class CompiledBatchBuilder:
         self._check_unfinished()
         if self._settings.compression is not _NONE_CODEC:
             return self.build()
-        # Order: closed before the checksum, which may let other threads run.
+        # Order: closed before the checksum, which may release the GIL.
         self._is_built = True
         growing.data, growing.capacity = self._data, self._capacity
         block = _handed_out(&growing, size)
         self._data, self._capacity = NULL, 0
         self._put_batch_header(block._data, size - HEADER_BYTES)
-        # The GIL is kept (the 0): a tenth of a millisecond at most, while getting it back from a busy thread
-        # takes milliseconds.
+        # The GIL is kept (the 0): at most a tenth of a millisecond, while acquiring it from a busy thread takes
+        # milliseconds.
         crc = crc32c(memoryview(block)[COVERED_AT:], 0, 0)
         _put_big_endian(block._data + CRC_AT, <int64_t>crc, 4)
         return memoryview(block)

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The compiled twin of `multipart_io.PythonMultipart`: whole messages in one call, the GIL never given away.
+"""The compiled twin of `multipart_io.PythonMultipart`: whole messages in one call, without releasing the GIL.
 
 ZeroMQ's functions are those of the libzmq that pyzmq has loaded; `bind` takes their addresses.
 
-The free function. A large part goes out as it lies, and libzmq calls `headrace_sent` when the last byte is
-gone, on its own thread, which must neither wait for the GIL nor touch a Python object. So it only pushes the
-entry on a stack (one compare-and-swap); whoever holds the GIL takes the whole stack with one exchange and
-lets go of the buffers: each send and receive, each look at an account, each sweep of a server. Taking all at
-once is what makes the stack safe: no entry is ever popped while another one is pushed in its place.
+The free function. A large part is sent without a copy. libzmq calls `headrace_sent` when the last byte is
+sent, on its own thread, which must neither wait for the GIL nor use a Python object. So it only pushes the
+entry on a stack (one compare-and-swap). A thread that holds the GIL later takes the whole stack with one
+exchange and releases the buffers: in each send and receive, each read of an account, each sweep of a server.
+The stack is safe because it is always taken as a whole: no entry is popped while another one is pushed.
 
-Memory safety. A socket is only touched through `_open_handle`, which refuses after `close`. An entry is
-freed once, by the reaper. A received message is closed once, by its `HeldFrame` or in the call that took it.
+Memory safety. A socket is used only through `_open_handle`, which raises after `close`. An entry is freed
+once, by the reaper. A received message is closed once, by its `HeldFrame` or in the call that received it.
 """
 
 cimport cython
@@ -39,7 +39,7 @@ cdef extern from *:
     typedef struct headrace_entry {
         struct headrace_entry *next;
         Py_buffer view;
-        PyObject *ended;  /* where the end is noted, or NULL */
+        PyObject *ended;  /* where the end is recorded, or NULL */
         PyObject *owner;
         Py_ssize_t counted;  /* bytes of the account */
     } headrace_entry;
@@ -126,7 +126,7 @@ cdef enum:
     SNDMORE = 2
     SRCFD = 2
     PART_BYTES = 64  # as in multipart_io
-    FEW_PARTS = 16  # messages of at most so many parts are built on the C stack
+    FEW_PARTS = 16  # messages of at most this many parts are built on the C stack
 
 assert (DONTWAIT, SNDMORE, SRCFD) == (zmq.DONTWAIT, zmq.SNDMORE, zmq.SRCFD), "zmq.h has other numbers"
 cdef Py_ssize_t COPY_BELOW_BYTES = _COPY_BELOW_BYTES
@@ -146,7 +146,7 @@ def bind(addresses):
 
 
 def reap():
-    """Let go of every buffer that ZeroMQ has sent; how many those were. From any thread."""
+    """Release every buffer that ZeroMQ has sent; returns their number. Any thread may call it."""
     return _reap()
 
 
@@ -159,7 +159,7 @@ cdef Py_ssize_t _reap() except -1:
         entry = entry.next
         count += 1
         if done.ended != NULL:
-            # a deque's append is atomic, and the account's own thread counts off
+            # a deque's append is atomic, and the account's own thread subtracts
             (<object>done.ended).append((<object>done.owner, done.counted))
             Py_DECREF(<object>done.ended)
             Py_DECREF(<object>done.owner)
@@ -175,9 +175,9 @@ cdef object _error(int number):
 cdef int _prepare(
     headrace_msg *message, object part, object owner, object pending, Py_ssize_t *copied, bint is_last
 ) except -1:
-    """A small part copied, a large one as it lies, counted for its owner until it is reaped.
+    """Add a part: a small one is copied, a large one is not, and counts for its owner until it is reaped.
 
-    `copied` sums up the small ones; where that comes to much, the last part is held and stands for them.
+    `copied` is the sum of the small ones; if it is large, the last part is held and counts for all of them.
     """
     cdef Py_buffer view
     cdef Py_ssize_t size = -1, more = 0
@@ -187,11 +187,11 @@ cdef int _prepare(
             copied[0] += size + PART_BYTES
             if not is_last or copied[0] < COPY_BELOW_BYTES or owner is None:
                 return _copy(message, PyBytes_AS_STRING(part), size)
-    PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)  # refuses what does not lie in one piece
+    PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)  # raises for a buffer that is not contiguous
     if view.len < COPY_BELOW_BYTES and size < 0:
         try:
             if is_last and owner is not None:
-                # its owner may change it, so what is held is a copy
+                # its owner may change it, so a copy is held
                 part = PyBytes_FromStringAndSize(<char *>view.buf, view.len)
             else:
                 copied[0] += view.len + PART_BYTES
@@ -240,7 +240,7 @@ cdef int _send_all(void *handle, headrace_msg *messages, Py_ssize_t count) excep
 
 
 cdef bint _recv(void *handle, headrace_msg *message) except -1:
-    """Whether a part was there; without one `message` is empty. Errors: zmq.ZMQError."""
+    """Whether a part was received; without one `message` is empty. Errors: zmq.ZMQError."""
     cdef int number
     headrace_zmq.init(message)
     while headrace_zmq.recv(message, handle, DONTWAIT) < 0:
@@ -256,7 +256,7 @@ cdef bint _recv(void *handle, headrace_msg *message) except -1:
 @cython.no_gc
 @cython.freelist(256)
 cdef class HeldFrame:
-    """A received part that stays in ZeroMQ's memory: read-only bytes, given back when nobody holds it."""
+    """A received part that stays in ZeroMQ's memory: read-only bytes, freed with the last reference."""
 
     cdef headrace_msg message
 
@@ -280,8 +280,8 @@ cdef class CompiledMultipart:
     cdef object _pending
     cdef void *_handle
     cdef Py_ssize_t _envelope
-    cdef headrace_msg _head  # of the message that came last, for its descriptor
-    cdef int _known_source  # that descriptor, where the head is too large to be kept here; else -1
+    cdef headrace_msg _head  # of the last message, for its descriptor
+    cdef int _known_source  # that descriptor, if the head is too large to be stored here; else -1
     cdef bint _is_watching
     cdef readonly bint is_cut
 
@@ -340,7 +340,7 @@ cdef class CompiledMultipart:
                 ready += 1
             _send_all(handle, messages, count)
         finally:
-            # what was sent is an empty message now; of what was not, the buffers come back through the stack
+            # sent parts are empty messages now; the buffers of the others are released through the stack
             for place in range(ready):
                 headrace_zmq.close(&messages[place])
             if messages != few:
@@ -386,7 +386,7 @@ cdef class CompiledMultipart:
         return not self.is_cut
 
     cdef object _taken(self, headrace_msg *message, Py_ssize_t place):
-        """The part as an object; `message` is empty afterwards. Only a failure leaves it as it was."""
+        """The part as an object; `message` is empty afterwards, unless this fails."""
         cdef Py_ssize_t size = headrace_zmq.size(message)
         cdef HeldFrame held
         cdef object part
