@@ -127,7 +127,7 @@ class TransactionManager:
     async def commit(self) -> None:
         """Wait until all records of the transaction are acknowledged, and commit it.
 
-        Errors: TransactionAbortableError if a record or offset was not stored (abort it then), ApiTimeoutError after
+        Errors: TransactionAbortableError if records or offsets were not stored (abort then), ApiTimeoutError after
         max.block.ms, when the outcome is unknown (call it again), InvalidTxnStateError, ProducerFencedError.
         """
         async with self._call, self._timed("commit"):

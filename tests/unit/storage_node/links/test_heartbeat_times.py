@@ -13,8 +13,8 @@ def test_the_largest_pause_and_round_trip_are_named() -> None:
     times.answered(0, 40)
     times.answered(300, 2_200)
     assert times.describe(2_300) == (
-        "last heartbeat sent 300 ms ago, last answered heartbeat sent 2000 ms ago; in the last minute up to 1700 "
-        "ms between heartbeats and 1900 ms until the response"
+        "last heartbeat sent 300 ms ago, last answered heartbeat sent 2000 ms ago; in the last minute "
+        "up to 1700 ms between heartbeats and 1900 ms until the response"
     )
 
 
