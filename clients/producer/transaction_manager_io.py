@@ -127,8 +127,9 @@ class TransactionManager:
     async def commit(self) -> None:
         """Wait until all records of the transaction are acknowledged, and commit it.
 
-        Errors: TransactionAbortableError if records or offsets were not stored (abort then), ApiTimeoutError after
-        max.block.ms, when the outcome is unknown (call it again), InvalidTxnStateError, ProducerFencedError.
+        Errors: TransactionAbortableError if records or offsets were not stored (abort then), ApiTimeoutError
+        after max.block.ms, when the outcome is unknown (call it again), InvalidTxnStateError,
+        ProducerFencedError.
         """
         async with self._call, self._timed("commit"):
             await self._store()
