@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 import sys
 import time
 from collections import Counter
@@ -95,11 +96,10 @@ class Run:
 
     def reduced(self, case: Case, found: list[Difference]) -> Case:
         """A small case that differs in the same part of the result."""
-        part = found[0].place.split("/")[1] if "/" in found[0].place else found[0].place
+        sign = _sign(found[0])
 
         def differs(smaller: Case) -> bool:
-            places = (each.place for each in self.differences(smaller))
-            return any(part in place.split("/")[:2] for place in places)
+            return any(_sign(each) == sign for each in self.differences(smaller))
 
         return shrink(case, differs)
 
@@ -115,6 +115,16 @@ class Run:
             print(f"    headrace {shown(difference.headrace)}")
         if len(found) > MOST_SHOWN:
             print(f"  and {len(found) - MOST_SHOWN} more")
+
+
+def _sign(difference: Difference) -> tuple[str, ...]:
+    """The part of the result; of an error, its kinds in both programs."""
+    if difference.place == "error":
+        return tuple(
+            " ".join(re.findall(r"^[a-z]+|\w+(?:Error|Exception)", text))
+            for text in (difference.kafka, difference.headrace)
+        )
+    return (difference.place.split("/")[1],)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -29,6 +29,10 @@ FUNCTIONS = {
     "supplier",
 }
 
+# operators whose input can take their place
+BYPASSED = {"filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "peek"}
+BYPASSED |= {"merge", "repartition", "process", "process_values", "transform_values", "suppress"}
+
 
 def shrink(case: Case, differs: Callable[[Case], bool], *, limit: int = 400) -> Case:
     """The smallest case found with at most `limit` tries."""
@@ -77,7 +81,7 @@ def without(case: Case, node_id: str) -> Case | None:
 
 def _bypassed(case: Case, node: Node) -> Case | None:
     """The case in which the readers of a node read its input."""
-    if "input" not in node or "branches" in node:
+    if node["op"] not in BYPASSED:
         return None
     nodes = []
     for each in case["nodes"]:
