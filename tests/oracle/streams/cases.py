@@ -74,4 +74,6 @@ def inputs(node: Node) -> list[str]:
 
 def topics(node: Node) -> list[str]:
     """The topics that a source reads."""
-    return list(node.get("topics", ())) or [node["topic"]] if node["op"] in SOURCES else []
+    if node["op"] not in SOURCES:
+        return []
+    return list(node.get("topics", ())) + [node[name] for name in ("topic", "pattern") if name in node]

@@ -67,7 +67,9 @@ def _shown(result: Result) -> str:
 
 def _without_timestamps(rows: list[list[Any]]) -> list[list[Any]]:
     """Kafka's stores of joins have the interface with timestamps, but their changelogs have none."""
-    return [[re.sub(r" @-?\d+$", "", cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    return [
+        [re.sub(r" @-?\d+$", "", cell) if isinstance(cell, str) else cell for cell in row] for row in rows
+    ]
 
 
 def has_output(result: Result) -> bool:

@@ -11,6 +11,7 @@ from .operators import OPERATORS, PAIRS
 
 # spreads neighbouring seeds over all pairs; coprime to their number
 STRIDE = 7_919
+IN_MEMORY = "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers"
 
 
 def _config(rng: random.Random, *, hostile: bool) -> dict[str, str]:
@@ -21,7 +22,7 @@ def _config(rng: random.Random, *, hostile: bool) -> dict[str, str]:
         "statestore.cache.max.bytes": rng.choice(("0", "10485760", "10485760", "300")),
     }
     if rng.random() < 0.35:
-        config["default.dsl.store"] = "in_memory"
+        config["dsl.store.suppliers.class"] = IN_MEMORY
     if rng.random() < 0.1:
         config["processing.guarantee"] = "exactly_once_v2"
     if hostile:

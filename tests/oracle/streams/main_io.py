@@ -86,12 +86,16 @@ class Run:
             if found := self.differences(case, java):
                 self.differing.append(case["seed"])
                 to_reduce.append((case, found))
-        for case, found in to_reduce[:MOST_REDUCED] if reduce else ():
-            print(f"\nseed {case['seed']} differs; reduced:", flush=True)
-            self.show(self.reduced(case, found))
-        if to_reduce and not reduce:
-            for case, found in to_reduce[:MOST_REDUCED]:
-                print(f"\nseed {case['seed']}:")
+        groups: dict[tuple[str, ...], list[tuple[Case, list[Difference]]]] = {}
+        for case, found in to_reduce:
+            groups.setdefault(_sign(found[0]), []).append((case, found))
+        for sign, members in sorted(groups.items(), key=lambda group: -len(group[1]))[:MOST_REDUCED]:
+            seeds = [case["seed"] for case, _ in members]
+            print(f"\n{len(seeds)} seeds differ in {' '.join(sign)}: {str(seeds)[1:80]}", flush=True)
+            case, found = min(members, key=lambda member: len(json.dumps(member[0])))
+            if reduce:
+                self.show(self.reduced(case, found))
+            else:
                 self._print(found)
 
     def reduced(self, case: Case, found: list[Difference]) -> Case:
@@ -118,13 +122,17 @@ class Run:
 
 
 def _sign(difference: Difference) -> tuple[str, ...]:
-    """The part of the result; of an error, its kinds in both programs."""
+    """The part of the result; of records the kind of topic and the field; of an error both of its classes."""
     if difference.place == "error":
         return tuple(
             " ".join(re.findall(r"^[a-z]+|\w+(?:Error|Exception)", text))
             for text in (difference.kafka, difference.headrace)
         )
-    return (difference.place.split("/")[1],)
+    _, part, *rest = difference.place.split("/")
+    if part != "records":
+        return (part,)
+    topic = rest[1].rpartition("-")[2] if len(rest) > 1 else ""
+    return part, topic if topic in {"changelog", "repartition", "topic"} else "", "/".join(rest[3:4])
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -44,7 +44,7 @@ class Player:
         config = self.case["config"]
         app = Builder(
             optimization=config.get("topology.optimization", "none"),
-            persistent=config.get("default.dsl.store") != "in_memory",
+            persistent="dsl.store.suppliers.class" not in config,
         )
         Building(app, self.result["effects"]).build(self.case)
         self.result["describe"] = app.describe()
