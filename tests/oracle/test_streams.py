@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import kafka_oracle
 import pytest
-from beside.comparing import Known
+from beside.comparing import Known, read_known
+from streams import ours
 from streams.cases import Case, inputs, printed
 from streams.comparing import compare, has_output
 from streams.generating import generate
 from streams.java_io import JavaStreams
 from streams.operators import PAIRS
+from streams.planted import BUGS, Planted
 from streams.shrinking import shrink, without
 
 RESULT = {
@@ -24,6 +28,7 @@ RESULT = {
     "dropped": 0,
     "effects": [],
 }
+KNOWN = read_known((Path(__file__).parent / "streams" / "differences.toml").read_text())
 CASE: Case = {"config": {}, "nodes": [], "events": [{"advance_ms": 1}, {"advance_ms": 1}]}
 
 
@@ -113,3 +118,26 @@ def test_kafka_streams_gives_the_same_each_time(java: JavaStreams) -> None:
     results = list(java.results(cases))
     assert results == list(java.results(cases))
     assert sum(map(has_output, results)) > len(cases) / 2
+
+
+def first_found(java: JavaStreams, bug: Planted, cases: int) -> Case | None:
+    """The first case in which a planted bug shows, of as many that have one of its operators."""
+    having = (case for case in map(generate, itertools.count(1)) if set(case["pair"]) & set(bug.operators))
+    return next((case for case in itertools.islice(having, cases) if differs(java, case)), None)
+
+
+def differs(java: JavaStreams, case: Case) -> bool:
+    """Whether the two programs differ in a case."""
+    return bool(compare(case, java.result(case), ours.result(case), KNOWN))
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_the_oracle_finds_a_planted_bug(
+    name: str, java: JavaStreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a few of the cases that have the operator."""
+    BUGS[name].plant(monkeypatch)
+    case = first_found(java, BUGS[name], 80)
+    monkeypatch.undo()
+    assert case is not None
+    assert not differs(java, case)
