@@ -1,8 +1,8 @@
 """Planted bugs: each breaks one rule of Kafka Streams in headrace.stream, and the oracle must find it.
 
 A bug is a change of a function's text: most processors are functions within functions, which no attribute
-reaches. A bug whose text is gone fails: the list follows the code. The cases of a bug are those whose pair has
-one of its operators, from the first seed on.
+reaches. A bug whose text is gone fails: the list follows the code. The cases of a bug are those whose pair
+has one of its operators, from the first seed on.
 """
 
 from __future__ import annotations
