@@ -134,13 +134,14 @@ class Behaviour:
             return
         valid_to = self.store.put(key, value, timestamp)
         before, latest = self.store.get_as_of(key, timestamp - 50), self.store.get(key)
-        self._forward(record, f"{valid_to} {_version(before)} {_version(latest)}")
+        until = -1 if valid_to is None else valid_to
+        self._forward(record, f"{until} {_version(before)} {_version(latest)}")
 
 
 def _version(found: Any) -> str:
     if found is None:
         return "-"
-    return f"{text(found.value)}@{found.timestamp}/{'' if found.valid_to is None else found.valid_to}"
+    return f"{text(found.value)}@{found.timestamp}"
 
 
 class Transformer:

@@ -13,14 +13,23 @@ DEAD_LETTERS = "dlq"
 UNREADABLE = [["unreadable"]]
 
 
-def _by_event(rows: list[list[Any]], end: int) -> dict[str, Any]:
-    """Records before event `end`: event -> topic -> rows."""
+def _by_event(case: Case, rows: list[list[Any]], end: int) -> dict[str, Any]:
+    """Records before event `end`: event -> topic -> rows.
+
+    A buffer of suppress writes its changelog in the order of a hash set in Kafka: here in that of the keys.
+    """
     made: dict[str, Any] = {}
+    names = {node["name"] for node in case["nodes"] if node["op"] == "suppress" and "name" in node}
+    buffers = ("app-KTABLE-SUPPRESS-STATE-STORE-", *(f"app-{name}-store-changelog" for name in names))
     for event, topic, *rest in rows:
         if event < end:
             if topic == DEAD_LETTERS:  # class, text and trace of an error are those of the language
                 rest[-1] = [name for name, _ in rest[-1]]
             made.setdefault(f"event {event}", {}).setdefault(topic, []).append(rest)
+    for topics in made.values():
+        for topic, written in topics.items():
+            if topic.startswith(buffers):
+                written.sort(key=lambda row: row[0])
     return made
 
 
@@ -38,7 +47,7 @@ def comparable(case: Case, result: Result) -> dict[str, Any]:
     made: dict[str, Any] = {"error": place, "describe": described(result)}
     if place in {"build", "start"}:
         return made if place == "start" else {"error": place}
-    made["records"] = _by_event(result.get("records", []), end)
+    made["records"] = _by_event(case, result.get("records", []), end)
     if not place:
         made["stores"] = dict(result.get("stores", {}))
         made["dropped"] = int(result.get("dropped", 0))

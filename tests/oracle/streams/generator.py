@@ -100,6 +100,10 @@ class Generator:
         """The serde to give, or None where Java does without and chance leaves it out."""
         if self.hostile and self.chance(0.05):
             return None if kind == "long" else "long"
+        return self.fitting_serde(known, kind)
+
+    def fitting_serde(self, known: str, kind: str) -> str | None:
+        """The same, never a wrong one."""
         return None if is_known(known, kind) and self.chance(0.5) else kind
 
     def store(
@@ -171,7 +175,9 @@ class Generator:
         value = value or self.pick(TYPES)
         topic = f"in{len(self.topics)}"
         self.topics[topic] = (key, value)
-        serdes = {"key": self.serde("", key), "value": self.serde("", value)}
+        # a table whose store has other serdes than its source has no meaning
+        chosen = self.serde if kind == "stream" else self.fitting_serde
+        serdes = {"key": chosen("", key), "value": chosen("", value)}
         given = {"key_serde": serdes["key"] or "", "value_serde": serdes["value"] or ""}
         if kind == "stream":
             names = [topic]

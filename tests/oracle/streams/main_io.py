@@ -25,8 +25,8 @@ from .shrinking import shrink
 KNOWN = Path(__file__).with_name("differences.toml")
 # of each differing case
 MOST_SHOWN = 8
-# of differing cases that are reduced in one run
-MOST_REDUCED = 5
+# of kinds of differences that are shown in one run
+MOST_REDUCED = 8
 
 
 class Statistics:

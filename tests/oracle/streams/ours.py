@@ -145,16 +145,9 @@ def _versions(store: Any, key: Any, times: list[int]) -> list[list[Any]]:
         found = [("latest", store.get(key)), *((str(time), store.get_as_of(key, time)) for time in times)]
     except (TypeError, ValueError, AttributeError, OverflowError):
         return []  # keys of the other type
+    # Kafka tells the end of a version only to queries from outside
     return [
-        [
-            text(key),
-            as_of,
-            shown(each.value),
-            each.timestamp,
-            None if each.valid_to is None else str(each.valid_to),
-        ]
-        for as_of, each in found
-        if each is not None
+        [text(key), as_of, shown(each.value), each.timestamp] for as_of, each in found if each is not None
     ]
 
 

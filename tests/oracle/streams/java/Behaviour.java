@@ -207,7 +207,7 @@ final class Behaviour {
     }
 
     private static String version(VersionedRecord<Object> found) {
-        return found == null ? "-" : Functions.text(found.value()) + "@" + found.timestamp() + "/" + found.validTo().map(Functions::text).orElse("");
+        return found == null ? "-" : Functions.text(found.value()) + "@" + found.timestamp();
     }
 
     static ProcessorSupplier<Object, Object, Object, Object> supplier(JsonNode spec, List<String> effects) {

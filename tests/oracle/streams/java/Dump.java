@@ -81,7 +81,7 @@ final class Dump {
     private void version(Object key, String asOf, VersionedRecord<Object> found) {
         if (found != null) {
             rows.addArray().add(Functions.text(key)).add(asOf).add(text(found.value()))
-                .add(found.timestamp()).add(found.validTo().map(Functions::text).orElse(null));
+                .add(found.timestamp());
         }
     }
 
