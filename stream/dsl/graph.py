@@ -28,7 +28,6 @@ class GraphNode:
         self.children: dict[GraphNode, None] = {}
         self.parents: dict[GraphNode, None] = {}
         self.priority = 0  # nodes are written in this order
-        self.is_written = False
         self.changes_key = False
         self.changes_value = False
         self.is_merge = False

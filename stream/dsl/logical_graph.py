@@ -40,8 +40,6 @@ class LogicalGraph:
         ] = {}  # by the node that changed the key
         self.merges: dict[GraphNode, None] = {}
         self.tables: dict[TableSourceNode, None] = {}
-        self._versioned: dict[ProcessorNode, None] = {}
-        self._suppressions: dict[SuppressNode, None] = {}
         self._priorities = count()
 
     def add(self, child: GraphNode, *parents: GraphNode) -> None:
@@ -59,10 +57,6 @@ class LogicalGraph:
                 self.merges[child] = None
             elif isinstance(child, TableSourceNode):
                 self.tables[child] = None
-        if isinstance(child, ProcessorNode) and child.follows_versions:
-            self._versioned[child] = None
-        if isinstance(child, SuppressNode):
-            self._suppressions[child] = None
 
     # writing
 
@@ -70,11 +64,11 @@ class LogicalGraph:
         """The topology. `optimize` changes the graph before it is written."""
         self._merge_sources()
         optimize(self)
-        self._enable_versions()
-        for node in self._in_order():
+        nodes = self._in_order()
+        self._enable_versions(nodes)
+        for node in nodes:
             self.topology.origin = node.origin
             node.write(self.topology)
-            node.is_written = True
         self.topology.check_copartitioning()
         self.topology.origin = None
         return self.topology
@@ -112,14 +106,18 @@ class LogicalGraph:
                 first.merge(node)
                 self.root.remove_child(node)
 
-    def _enable_versions(self) -> None:
-        for node in self._versioned:
-            for parent in node.parents:
-                if is_versioned(parent):
-                    node.use_versions(parent)
-        for suppression in self._suppressions:
-            if _has_versioned_parents(suppression):
-                raise TopologyError("a versioned table cannot be suppressed", suppression.origin)
+    def _enable_versions(self, nodes: Sequence[GraphNode]) -> None:
+        """The output of a node is a versioned table if its store is; without one, if all parents are."""
+        versioned: dict[GraphNode, bool] = {self.root: False}
+        for node in nodes[1:]:
+            inherits = all(versioned[parent] for parent in node.parents)
+            versioned[node] = inherits if node.is_output_versioned is None else node.is_output_versioned
+            if isinstance(node, SuppressNode) and inherits:
+                raise TopologyError("a versioned table cannot be suppressed", node.origin)
+            if isinstance(node, ProcessorNode) and node.follows_versions:
+                for parent in node.parents:
+                    if versioned[parent]:
+                        node.use_versions(parent)
 
 
 def set_of(node: SourceNode) -> object:
@@ -127,29 +125,17 @@ def set_of(node: SourceNode) -> object:
     return node.topics if isinstance(node.topics, re.Pattern) else frozenset(node.topics)
 
 
-def is_versioned(node: GraphNode) -> bool:
-    """Whether the output of a node is a versioned table: its own store decides, or its parents."""
-    if node.is_output_versioned is not None:
-        return node.is_output_versioned
-    return _has_versioned_parents(node)
-
-
-def _has_versioned_parents(node: GraphNode) -> bool:
-    if isinstance(node, RootNode):
-        return False
-    return all(is_versioned(parent) for parent in node.parents)
-
-
 def first_above(node: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:
     """The first match among `node` and the nodes above it, depth first."""
-    if matches(node):
-        return node
-    for parent in node.parents:
-        if matches(parent):
-            return parent
-        found = first_above(parent, matches)
-        if found is not None:
-            return found
+    waiting = [node]
+    seen: set[GraphNode] = set()
+    while waiting:
+        each = waiting.pop()
+        if matches(each):
+            return each
+        if each not in seen:
+            seen.add(each)
+            waiting += reversed(each.parents)
     return None
 
 

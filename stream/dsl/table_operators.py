@@ -129,14 +129,26 @@ def suppressed(table: TableHandle, how: Suppressed) -> TableHandle:
     return TableHandle(graph, name, node, frozenset([table.name]), table.key, table.value, supplier, None)
 
 
-def _time_to_close_ms(node: GraphNode, chain: str = "") -> int:
+def _time_to_close_ms(table: GraphNode) -> int:
     """The longest grace of the windowed aggregations that a table is made of."""
-    if node.grace_ms is not None:
-        return node.grace_ms
-    if isinstance(node, RootNode):
-        raise TopologyError(f"until_window_closes needs a windowed aggregation, and there is none in {chain}")
-    chain = f"{node.name}->{chain}" if chain else node.name
-    return max(_time_to_close_ms(parent, chain) for parent in node.parents)
+    longest = 0
+    waiting = [(table, table.name)]
+    seen: set[GraphNode] = set()
+    while waiting:
+        node, chain = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.grace_ms is not None:
+            longest = max(longest, node.grace_ms)
+        elif isinstance(node, RootNode):
+            raise TopologyError(f"until_window_closes needs a windowed aggregation; there is none in {chain}")
+        else:
+            waiting += [
+                (parent, chain if isinstance(parent, RootNode) else f"{parent.name}->{chain}")
+                for parent in node.parents
+            ]
+    return longest
 
 
 class GroupedTable:

@@ -75,6 +75,11 @@ class StoreBuilder:
     grace_ms: int = 0
     logs_headers: bool = False
 
+    @property
+    def is_windowed(self) -> bool:
+        """Whether it is a window or session store, whose changelog loses old records."""
+        return self.kind in (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION)
+
     def with_caching(self, is_cached: bool = True) -> StoreBuilder:
         return replace(self, is_cached=is_cached)
 

@@ -7,6 +7,7 @@ Source: InternalTopologyBuilder.describe, java.util.TreeMap.
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,19 +21,29 @@ if TYPE_CHECKING:
     from .topology_builder import TopologyBuilder
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Node:
-    """A node under description. `size`: 1 and the sizes of the nodes below it, once per path."""
+    """A node under description. `size`: 1 and the sizes of the nodes below it, once per path. `place`: that
+    of a parent is lower."""
 
     spec: NodeSpec
+    place: int
     size: int = 1
     before: TreeSet[_Node] = field(default_factory=lambda: TreeSet(_is_before))
     after: TreeSet[_Node] = field(default_factory=lambda: TreeSet(_is_before))
 
     def grow(self, by: int) -> None:
-        self.size += by
-        for node in self.before:
-            node.grow(by)
+        """Add to the size of this node and of all above it, as often as there are paths to them."""
+        growth = {self: by}
+        waiting = [(-self.place, self)]
+        while waiting:
+            _, node = heapq.heappop(waiting)
+            node.size += growth[node]
+            for above in node.before:
+                if above not in growth:
+                    growth[above] = 0
+                    heapq.heappush(waiting, (-above.place, above))
+                growth[above] += growth[node]
 
 
 def _is_before(one: _Node, other: _Node) -> bool:
@@ -51,7 +62,8 @@ def describe(builder: TopologyBuilder) -> str:
 
 
 def _sub_topology(builder: TopologyBuilder, number: int, names: Sequence[str]) -> str:
-    nodes = {name: _Node(builder.nodes[name]) for name in java_order.grown(names)}
+    places = {name: place for place, name in enumerate(names)}
+    nodes = {name: _Node(builder.nodes[name], places[name]) for name in java_order.grown(names)}
     for node in nodes.values():
         for name in node.spec.parents:
             parent = nodes[name]
@@ -66,7 +78,7 @@ def _sub_topology(builder: TopologyBuilder, number: int, names: Sequence[str]) -
 def _global_store(builder: TopologyBuilder, number: int, names: Sequence[str]) -> str:
     source = next(name for name in java_order.grown(names) if builder.is_global_source(name))
     processor = next(name for name in java_order.grown(names) if name != source)
-    first, second = _Node(builder.nodes[source]), _Node(builder.nodes[processor])
+    first, second = _Node(builder.nodes[source], 0), _Node(builder.nodes[processor], 1)
     first.after.add(second)
     second.before.add(first)
     return (

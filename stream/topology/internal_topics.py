@@ -71,7 +71,7 @@ def changelog(name: str, builder: StoreBuilder) -> InternalTopic:
     if builder.history_retention_ms:
         kind = TopicKind.VERSIONED_CHANGELOG
         return InternalTopic(name, kind, config=config, retention_ms=builder.history_retention_ms)
-    if builder.retention_ms:
+    if builder.is_windowed:
         return InternalTopic(
             name, TopicKind.WINDOWED_CHANGELOG, config=config, retention_ms=builder.retention_ms
         )

@@ -57,6 +57,10 @@ class StoreBuilder(Protocol):
     def changelog_config(self) -> Mapping[str, str]: ...
 
     @property
+    def is_windowed(self) -> bool:
+        """Whether it is a window or session store."""
+
+    @property
     def retention_ms(self) -> int:
         """Of a window or session store; 0 for others."""
 

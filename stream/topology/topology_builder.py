@@ -245,17 +245,25 @@ class TopologyBuilder:
         if store not in node.stores:
             node.stores.append(store)
         if store not in self.store_sources:
-            sources = {source.name: source for source in self._sources_above(node)}
+            sources = self._sources_above(node)
             if sources:
-                self.store_sources[store] = tuple(sources.values())
+                self.store_sources[store] = sources
 
-    def _sources_above(self, node: NodeSpec) -> Iterable[SourceSpec]:
-        for name in node.parents:
-            parent = self.nodes[name]
-            if isinstance(parent, SourceSpec):
-                yield parent
+    def _sources_above(self, node: NodeSpec) -> tuple[SourceSpec, ...]:
+        found: dict[str, SourceSpec] = {}
+        seen: set[str] = set()
+        waiting = list(node.parents)
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            above = self.nodes[name]
+            if isinstance(above, SourceSpec):
+                found[name] = above
             else:
-                yield from self._sources_above(parent)
+                waiting += above.parents
+        return tuple(found.values())
 
     def _check_name(self, name: str) -> None:
         if not name:

@@ -20,6 +20,11 @@ class AnyStore:
     retention_ms: int = 0
     history_retention_ms: int = 0
 
+    @property
+    def is_windowed(self) -> bool:
+        """Whether it has a retention."""
+        return self.retention_ms > 0
+
     def build(self) -> Any:
         """No store."""
         return None

@@ -34,3 +34,18 @@ def test_patterns_are_merged_by_their_text() -> None:
     app.stream(re.compile("log-.*")).to("b")
     app.stream(re.compile("log-.*", re.IGNORECASE)).to("c")
     assert app.build("app").source_patterns() == ("log-.*", "log-.*")
+
+
+def test_long_and_wide_graphs() -> None:
+    """No recursion over thousands of operators, no time for each path through many joins."""
+    app = Builder(optimization="all")
+    stream = app.stream("in")
+    for _ in range(3_000):
+        stream = stream.filter(lambda k, v: True)
+    stream.group_by(lambda k, v: v).count().to_stream().to("out")
+    table = app.table("table")
+    for number in range(40):
+        table = table.join(table, max, store=f"joined-{number}")
+    text = app.describe()
+    assert text.count("KSTREAM-FILTER") > 3_000
+    assert text.count("KTABLE-JOINTHIS") > 40
