@@ -147,12 +147,16 @@ class TimeFirstWindowKeys:
         return (from_key is None or key >= from_key) and (to_key is None or key <= to_key)
 
     def key_bounds(self, key: bytes, from_time: int, to_time: int) -> Bounds:
-        return self.range_bounds(None, None, from_time, to_time)
+        upper = windows.time_first_key(key, to_time, windows.MAX_SEQNUM)
+        return windows.time_first_key(key, max(0, from_time)), upper + b"\0"
 
     def range_bounds(
         self, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int
     ) -> Bounds:
-        return _time_bounds(from_time, to_time)
+        lower = windows.TIME_FIRST + _TIME.pack(max(0, from_time)) + (from_key or b"")
+        if to_key is None:
+            return lower, windows.KEY_FIRST
+        return lower, windows.time_first_key(b"\xff" * len(to_key), to_time, windows.MAX_SEQNUM) + b"\0"
 
 
 class TimeFirstSessionKeys:
@@ -179,16 +183,13 @@ class TimeFirstSessionKeys:
         return (from_key is None or key >= from_key) and (to_key is None or key <= to_key)
 
     def key_bounds(self, key: bytes, from_time: int, to_time: int) -> Bounds:
-        return _time_bounds(from_time, windows.MAX_TIME)
+        return _ends_from(from_time)
 
     def range_bounds(
         self, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int
     ) -> Bounds:
-        return _time_bounds(from_time, windows.MAX_TIME)
+        return _ends_from(from_time)
 
 
-def _time_bounds(from_time: int, to_time: int) -> Bounds:
-    lower = windows.TIME_FIRST + _TIME.pack(max(0, from_time))
-    if to_time >= windows.MAX_TIME:
-        return lower, windows.KEY_FIRST
-    return lower, windows.TIME_FIRST + _TIME.pack(to_time + 1)
+def _ends_from(earliest_end: int) -> Bounds:
+    return windows.TIME_FIRST + _TIME.pack(max(0, earliest_end)), windows.KEY_FIRST

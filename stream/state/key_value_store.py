@@ -17,7 +17,7 @@ from .formats.buffers import record_context_size
 from .formats.timestamped import timestamp_of
 from .formats.windows import next_key
 from .key_value_bytes import ListValueBytes, LruKeyValueBytes
-from .merging import merged_with_cache
+from .merging import cached_rows, merged
 from .typed import TypedStore
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class CachedKeyValueStore(TypedKeyValueStore):
     def _rows(self, from_key: bytes | None, to_key: bytes | None, forward: bool) -> Rows:
         under = self._inner.rows(from_key, to_key, forward)
         keys = self._cache.keys(from_key, to_key, to_inclusive=False, forward=forward)
-        return merged_with_cache(self._cache, keys, under, forward) if keys else under
+        return merged(cached_rows(self._cache, keys), under, forward) if keys else under
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         return self._flusher.listen(listener, send_old_values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .merging import merged
 from .sorted_keys import SortedKeys
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Overlay:
         if space not in self._spaces:
             return iter([(key, value) for key, value in over if value is not None])
         under = self._engine.rows(space, from_key, to_key, forward)
-        return _merged(over, under, forward) if over else under
+        return merged(iter(over), under, forward) if over else under
 
     def approximate_count(self, space: str) -> int:
         """The committed entries, and the uncommitted ones as if their keys were new."""
@@ -123,29 +124,3 @@ class Overlay:
     def close(self) -> None:
         """Drop what is not committed."""
         self._engine.close()
-
-
-def _merged(over: list[tuple[bytes, bytes | None]], under: Rows, forward: bool) -> Rows:
-    """Both in the same direction; of equal keys the value of `over`, or none where that is deleted."""
-    position, count = 0, len(over)
-    for row in under:
-        key = row[0]
-        while position < count:
-            next_key, value = over[position]
-            if next_key == key:
-                break
-            if (next_key < key) != forward:
-                break
-            position += 1
-            if value is not None:
-                yield next_key, value
-        if position < count and over[position][0] == key:
-            value = over[position][1]
-            position += 1
-            if value is not None:
-                yield key, value
-        else:
-            yield row
-    for key, value in over[position:]:
-        if value is not None:
-            yield key, value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..records import Window, Windowed
 from .flushing import Flusher
 from .formats.windows import MAX_TIME, session_key
-from .segmented_cache import SegmentedCache
+from .segmented_cache import Read, SegmentedCache
 from .typed import TypedStore
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ class TypedSessionStore(TypedStore):
 
     def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> StoreIterator[Any]:
         key_bytes = self._dumps_key(key)
-        return self._sessions(key_bytes, key_bytes, earliest_end, latest_start, True)
+        return self._sessions(key_bytes, key_bytes, earliest_end, latest_start, True, Read.KEY)
 
     def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> StoreIterator[Any]:
         key_bytes = self._dumps_key(key)
-        return self._sessions(key_bytes, key_bytes, earliest_end, latest_start, False)
+        return self._sessions(key_bytes, key_bytes, earliest_end, latest_start, False, Read.KEY)
 
     def find_sessions_key_range(
         self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int
@@ -94,10 +94,13 @@ class TypedSessionStore(TypedStore):
         earliest_end: int,
         latest_start: int,
         forward: bool,
+        read: Read = Read.RANGE,
     ) -> StoreIterator[Any]:
         if from_key is not None and to_key is not None and from_key > to_key:
             return self._iterate(iter(()), self._session)
-        return self._iterate(self._rows(from_key, to_key, earliest_end, latest_start, forward), self._session)
+        return self._iterate(
+            self._rows(from_key, to_key, earliest_end, latest_start, forward, read), self._session
+        )
 
     def _session(self, data: bytes) -> Windowed[Any]:
         key, start, end = self._split(data)
@@ -110,6 +113,7 @@ class TypedSessionStore(TypedStore):
         earliest_end: int,
         latest_start: int,
         forward: bool,
+        read: Read,
     ) -> Rows:
         return self._inner.rows(from_key, to_key, earliest_end, latest_start, forward)
 
@@ -145,9 +149,10 @@ class CachedSessionStore(TypedSessionStore):
         earliest_end: int,
         latest_start: int,
         forward: bool,
+        read: Read,
     ) -> Rows:
         under = self._inner.rows(from_key, to_key, earliest_end, latest_start, forward)
-        return self._cached.rows(under, from_key, to_key, earliest_end, latest_start, forward)
+        return self._cached.rows(under, from_key, to_key, earliest_end, latest_start, forward, read)
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         return self._flusher.listen(listener, send_old_values)

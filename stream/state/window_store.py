@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..records import ValueAndTimestamp, Windowed
 from .flushing import Flusher
 from .formats.windows import MAX_SEQNUM, MAX_TIME, window_key, window_of
-from .segmented_cache import SegmentedCache
+from .segmented_cache import Read, SegmentedCache
 from .typed import TypedStore
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class TypedWindowStore(TypedStore):
 
     def _fetch_range(self, key: Any, from_time: int, to_time: int, forward: bool) -> StoreIterator[Any]:
         key_bytes, split = self._dumps_key(key), self._split
-        rows = self._rows(key_bytes, key_bytes, from_time, to_time, forward)
+        rows = self._rows(key_bytes, key_bytes, from_time, to_time, forward, Read.KEY)
         return self._iterate(rows, lambda data: split(data)[1])
 
     def _fetch_key_range(
@@ -87,14 +87,21 @@ class TypedWindowStore(TypedStore):
         start, end = self._key_bytes(from_key), self._key_bytes(to_key)
         if start is not None and end is not None and start > end:
             return self._iterate(iter(()), self._windowed)
-        return self._iterate(self._rows(start, end, from_time, to_time, forward), self._windowed)
+        rows = self._rows(start, end, from_time, to_time, forward, Read.RANGE)
+        return self._iterate(rows, self._windowed)
 
     def _windowed(self, data: bytes) -> Windowed[Any]:
         key, start, _ = self._split(data)
         return Windowed(self._loads_key(key), window_of(start, self._window_size_ms))
 
     def _rows(
-        self, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int, forward: bool
+        self,
+        from_key: bytes | None,
+        to_key: bytes | None,
+        from_time: int,
+        to_time: int,
+        forward: bool,
+        read: Read,
     ) -> Rows:
         return self._inner.rows(from_key, to_key, from_time, to_time, forward)
 
@@ -130,14 +137,20 @@ class CachedWindowStore(TypedWindowStore):
         return None if data is None else self._loads(data)
 
     def _rows(
-        self, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int, forward: bool
+        self,
+        from_key: bytes | None,
+        to_key: bytes | None,
+        from_time: int,
+        to_time: int,
+        forward: bool,
+        read: Read,
     ) -> Rows:
         under = self._inner.rows(from_key, to_key, from_time, to_time, forward)
-        return self._cached.rows(under, from_key, to_key, from_time, to_time, forward)
+        return self._cached.rows(under, from_key, to_key, from_time, to_time, forward, read)
 
     def _all_rows(self, from_time: int, to_time: int, forward: bool) -> Rows:
         under = self._inner.all_rows(from_time, to_time, forward)
-        return self._cached.rows(under, None, None, from_time, to_time, forward)
+        return self._cached.rows(under, None, None, from_time, to_time, forward, Read.ALL)
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         return self._flusher.listen(listener, send_old_values)

@@ -49,6 +49,8 @@ def test_equal_to_a_list_of_versions(puts: list[tuple[str, int, int | None]], se
     store = opened(context, segment_ms=segment_ms)
     expected: dict[str, dict[int, int | None]] = {"a": {}, "b": {}}
     for key, timestamp, value in puts:
+        if value is None and timestamp in expected[key]:
+            continue  # Kafka Streams forgets the tombstone if no version ended there
         later = min((time for time in expected[key] if time > timestamp), default=None)
         expected[key][timestamp] = value
         valid_to = store.put(key, value, timestamp)

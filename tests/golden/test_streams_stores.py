@@ -1,0 +1,127 @@
+"""State stores give the results and changelogs of Kafka Streams for the same operations.
+
+`kafka_streams_stores.txt` was written by Kafka Streams 4.3.1 through KafkaStreamsStores.java: random
+operations on stores of all kinds, several per record, with a cache of 400 bytes that is flushed after each of
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headrace.clients.serdes import int64, utf8
+from headrace.stream.records import RecordContext, ValueAndTimestamp, VersionedRecord, Window, Windowed
+from headrace.stream.state.builders import StoreBuilder, StoreKind
+from headrace.stream.state.stores import NOT_PUT
+from store_context import FakeStoreContext
+
+STORES: dict[str, list[str]] = {}
+for line in (Path(__file__).parent / "kafka_streams_stores.txt").read_text().splitlines():
+    if line.startswith("store "):
+        STORES[line.split()[1]] = lines = []
+    lines.append(line)
+
+WINDOW = StoreBuilder(
+    "store", StoreKind.WINDOW, utf8, int64, retention_ms=100, segment_interval_ms=50, window_size_ms=10
+)
+TIMESTAMPED = replace(WINDOW, kind=StoreKind.TIMESTAMPED_WINDOW)
+SESSION = StoreBuilder("store", StoreKind.SESSION, utf8, int64, retention_ms=100)
+KEY_VALUE = StoreBuilder("store", StoreKind.KEY_VALUE, utf8, int64)
+VERSIONED = StoreKind.VERSIONED_KEY_VALUE
+BUILDERS = {
+    "key-value-memory": replace(KEY_VALUE, persistent=False),
+    "key-value-rocks": KEY_VALUE,
+    "key-value-lru": replace(KEY_VALUE, max_entries=3),
+    "timestamped-memory": replace(KEY_VALUE, kind=StoreKind.TIMESTAMPED_KEY_VALUE, persistent=False),
+    "timestamped-rocks": replace(KEY_VALUE, kind=StoreKind.TIMESTAMPED_KEY_VALUE),
+    "window-memory": replace(WINDOW, persistent=False),
+    "window-rocks": WINDOW,
+    "timestamped-window-rocks": TIMESTAMPED,
+    "timestamped-window-by-time": replace(TIMESTAMPED, is_time_ordered=True),
+    "session-memory": replace(SESSION, persistent=False),
+    "session-rocks": SESSION,
+    "window-memory-duplicates": replace(WINDOW, persistent=False, retain_duplicates=True),
+    "window-rocks-duplicates": replace(WINDOW, retain_duplicates=True),
+    "timestamped-window-by-time-index": replace(TIMESTAMPED, is_time_ordered=True, has_index=True),
+    "session-by-time-index": replace(SESSION, is_time_ordered=True, has_index=True),
+    "versioned": replace(KEY_VALUE, kind=VERSIONED, history_retention_ms=100, segment_interval_ms=30),
+}
+
+
+def text(value: Any) -> str:
+    """A key or value as the Java program writes it."""
+    if isinstance(value, ValueAndTimestamp):
+        return f"{value.value}~{value.timestamp}"
+    if isinstance(value, VersionedRecord):
+        return f"{value.value}~{value.timestamp}"
+    if isinstance(value, Windowed):
+        return f"{value.key}@{value.window.start}/{value.window.end}"
+    return "null" if value is None else str(value)
+
+
+def typed(word: str) -> Any:
+    """An argument of an operation."""
+    if word == "null":
+        return None
+    if "~" in word:
+        value, timestamp = word.split("~")
+        return ValueAndTimestamp(int(value), int(timestamp))
+    return int(word) if word.lstrip("-").isdigit() else word
+
+
+def perform(store: Any, builder: StoreBuilder, operation: str) -> str:
+    """The result of an operation, as the Java program writes it."""
+    name, *words = operation.split()
+    arguments = [typed(word) for word in words]
+    if builder.kind is StoreKind.SESSION and name in ("put", "remove"):
+        key, start, end, *value = arguments
+        arguments = [Windowed(key, Window(start, end)), *value]
+    if name == "prefix_scan":
+        arguments = [arguments[0].encode()]
+    result = getattr(store, name)(*arguments)
+    if hasattr(result, "close"):
+        return ",".join(f"{text(key)}={text(value)}" for key, value in result) or "-"
+    if name == "remove" or (name == "put" and builder.kind is not VERSIONED):
+        return "ok"
+    if name == "put":
+        return "-1" if result is None else str(NOT_PUT if result == NOT_PUT else result)
+    return text(result)
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_operations(name: str) -> None:
+    """Each result, and the changelog after each record."""
+    builder = BUILDERS[name.removesuffix("-cached")]
+    builder = replace(builder, is_cached=name.endswith("-cached"))
+    context = FakeStoreContext(int(STORES[name][0].split()[2]))
+    store = builder.build()
+    store.init(context)
+    logged = 0
+    for number, line in enumerate(STORES[name][1:]):
+        kind, _, rest = line.partition(" ")
+        if kind == "log":
+            if logged == 0:
+                store.flush()
+            key, value, timestamp = rest.split()
+            record = context.changelog[logged]
+            assert (record.key.hex(), text(record.value and record.value.hex()), record.timestamp) == (
+                key, value, int(timestamp)
+            ), f"{number}: {line}"  # fmt: skip
+            logged += 1
+            continue
+        if kind == "record":
+            store.flush()
+            assert len(context.changelog) == logged, f"{number}: {line}"
+            context.changelog.clear()
+            logged = 0
+            context.record_context = RecordContext(int(rest), number, "in", 0)
+            continue
+        operation, _, expected = line.partition(" -> ")
+        if builder.is_cached and operation.startswith(("backward", "reverse")) and "=null" in expected:
+            perform(store, builder, operation)  # Java returns entries that are deleted in the cache
+            continue
+        assert perform(store, builder, operation) == expected, f"{number}: {line}"
+    store.close()
