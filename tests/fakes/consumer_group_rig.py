@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.coordinators.group.consumer_group import GROUP_TRANSITIONS, ConsumerGroup, GroupState
 from headrace.coordinators.runtime.ports import Outcome
+from headrace.protocol import errors
 from headrace.protocol.consumer_protocol import (
     Assignment,
     Subscription,
@@ -14,15 +15,6 @@ from headrace.protocol.consumer_protocol import (
     decode_subscription,
     encode_assignment,
     encode_subscription,
-)
-from headrace.protocol.errors import (
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    KafkaError,
-    MemberIdRequiredError,
-    NotCoordinatorError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
 )
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import (
@@ -32,12 +24,7 @@ from headrace.protocol.messages.groups import (
     LeavingMember,
     TopicIdPartitions,
 )
-from headrace.protocol.metadata.image import (
-    BrokerRegistration,
-    MetadataImage,
-    PartitionRegistration,
-    TopicImage,
-)
+from headrace.protocol.metadata import image
 from headrace.protocol.model import TopicPartition
 
 from tests.fakes.group_rig import Asked, GroupRig
@@ -73,7 +60,7 @@ class ConsumerGroupRig(GroupRig):
     def beat(self, body: ConsumerGroupHeartbeatRequest) -> Any:
         """Errors: what the coordinator answers."""
         answer = self.request(registry.CONSUMER_GROUP_HEARTBEAT, body).answer
-        if isinstance(answer, KafkaError):
+        if isinstance(answer, errors.KafkaError):
             raise answer
         return answer
 
@@ -102,11 +89,13 @@ class ConsumerGroupRig(GroupRig):
             if old is None:
                 self._topic_ids += 1
             topic_id = self._topic_ids.to_bytes(16, "big") if old is None else old.topic_id
-            partitions = (PartitionRegistration((1,), (1,), 1, 0, 0),) * count
+            partitions = (image.PartitionRegistration((1,), (1,), 1, 0, 0),) * count
             is_same = old is not None and old.partitions == partitions
-            topics[name] = old if old is not None and is_same else TopicImage(name, topic_id, partitions)
-        broker = BrokerRegistration(1, 1, bytes(16), "", 0, rack, (), is_fenced=False)
-        self.image = MetadataImage(
+            topics[name] = (
+                old if old is not None and is_same else image.TopicImage(name, topic_id, partitions)
+            )
+        broker = image.BrokerRegistration(1, 1, bytes(16), "", 0, rack, (), is_fenced=False)
+        self.image = image.MetadataImage(
             self.image.offset + 1,
             brokers={1: broker},
             topics=topics,
@@ -268,7 +257,7 @@ class SimClassicMember:
         if self.joining.waits:
             return
         answer, self.joining = self.joining.answer, None
-        if isinstance(answer, KafkaError) or answer.error_code:
+        if isinstance(answer, errors.KafkaError) or answer.error_code:
             self._on_error(answer)
             return
         self.member_id, self.generation, self.must_join = answer.member_id, answer.generation_id, False
@@ -303,7 +292,7 @@ class SimClassicMember:
         if self.syncing.waits:
             return
         answer, self.syncing = self.syncing.answer, None
-        if isinstance(answer, KafkaError) or answer.error_code:
+        if isinstance(answer, errors.KafkaError) or answer.error_code:
             self._on_error(answer)
             return
         before = self.owned
@@ -314,21 +303,21 @@ class SimClassicMember:
 
     def heartbeat(self) -> None:
         answer = self.rig.heartbeat(self.member_id, self.generation, self.group_id, self.instance_id).answer
-        if isinstance(answer, KafkaError) or answer.error_code:
+        if isinstance(answer, errors.KafkaError) or answer.error_code:
             self._on_error(answer)
 
     def _on_error(self, answer: Any) -> None:
-        code = answer.code if isinstance(answer, KafkaError) else answer.error_code
+        code = answer.code if isinstance(answer, errors.KafkaError) else answer.error_code
         self.must_join = True
-        if code == MemberIdRequiredError.code:
+        if code == errors.MemberIdRequiredError.code:
             self.member_id = answer.member_id
-        elif code in (UnknownMemberIdError.code, FencedInstanceIdError.code):
+        elif code in (errors.UnknownMemberIdError.code, errors.FencedInstanceIdError.code):
             # fenced: a coordinator that moved in a rebalance may know a static member by the id before only
             self.member_id, self.generation, self.owned = "", -1, {}
-        elif code == IllegalGenerationError.code:
+        elif code == errors.IllegalGenerationError.code:
             self.generation, self.owned = -1, {}
         else:
-            assert code in (RebalanceInProgressError.code, NotCoordinatorError.code), answer
+            assert code in (errors.RebalanceInProgressError.code, errors.NotCoordinatorError.code), answer
 
     def leave(self) -> Asked:
         self.owned, self.must_join, self.generation = {}, True, -1

@@ -5,24 +5,7 @@ from typing import Any
 
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller import Controller
-from headrace.protocol.messages.control import (
-    AlterConfigs,
-    AlterPartitionItem,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionRequest,
-    BrokerHeartbeatRequest,
-    BrokerRegistrationRequest,
-    ConfigChange,
-    ConfigResource,
-    CreateTopicsRequest,
-    ElectLeadersRequest,
-    IncrementalAlterConfigsRequest,
-    NewTopicSpec,
-    ReassignablePartition,
-    ReassignableTopic,
-    ReplicaAssignment,
-    TopicPartitions,
-)
+from headrace.protocol.messages import control
 from headrace.protocol.metadata.image import MetadataImage
 
 
@@ -84,13 +67,13 @@ class Driver:
             "host": "localhost",
             "port": 9000,
         }
-        return self.ask(BrokerRegistrationRequest(**(defaults | facts)))
+        return self.ask(control.BrokerRegistrationRequest(**(defaults | facts)))
 
     def heartbeat(self, node_id: int, **facts: Any) -> Any:
         """A heartbeat of a node that has applied all metadata."""
         broker = self.image.brokers[node_id]
         defaults = {"broker_epoch": broker.broker_epoch, "metadata_offset": self.image.offset}
-        return self.ask(BrokerHeartbeatRequest(node_id=node_id, **(defaults | facts)))
+        return self.ask(control.BrokerHeartbeatRequest(node_id=node_id, **(defaults | facts)))
 
     def join(self, *node_ids: int, **facts: Any) -> None:
         """Register nodes and unfence them."""
@@ -116,20 +99,24 @@ class Driver:
             "partition_epoch": partition.partition_epoch,
             "isr": members,
         }
-        item = AlterPartitionItem(**(defaults | facts))
-        reply = self.ask(AlterPartitionRequest(node_id, epoch, (item,)))
+        item = control.AlterPartitionItem(**(defaults | facts))
+        reply = self.ask(control.AlterPartitionRequest(node_id, epoch, (item,)))
         return reply if reply.error_code else reply.partitions[0]
 
     def reassign(self, topic: str, number: int, replicas: Any, **facts: Any) -> int:
         """Reassign one partition (None cancels); the error code."""
-        item = ReassignablePartition(number, replicas)
-        request = AlterPartitionReassignmentsRequest((ReassignableTopic(topic, (item,)),), **facts)
+        item = control.ReassignablePartition(number, replicas)
+        request = control.AlterPartitionReassignmentsRequest(
+            (control.ReassignableTopic(topic, (item,)),), **facts
+        )
         reply = self.ask(request)
         return reply.error_code or reply.results[0].error_code
 
     def elect(self, election_type: int, topic: str, *numbers: int) -> list[int]:
         """Elect leaders; the error codes."""
-        reply = self.ask(ElectLeadersRequest(election_type, (TopicPartitions(topic, numbers),)))
+        reply = self.ask(
+            control.ElectLeadersRequest(election_type, (control.TopicPartitions(topic, numbers),))
+        )
         return [result.error_code for result in reply.results]
 
     def fence(self, *node_ids: int) -> None:
@@ -145,20 +132,22 @@ class Driver:
 
     def configure(self, topic: str, **values: str) -> None:
         """Set configs of a topic ("" for the cluster), named with underscores."""
-        resource = ConfigResource(2 if topic else 4, topic)
-        changes = tuple(ConfigChange(name.replace("_", "."), 0, value) for name, value in values.items())
-        reply = self.ask(IncrementalAlterConfigsRequest((AlterConfigs(resource, changes),)))
+        resource = control.ConfigResource(2 if topic else 4, topic)
+        changes = tuple(
+            control.ConfigChange(name.replace("_", "."), 0, value) for name, value in values.items()
+        )
+        reply = self.ask(control.IncrementalAlterConfigsRequest((control.AlterConfigs(resource, changes),)))
         assert reply.results[0].error_code == 0, reply.results[0].error_detail
 
     def place(self, name: str, *replicas: Any, **configs: str) -> None:
         """Create a topic with these replicas for its partitions, and configs named with underscores."""
-        assignments = tuple(ReplicaAssignment(number, each) for number, each in enumerate(replicas))
+        assignments = tuple(control.ReplicaAssignment(number, each) for number, each in enumerate(replicas))
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         assert self.create(name, assignments=assignments, configs=dotted).error_code == 0
 
     def create(self, name: str, **spec: Any) -> Any:
         """Create one topic; its result."""
-        return self.ask(CreateTopicsRequest((NewTopicSpec(name, **spec),))).topics[0]
+        return self.ask(control.CreateTopicsRequest((control.NewTopicSpec(name, **spec),))).topics[0]
 
     def partitions(self, name: str) -> Any:
         """The partitions of a topic."""

@@ -31,23 +31,8 @@ from headrace.protocol.metadata.records import (
 )
 from headrace.protocol.metadata.replay import image_records, replay
 from headrace.protocol.records.header import Buffer
+from headrace.storage_node import effects
 from headrace.storage_node.configs.node_config import NodeConfig
-from headrace.storage_node.effects import (
-    AdvisePages,
-    CheckpointStarts,
-    CopyLog,
-    DeleteLog,
-    EndNode,
-    EndTurn,
-    FlushLog,
-    LookUpOffsets,
-    Note,
-    ReadCold,
-    ReadCoordinatorLog,
-    Recompress,
-    RemoveFiles,
-    WakeAt,
-)
 from headrace.storage_node.embedded.contract import CoordinatorFactory
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.node import StorageNode
@@ -280,10 +265,10 @@ class CoreRig:
     def check(self) -> None:
         """Take the effects and assert the laws of every partition."""
         self.effects += self.core.take_effects()
-        while self.pop(EndTurn):
+        while self.pop(effects.EndTurn):
             self.core.end_turn(self.now_ms, WALL_MS)
             self.effects += self.core.take_effects()
-        for wake in self.pop(WakeAt):
+        for wake in self.pop(effects.WakeAt):
             self._timer_ms = wake.deadline_ms
         for partition in self.core.table.partitions.values():
             partition.check()
@@ -300,7 +285,7 @@ class CoreRig:
 
     def flush(self) -> int:
         """Perform the requested flushes, once each; how many."""
-        asked = self.pop(FlushLog)
+        asked = self.pop(effects.FlushLog)
         for effect in asked:
             log = effect.partition.log
             work = log.start_flush()
@@ -319,16 +304,16 @@ class CoreRig:
 
     def look_up(self) -> None:
         """Perform the requested searches."""
-        for effect in self.pop(LookUpOffsets):
+        for effect in self.pop(effects.LookUpOffsets):
             effect.lookup.run()
             self.core.looked_up(effect.lookup, self.now_ms)
         self.check()
 
     def read_cold(self, count: int | None = None) -> int:
         """Perform the requested reads from disks, the oldest first, or `count` of them; how many."""
-        for effect in self.pop(AdvisePages):
+        for effect in self.pop(effects.AdvisePages):
             effect.advice.run()
-        asked = self.pop(ReadCold)
+        asked = self.pop(effects.ReadCold)
         done = asked[:count]
         self.effects += asked[len(done) :]
         for effect in done:
@@ -340,7 +325,7 @@ class CoreRig:
     def recompress(self, count: int | None = None) -> int:
         """Perform `count` or all recompressions, also those that they make room for; how many."""
         done = 0
-        while (asked := self.pop(Recompress)) and done != count:
+        while (asked := self.pop(effects.Recompress)) and done != count:
             self.effects += asked[1:]
             asked[0].item.run()
             self.core.recompressed(asked[0].item, self.now_ms, WALL_MS)
@@ -351,7 +336,7 @@ class CoreRig:
 
     def read_coordinator_logs(self) -> int:
         """Perform the reads that the coordinators have requested so far; how many."""
-        asked = self.pop(ReadCoordinatorLog)
+        asked = self.pop(effects.ReadCoordinatorLog)
         for effect in asked:
             effect.read.run()
             self.core.coordinator_log_read(effect.read, self.now_ms)
@@ -361,7 +346,7 @@ class CoreRig:
     def copy(self) -> int:
         """Perform steps of moves between log dirs until none is requested; how many."""
         count = 0
-        while asked := self.pop(CopyLog):
+        while asked := self.pop(effects.CopyLog):
             for effect in asked:
                 effect.move.run()
                 self.core.copied(effect.key, effect.move, self.now_ms)
@@ -371,14 +356,14 @@ class CoreRig:
 
     def purge(self) -> None:
         """Perform the requested deletions."""
-        for effect in self.pop(DeleteLog):
+        for effect in self.pop(effects.DeleteLog):
             effect.log.delete()
-        for effect in self.pop(RemoveFiles):
+        for effect in self.pop(effects.RemoveFiles):
             effect.removal.run()
 
     def checkpoint_starts(self) -> bool:
         """Write the log start checkpoint if it was requested; whether it was."""
-        if self.core.table.is_checkpointing or not self.pop(CheckpointStarts):
+        if self.core.table.is_checkpointing or not self.pop(effects.CheckpointStarts):
             return False
         self.begin_checkpoint(only_starts=True)
         self.end_checkpoint()
@@ -404,7 +389,7 @@ class CoreRig:
 
     def notes(self) -> str:
         """All notes so far, as one text."""
-        return "\n".join(note.text for note in self.pop(Note))
+        return "\n".join(note.text for note in self.pop(effects.Note))
 
     def pass_time(self, milliseconds: int) -> None:
         """Move the clock, with a tick of the core at each of its deadlines."""
@@ -417,7 +402,7 @@ class CoreRig:
 
     def ended(self) -> bool:
         """Whether the core has requested the end of the node."""
-        return bool(self.pop(EndNode))
+        return bool(self.pop(effects.EndNode))
 
     def restarted(
         self, *more: Any, power: str | int | None = None, records: Sequence[Any] | None = None

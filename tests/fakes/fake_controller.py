@@ -6,17 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.protocol.errors import KafkaError
-from headrace.protocol.messages import registry
-from headrace.protocol.messages.control import (
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-    CreatedTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    FetchMetadataResponse,
-)
+from headrace.protocol.messages import control, registry
 from headrace.protocol.messages.quorum import DescribeQuorumResponse
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
 from headrace.protocol.metadata.records import (
@@ -43,8 +33,8 @@ class FakeController:
     def __init__(self, cluster_id: str = CLUSTER_ID) -> None:
         self.cluster_id = cluster_id
         self.records: list[Any] = [FormatRecord(cluster_id)]
-        self.registrations: list[BrokerRegistrationRequest] = []
-        self.heartbeats: list[BrokerHeartbeatRequest] = []
+        self.registrations: list[control.BrokerRegistrationRequest] = []
+        self.heartbeats: list[control.BrokerHeartbeatRequest] = []
         self.epochs: dict[int, int] = {}
         self.refuse_registration: KafkaError | None = None
         self.refuse_heartbeat: KafkaError | None = None
@@ -138,10 +128,12 @@ class FakeController:
         else:
             self.router.no_reply(request)
 
-    def _register(self, body: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+    def _register(self, body: control.BrokerRegistrationRequest) -> control.BrokerRegistrationResponse:
         self.registrations.append(body)
         if self.refuse_registration is not None:
-            return BrokerRegistrationResponse(self.refuse_registration.code, self.refuse_registration.detail)
+            return control.BrokerRegistrationResponse(
+                self.refuse_registration.code, self.refuse_registration.detail
+            )
         node_id = body.node_id if body.node_id >= 0 else 1001
         epoch = len(self.records)
         self.epochs[node_id] = epoch
@@ -150,19 +142,19 @@ class FakeController:
                 node_id, body.incarnation_id, body.host, body.port, body.rack, body.log_dir_ids, epoch
             )
         )
-        return BrokerRegistrationResponse(0, "", node_id, epoch, self.cluster_id, 50, 1_500)
+        return control.BrokerRegistrationResponse(0, "", node_id, epoch, self.cluster_id, 50, 1_500)
 
-    def _beat(self, body: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    def _beat(self, body: control.BrokerHeartbeatRequest) -> control.BrokerHeartbeatResponse:
         self.heartbeats.append(body)
         if self.refuse_heartbeat is not None:
             error, self.refuse_heartbeat = self.refuse_heartbeat, None
-            return BrokerHeartbeatResponse(error.code, error.detail)
+            return control.BrokerHeartbeatResponse(error.code, error.detail)
         if body.metadata_offset < body.broker_epoch:
-            return BrokerHeartbeatResponse(0)
+            return control.BrokerHeartbeatResponse(0)
         image = self.image()
         if image.brokers[body.node_id].is_fenced and not body.want_shutdown:
             self.append(UnfenceBrokerRecord(body.node_id, body.broker_epoch))
-        return BrokerHeartbeatResponse(0, "", False, body.want_shutdown)
+        return control.BrokerHeartbeatResponse(0, "", False, body.want_shutdown)
 
     def image(self) -> MetadataImage:
         return replay(MetadataImage(), 0, self.records)[0]
@@ -183,18 +175,20 @@ class FakeController:
         start, end = request.body.offset + 1, len(self.records)
         if self.sends_snapshots and start < end:
             records = tuple(image_records(self.image()))
-            body = FetchMetadataResponse(0, "", is_snapshot=True, end_offset=end, records=records)
+            body = control.FetchMetadataResponse(0, "", is_snapshot=True, end_offset=end, records=records)
         else:
-            body = FetchMetadataResponse(
+            body = control.FetchMetadataResponse(
                 0, "", base_offset=start, end_offset=end, records=tuple(self.records[start:])
             )
         self.router.reply(request, body)
 
-    def _create_topics(self, body: CreateTopicsRequest) -> CreateTopicsResponse:
+    def _create_topics(self, body: control.CreateTopicsRequest) -> control.CreateTopicsResponse:
         made = []
         for topic in body.topics:
             topic_id = self.create_topic(
                 topic.name, max(topic.num_partitions, 1), min(self.epochs, default=1)
             )
-            made.append(CreatedTopic(topic.name, topic_id=topic_id, num_partitions=1, replication_factor=1))
-        return CreateTopicsResponse(tuple(made), len(self.records) - 1)
+            made.append(
+                control.CreatedTopic(topic.name, topic_id=topic_id, num_partitions=1, replication_factor=1)
+            )
+        return control.CreateTopicsResponse(tuple(made), len(self.records) - 1)

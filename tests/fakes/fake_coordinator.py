@@ -14,12 +14,7 @@ from headrace.coordinators.runtime.ports import NO_PRODUCER, Outcome, Record
 from headrace.protocol import errors
 from headrace.protocol.messages import groups
 from headrace.protocol.messages.registry import ALL_APIS
-from headrace.protocol.metadata.image import (
-    BrokerRegistration,
-    MetadataImage,
-    PartitionRegistration,
-    TopicImage,
-)
+from headrace.protocol.metadata import image
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.embedded.contract import Now
 
@@ -85,7 +80,7 @@ class FakeCoordinator:
         self.node_config: dict[str, Any] = {"group.initial.rebalance.delay.ms": 10}
         self.group_log: list[Record] = []
         self.commits: list[tuple[str, str, int, int]] = []  # (group, topic, partition, offset), as applied
-        self.image = MetadataImage()
+        self.image = image.MetadataImage()
         self._shard: GroupShard | None = None
         self._timers = FakeTimers(self._decided, self._now)
 
@@ -168,22 +163,22 @@ class FakeCoordinator:
         if self.image.offset == self.metadata_offset:
             return
         brokers = {
-            node: BrokerRegistration(node, 1, b"", "node", 9000, self.racks.get(node), (), False)  # type: ignore[attr-defined]
+            node: image.BrokerRegistration(node, 1, b"", "node", 9000, self.racks.get(node), (), False)  # type: ignore[attr-defined]
             for node in self.addresses  # type: ignore[attr-defined]
         }
         topics = {
-            name: TopicImage(
+            name: image.TopicImage(
                 name,
                 topic.topic_id,
                 tuple(
-                    PartitionRegistration(part.replicas, part.isr, part.leader, part.leader_epoch, 0)
+                    image.PartitionRegistration(part.replicas, part.isr, part.leader, part.leader_epoch, 0)
                     for part in topic.partitions
                 ),
             )
             for name, topic in self.topics.items()
         }
         names = {topic.topic_id: name for name, topic in topics.items()}
-        self.image = MetadataImage(
+        self.image = image.MetadataImage(
             self.metadata_offset, "fake", brokers=brokers, topics=topics, topic_names=names
         )
         if self._shard is not None:

@@ -7,40 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.protocol.errors import KafkaError, RebalanceInProgressError, error_from_code
-from headrace.protocol.messages import registry
+from headrace.protocol.messages import data, groups, registry, transactions
 from headrace.protocol.messages.control import CreateTopicsRequest, DeleteTopicsRequest, NewTopicSpec
-from headrace.protocol.messages.data import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    MetadataRequest,
-    ProducePartition,
-    ProduceRequest,
-)
-from headrace.protocol.messages.groups import (
-    GROUP_KEY,
-    TRANSACTION_KEY,
-    CommittedOffset,
-    FindCoordinatorRequest,
-    GroupProtocol,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeavingMember,
-    MemberAssignment,
-    OffsetCommitRequest,
-    OffsetFetchGroup,
-    OffsetFetchRequest,
-    SyncGroupRequest,
-    TopicNamePartitions,
-)
-from headrace.protocol.messages.transactions import (
-    AddPartitionsToTxnRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-    TransactionPartitions,
-    TxnOffsetCommitRequest,
-)
 from headrace.protocol.model import LATEST_TIMESTAMP
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.transport.dealer_io import Connection
@@ -70,12 +38,12 @@ class CoordinatorClient:
             self._connections[address] = connection
         return (await connection.request(api, body, frames, timeout_s=TIMEOUT_S)).body
 
-    async def find(self, key: str, key_type: int = GROUP_KEY) -> tuple[str, int]:
+    async def find(self, key: str, key_type: int = groups.GROUP_KEY) -> tuple[str, int]:
         """The node of the id's coordinator, once there is one."""
         while True:
             for address in self._bootstrap:
                 try:
-                    body = FindCoordinatorRequest(key_type, (key,))
+                    body = groups.FindCoordinatorRequest(key_type, (key,))
                     (found,) = (await self.send(address, registry.FIND_COORDINATOR, body)).coordinators
                 except KafkaError:
                     continue
@@ -96,7 +64,7 @@ class CoordinatorClient:
         """The id of a topic, and where the leader of its only partition listens."""
         for address in itertools.cycle(self._bootstrap):
             try:
-                found = await self.send(address, registry.METADATA, MetadataRequest((topic,)))
+                found = await self.send(address, registry.METADATA, data.MetadataRequest((topic,)))
             except KafkaError:
                 continue
             nodes = {node.node_id: (node.host, node.port) for node in found.nodes}
@@ -109,11 +77,11 @@ class CoordinatorClient:
     async def end_offset(self, topic: str, *, is_stable: bool) -> int:
         """Where readers of the topic's only partition end: of committed transactions, or of everything."""
         topic_id, address = await self.leader(topic)
-        entry = ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP)
-        body = ListOffsetsRequest(int(is_stable), (entry,))
+        entry = data.ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP)
+        body = data.ListOffsetsRequest(int(is_stable), (entry,))
         return (await self.send(address, registry.LIST_OFFSETS, body)).partitions[0].offset  # type: ignore[no-any-return]
 
-    async def ask(self, key: str, api: Any, body: Any, key_type: int = GROUP_KEY) -> Any:
+    async def ask(self, key: str, api: Any, body: Any, key_type: int = groups.GROUP_KEY) -> Any:
         """Retry a request to the id's coordinator while the error is retriable. Errors: the other ones."""
         while True:
             try:
@@ -136,19 +104,19 @@ class GroupMember:
         self.client, self.group = client, group
         self.member_id = ""
         self.generation = -1
-        self.joined = JoinGroupResponse(0)
+        self.joined = groups.JoinGroupResponse(0)
         self._session_ms = session_ms
 
-    async def join(self) -> JoinGroupResponse:
+    async def join(self) -> groups.JoinGroupResponse:
         """Until the generation is there."""
         while True:
-            body = JoinGroupRequest(
+            body = groups.JoinGroupRequest(
                 self.group,
                 self._session_ms,
                 self._session_ms,
                 self.member_id,
                 "consumer",
-                (GroupProtocol("range", b"what I read"),),
+                (groups.GroupProtocol("range", b"what I read"),),
             )
             answer = await self.client.ask(self.group, registry.JOIN_GROUP, body)
             self.member_id = answer.member_id or self.member_id
@@ -158,18 +126,20 @@ class GroupMember:
 
     async def sync(self, assignments: Sequence[tuple[str, bytes]] = ()) -> bytes:
         """The own assignment."""
-        given = tuple(MemberAssignment(*each) for each in assignments)
-        body = SyncGroupRequest(self.group, self.generation, self.member_id, None, "consumer", "range", given)
+        given = tuple(groups.MemberAssignment(*each) for each in assignments)
+        body = groups.SyncGroupRequest(
+            self.group, self.generation, self.member_id, None, "consumer", "range", given
+        )
         return (await self.client.ask(self.group, registry.SYNC_GROUP, body)).assignment  # type: ignore[no-any-return]
 
     async def beat(self) -> None:
-        body = HeartbeatRequest(self.group, self.generation, self.member_id)
+        body = groups.HeartbeatRequest(self.group, self.generation, self.member_id)
         await self.client.ask(self.group, registry.HEARTBEAT, body)
 
     async def until_rebalance(self) -> None:
         """Beat until the group wants its members to join again."""
         while True:
-            body = HeartbeatRequest(self.group, self.generation, self.member_id)
+            body = groups.HeartbeatRequest(self.group, self.generation, self.member_id)
             address = await self.client.find(self.group)
             try:
                 answer = await self.client.send(address, registry.HEARTBEAT, body)
@@ -180,19 +150,19 @@ class GroupMember:
             await asyncio.sleep(PAUSE_S)
 
     async def commit(self, topic: str, partition: int, offset: int) -> None:
-        body = OffsetCommitRequest(
-            self.group, self.generation, self.member_id, (CommittedOffset(topic, partition, offset),)
+        body = groups.OffsetCommitRequest(
+            self.group, self.generation, self.member_id, (groups.CommittedOffset(topic, partition, offset),)
         )
         await self.client.ask(self.group, registry.OFFSET_COMMIT, body)
 
     async def leave(self) -> None:
-        body = LeaveGroupRequest(self.group, (LeavingMember(self.member_id),))
+        body = groups.LeaveGroupRequest(self.group, (groups.LeavingMember(self.member_id),))
         await self.client.ask(self.group, registry.LEAVE_GROUP, body)
 
 
 async def committed(client: CoordinatorClient, group: str) -> dict[tuple[str, int], int]:
     """All committed offsets of a group."""
-    body = OffsetFetchRequest((OffsetFetchGroup(group),))
+    body = groups.OffsetFetchRequest((groups.OffsetFetchGroup(group),))
     (answer,) = (await client.ask(group, registry.OFFSET_FETCH, body)).groups
     return {(each.topic, each.partition): each.offset for each in answer.offsets}
 
@@ -220,11 +190,11 @@ class Transactional:
         self._sequence = 0
 
     async def _ask(self, api: Any, body: Any) -> Any:
-        return await self.client.ask(self.id, api, body, TRANSACTION_KEY)
+        return await self.client.ask(self.id, api, body, groups.TRANSACTION_KEY)
 
     async def init(self) -> None:
         """A new epoch: the last producer is fenced."""
-        found = await self._ask(registry.INIT_PRODUCER_ID, InitProducerIdRequest(self.id))
+        found = await self._ask(registry.INIT_PRODUCER_ID, transactions.InitProducerIdRequest(self.id))
         self._take(found)
 
     def _take(self, answer: Any) -> None:
@@ -234,10 +204,10 @@ class Transactional:
 
     async def write(self, topic: str, value: bytes) -> None:
         """One record to partition 0, which joins the transaction."""
-        added = TransactionPartitions(
-            self.id, self.producer_id, self.epoch, (TopicNamePartitions(topic, (0,)),)
+        added = transactions.TransactionPartitions(
+            self.id, self.producer_id, self.epoch, (groups.TopicNamePartitions(topic, (0,)),)
         )
-        await self._ask(registry.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest((added,)))
+        await self._ask(registry.ADD_PARTITIONS_TO_TXN, transactions.AddPartitionsToTxnRequest((added,)))
         builder = active_codec().builder(
             max_bytes=1 << 20,
             producer_id=self.producer_id,
@@ -249,7 +219,7 @@ class Transactional:
         self._sequence += 1
         while True:
             topic_id, address = await self.client.leader(topic)
-            body = ProduceRequest(-1, 10_000, (ProducePartition(topic_id, 0),), self.id)
+            body = data.ProduceRequest(-1, 10_000, (data.ProducePartition(topic_id, 0),), self.id)
             response = await self.client.send(address, registry.PRODUCE, body, [builder.build()])
             (answer,) = response.partitions
             if not answer.error_code:
@@ -261,10 +231,10 @@ class Transactional:
 
     async def send_offset(self, group: str, topic: str, offset: int) -> None:
         """The group's offset counts if the transaction commits."""
-        offsets = (CommittedOffset(topic, 0, offset),)
-        body = TxnOffsetCommitRequest(self.id, group, self.producer_id, self.epoch, offsets)
+        offsets = (groups.CommittedOffset(topic, 0, offset),)
+        body = transactions.TxnOffsetCommitRequest(self.id, group, self.producer_id, self.epoch, offsets)
         await self.client.ask(group, registry.TXN_OFFSET_COMMIT, body)
 
     async def end(self, *, commit: bool) -> None:
-        body = EndTxnRequest(self.id, self.producer_id, self.epoch, committed=commit)
+        body = transactions.EndTxnRequest(self.id, self.producer_id, self.epoch, committed=commit)
         self._take(await self._ask(registry.END_TXN, body))

@@ -8,12 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from headrace.protocol.metadata.image import (
-    BrokerRegistration,
-    MetadataImage,
-    PartitionRegistration,
-    TopicImage,
-)
+from headrace.protocol.metadata import image
 from headrace.protocol.model import ListenerEndpoint
 from headrace.services.kafka_listener.listener_io import KafkaListener
 from headrace.storage_node.configs.node_config import NodeConfig
@@ -25,10 +20,10 @@ NODE = 1
 TOPIC, TOPIC_ID = "t", b"t" * 16
 
 
-def small_image(nodes: int = 1) -> MetadataImage:
+def small_image(nodes: int = 1) -> image.MetadataImage:
     """Nodes with listeners, and a topic with one partition that the first node leads."""
     brokers = {
-        node: BrokerRegistration(
+        node: image.BrokerRegistration(
             node,
             1,
             bytes([node]) * 16,
@@ -42,9 +37,9 @@ def small_image(nodes: int = 1) -> MetadataImage:
         for node in range(1, nodes + 1)
     }
     replicas = tuple(brokers)
-    partition = PartitionRegistration(replicas, replicas, NODE, 3, 1)
-    topic = TopicImage(TOPIC, TOPIC_ID, (partition,))
-    return MetadataImage(
+    partition = image.PartitionRegistration(replicas, replicas, NODE, 3, 1)
+    topic = image.TopicImage(TOPIC, TOPIC_ID, (partition,))
+    return image.MetadataImage(
         cluster_id="c", offset=5, brokers=brokers, topics={TOPIC: topic}, topic_names={TOPIC_ID: TOPIC}
     )
 

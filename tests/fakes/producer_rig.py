@@ -12,14 +12,7 @@ from headrace.clients.producer.requests import frames_of
 from headrace.clients.producer.sender import Sender
 from headrace.clients.producer.sequences import Sequences
 from headrace.clients.producer.splitting import split_batch, without_records
-from headrace.protocol.messages.data import (
-    MetadataResponse,
-    NodeEndpoint,
-    PartitionMetadata,
-    ProducePartitionResponse,
-    ProduceResponse,
-    TopicMetadata,
-)
+from headrace.protocol.messages import data
 from headrace.protocol.records.codec import active_codec
 
 TOPIC_ID = b"t" * 16
@@ -28,12 +21,12 @@ TOPIC_ID = b"t" * 16
 def view_of(*leaders: int, epoch: int = 0, topic: str = "t") -> ClusterView:
     """One topic whose partitions have these leaders, on nodes 0..2."""
     partitions = tuple(
-        PartitionMetadata(number, leader, epoch, (leader,), (leader,))
+        data.PartitionMetadata(number, leader, epoch, (leader,), (leader,))
         for number, leader in enumerate(leaders)
     )
-    nodes = tuple(NodeEndpoint(number, f"h{number}", 1) for number in range(3))
-    answer = MetadataResponse(
-        "c", 0, epoch + 1, nodes, (TopicMetadata(0, topic, TOPIC_ID, False, partitions),)
+    nodes = tuple(data.NodeEndpoint(number, f"h{number}", 1) for number in range(3))
+    answer = data.MetadataResponse(
+        "c", 0, epoch + 1, nodes, (data.TopicMetadata(0, topic, TOPIC_ID, False, partitions),)
     )
     return ClusterView().merged(answer)
 
@@ -120,13 +113,13 @@ class ProducerRig:
         return self._sends(self.sender.poll(self.view, self.now_ms))
 
     def ok(self, send: SendProduce, base_offset: int = 0) -> None:
-        answers = tuple(ProducePartitionResponse(0, base_offset) for _ in send.batches)
-        self._sends(self.sender.on_response(send.request_id, ProduceResponse(answers), self.now_ms))
+        answers = tuple(data.ProducePartitionResponse(0, base_offset) for _ in send.batches)
+        self._sends(self.sender.on_response(send.request_id, data.ProduceResponse(answers), self.now_ms))
 
     def refuse(self, send: SendProduce, *codes: int, **facts: Any) -> None:
         """One code for each batch of the request."""
-        answers = tuple(ProducePartitionResponse(code, **facts) for code in codes)
-        self._sends(self.sender.on_response(send.request_id, ProduceResponse(answers), self.now_ms))
+        answers = tuple(data.ProducePartitionResponse(code, **facts) for code in codes)
+        self._sends(self.sender.on_response(send.request_id, data.ProduceResponse(answers), self.now_ms))
 
     def lose(self, send: SendProduce, error: Any) -> None:
         self._sends(self.sender.on_failure(send.request_id, error, self.now_ms))

@@ -17,16 +17,7 @@ from headrace.protocol.errors import (
     NewLeaderElectedError,
     NotControllerError,
 )
-from headrace.protocol.messages.control import (
-    BrokerHeartbeatRequest,
-    CreatePartitionsRequest,
-    DeleteTopicsRequest,
-    DrainNodeRequest,
-    ElectLeadersRequest,
-    ListPartitionReassignmentsRequest,
-    PartitionGrowth,
-    UnregisterBrokerRequest,
-)
+from headrace.protocol.messages import control
 from headrace.protocol.metadata.image import MetadataImage, configured
 from headrace.protocol.metadata.records import PartitionChangeRecord
 from headrace.protocol.metadata.replay import image_of, image_records, replay
@@ -105,7 +96,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(node=NODES, epoch=st.integers(-1, 60))
     def stranger(self, node: int, epoch: int) -> None:
         """A heartbeat with any epoch."""
-        self.driver.ask(BrokerHeartbeatRequest(node, epoch, epoch))
+        self.driver.ask(control.BrokerHeartbeatRequest(node, epoch, epoch))
 
     @rule(silent=st.sets(NODES, max_size=2), ms=st.sampled_from([10, 1600]))
     def wait(self, silent: set[int], ms: int) -> None:
@@ -140,7 +131,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(node=NODES, is_drained=st.booleans())
     def drain(self, node: int, is_drained: bool) -> None:
         """An operator drains a node or ends the drain; the response counts its remaining leaderships."""
-        reply = self.driver.ask(DrainNodeRequest(node, is_drained))
+        reply = self.driver.ask(control.DrainNodeRequest(node, is_drained))
         if not reply.error_code:
             partitions = [p for t in self.driver.image.topics.values() for p in t.partitions]
             assert reply.leaders_left == sum(p.leader == node for p in partitions)
@@ -148,7 +139,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(node=NODES)
     def leave(self, node: int) -> None:
         """An operator removes a node."""
-        self.driver.ask(UnregisterBrokerRequest(node))
+        self.driver.ask(control.UnregisterBrokerRequest(node))
 
     @rule()
     def restart_controller(self) -> None:
@@ -260,12 +251,12 @@ class Cluster(RuleBasedStateMachine):
     @rule(topic=TOPICS)
     def grow(self, topic: str) -> None:
         """A topic gets three partitions."""
-        self.driver.ask(CreatePartitionsRequest((PartitionGrowth(topic, 3),)))
+        self.driver.ask(control.CreatePartitionsRequest((control.PartitionGrowth(topic, 3),)))
 
     @rule(topic=st.just("u"))
     def delete(self, topic: str) -> None:
         """A topic is deleted."""
-        self.driver.ask(DeleteTopicsRequest((topic,)))
+        self.driver.ask(control.DeleteTopicsRequest((topic,)))
 
     @rule(topic=TOPICS, number=NUMBERS, wish=st.one_of(st.none(), SETS), allow=st.booleans())
     def reassign(self, topic: str, number: int, wish: list[int] | None, allow: bool) -> None:
@@ -280,7 +271,8 @@ class Cluster(RuleBasedStateMachine):
             assert set(after.replicas) == set(before.replicas) - set(before.adding_replicas)
             assert (after.adding_replicas, after.removing_replicas) == ((), ())
         listed = {
-            (o.topic, o.partition) for o in self.driver.ask(ListPartitionReassignmentsRequest()).ongoing
+            (o.topic, o.partition)
+            for o in self.driver.ask(control.ListPartitionReassignmentsRequest()).ongoing
         }
         is_listed = (topic, number) in listed
         assert is_listed == bool(after and (after.adding_replicas or after.removing_replicas))
@@ -302,7 +294,7 @@ class Cluster(RuleBasedStateMachine):
     def elect(self, kind: int, topic: str) -> None:
         """Elections on request; after a successful preferred one the preferred replica leads."""
         if kind == 2:
-            self.driver.ask(ElectLeadersRequest(0, None))
+            self.driver.ask(control.ElectLeadersRequest(0, None))
             return
         errors = self.driver.elect(kind, topic, 0, 1)
         for number, error in enumerate(errors):

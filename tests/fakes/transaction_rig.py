@@ -8,15 +8,8 @@ from typing import Any
 from core_rig import CoreRig, FakeRequest
 from fake_files import FakeFiles
 from headrace.protocol.errors import NO_ERROR, KafkaError
-from headrace.protocol.messages import registry
+from headrace.protocol.messages import registry, transactions
 from headrace.protocol.messages.groups import PartitionResult, TopicNamePartitions
-from headrace.protocol.messages.transactions import (
-    AddedPartitions,
-    AddPartitionsToTxnResponse,
-    DescribeProducersRequest,
-    TransactionMarker,
-    WriteTxnMarkersRequest,
-)
 from headrace.protocol.metadata.records import FormatRecord, RegisterBrokerRecord, UnfenceBrokerRecord
 from headrace.protocol.records.header import Buffer
 from headrace.storage_node.effects import AskPeer
@@ -70,8 +63,8 @@ class TransactionRig(CoreRig):
             for topic in asked.topics
             for index in topic.partitions
         )
-        added = AddedPartitions(asked.transactional_id, of_all, () if of_all else results)
-        question.answered(AddPartitionsToTxnResponse((added,)), self.now_ms, WALL_MS)
+        added = transactions.AddedPartitions(asked.transactional_id, of_all, () if of_all else results)
+        question.answered(transactions.AddPartitionsToTxnResponse((added,)), self.now_ms, WALL_MS)
         self.check()
 
     def no_answer(self, question: AskPeer, error: KafkaError) -> None:
@@ -106,12 +99,14 @@ class TransactionRig(CoreRig):
     ) -> FakeRequest:
         """One marker."""
         named = tuple(TopicNamePartitions(*topic) for topic in topics)
-        marker = TransactionMarker(producer_id, epoch, committed, named, coordinator_epoch, version)
-        return self.ask(registry.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((marker,)))
+        marker = transactions.TransactionMarker(
+            producer_id, epoch, committed, named, coordinator_epoch, version
+        )
+        return self.ask(registry.WRITE_TXN_MARKERS, transactions.WriteTxnMarkersRequest((marker,)))
 
     def describe(self, *topics: tuple[str, tuple[int, ...]]) -> FakeRequest:
         named = tuple(TopicNamePartitions(*topic) for topic in topics)
-        return self.ask(registry.DESCRIBE_PRODUCERS, DescribeProducersRequest(named))
+        return self.ask(registry.DESCRIBE_PRODUCERS, transactions.DescribeProducersRequest(named))
 
 
 def codes_of(request: FakeRequest) -> list[list[int]]:

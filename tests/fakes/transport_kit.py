@@ -6,16 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
 import zmq
-from headrace.protocol.messages.data import (
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    MetadataRequest,
-    MetadataResponse,
-    ProducePartitionResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
+from headrace.protocol.messages import data
 from headrace.protocol.messages.envelope import ApiVersionsRequest, RequestHeader, ResponseHeader
 from headrace.protocol.messages.registry import API_VERSIONS, FETCH, METADATA, PRODUCE
 from headrace.protocol.transport import wire
@@ -26,11 +17,11 @@ from headrace.runtime.loop_io import new_event_loop
 
 PATIENCE_S = 60.0
 LIMIT_S = 500.0  # of a test that hangs: its tasks are cancelled, so that its processes and files go
-METADATA_BODY = MetadataResponse("cluster", -1, 7, (), ())
-PRODUCE_BODY = ProduceResponse((ProducePartitionResponse(0, 42),))
-ASK = MetadataRequest(())
-PRODUCE_ONE = ProduceRequest(1, 1000, ())
-FETCH_ONE = FetchRequest(0, 1, 1, 0, ())
+METADATA_BODY = data.MetadataResponse("cluster", -1, 7, (), ())
+PRODUCE_BODY = data.ProduceResponse((data.ProducePartitionResponse(0, 42),))
+ASK = data.MetadataRequest(())
+PRODUCE_ONE = data.ProduceRequest(1, 1000, ())
+FETCH_ONE = data.FetchRequest(0, 1, 1, 0, ())
 APIS = (METADATA, PRODUCE, FETCH)
 
 
@@ -74,8 +65,8 @@ class Served:
 
     def answer(self, request: Request) -> None:
         if request.api is FETCH:
-            partition = FetchPartitionResponse(0, 1, 1, 0, 1)
-            self.router.reply(request, FetchResponse((partition,)), (self.frame,))
+            partition = data.FetchPartitionResponse(0, 1, 1, 0, 1)
+            self.router.reply(request, data.FetchResponse((partition,)), (self.frame,))
         elif request.api is PRODUCE and request.body.acks == 0:
             self.router.no_reply(request)
         else:

@@ -12,29 +12,9 @@ from typing import Any
 
 from headrace.coordinators.runtime.ports import NO_PRODUCER, Outcome, Record
 from headrace.coordinators.txn.shard import TransactionShard
-from headrace.protocol.errors import (
-    CoordinatorLoadInProgressError,
-    InvalidProducerEpochError,
-    InvalidRequestError,
-    KafkaError,
-    MessageTooLargeError,
-    NetworkError,
-    NotLeaderOrFollowerError,
-    TransactionCoordinatorFencedError,
-)
-from headrace.protocol.messages import registry
+from headrace.protocol import errors
+from headrace.protocol.messages import registry, transactions
 from headrace.protocol.messages.groups import PartitionResult, TopicNamePartitions
-from headrace.protocol.messages.transactions import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-    PrepareTxnRequest,
-    TransactionMarker,
-    TransactionPartitions,
-    WriteTxnMarkersResponse,
-    WrittenMarker,
-)
 from headrace.protocol.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
@@ -66,7 +46,7 @@ class Call:
     def code(self) -> int:
         """Its error code."""
         answer = self.answer
-        return answer.code if isinstance(answer, KafkaError) else answer.error_code
+        return answer.code if isinstance(answer, errors.KafkaError) else answer.error_code
 
 
 @dataclass(eq=False)
@@ -93,21 +73,21 @@ class Leader:
     def append(self, producer_id: int, epoch: int, value: Any) -> None:
         """A record of an open transaction. Errors: InvalidProducerEpochError."""
         if epoch < self.epochs.get(producer_id, -1):
-            raise InvalidProducerEpochError("older")
+            raise errors.InvalidProducerEpochError("older")
         self.epochs[producer_id] = epoch
         self.open.setdefault(producer_id, []).append(value)
 
-    def mark(self, marker: TransactionMarker) -> int:
+    def mark(self, marker: transactions.TransactionMarker) -> int:
         """The error code."""
         if self.refuses:
             return self.refuses
         if marker.coordinator_epoch < self.coordinator_epoch:
-            return TransactionCoordinatorFencedError.code
+            return errors.TransactionCoordinatorFencedError.code
         known_epoch = self.epochs.get(marker.producer_id, -1)
         # The next transaction of version 2 begins with the epoch of this marker: it must not end that one.
         is_late = marker.transaction_version >= 2 and marker.producer_epoch == known_epoch
         if marker.producer_epoch < known_epoch or (is_late and marker.producer_id in self.open):
-            return InvalidProducerEpochError.code
+            return errors.InvalidProducerEpochError.code
         self.coordinator_epoch = marker.coordinator_epoch
         self.epochs[marker.producer_id] = marker.producer_epoch
         ended = self.open.pop(marker.producer_id, [])
@@ -131,7 +111,7 @@ class TxnRig:
         self.lead(dict.fromkeys(self.leaders, 1))
         self.ids = itertools.count(1_000)
         self.has_ids = True
-        self.refuses: KafkaError | None = None
+        self.refuses: errors.KafkaError | None = None
         self.commits_at_once = True
         self.log: list[tuple[bytes, bytes | None]] = []
         self.high_watermark = 0
@@ -177,7 +157,7 @@ class TxnRig:
 
     def next_producer_id(self, now_ms: int) -> int:
         if not self.has_ids:
-            raise CoordinatorLoadInProgressError("no ids")
+            raise errors.CoordinatorLoadInProgressError("no ids")
         return next(self.ids)
 
     def set(self, key: Hashable, deadline_ms: int, action: Callable[[Now], Outcome]) -> None:
@@ -219,7 +199,7 @@ class TxnRig:
         """Decide, append, apply, answer."""
         try:
             outcome = decide(self.moment)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             if call is None:
                 raise
             call.answers.append(error)
@@ -227,7 +207,7 @@ class TxnRig:
         encoded = [encode_record(record.key, record.value) for record in outcome.records]
         refusal = self.refuses
         if sum(len(key) + len(value or b"") for key, value in encoded) > self.max_batch_bytes:
-            refusal = MessageTooLargeError("too many bytes")
+            refusal = errors.MessageTooLargeError("too many bytes")
         if outcome.records and refusal is not None:
             undone = outcome.on_failed(refusal, self.moment) if outcome.on_failed else Outcome()
             assert not undone.records
@@ -271,29 +251,35 @@ class TxnRig:
         ask = self.asks[index] if again else self.asks.pop(index)
         asked = sum(len(topic.partitions) for marker in ask.body.markers for topic in marker.topics)
         if asked > self.max_markers:
-            self._answer(ask, InvalidRequestError("too many"))
+            self._answer(ask, errors.InvalidRequestError("too many"))
             return
         written = tuple(self._written(ask.node_id, marker) for marker in ask.body.markers)
         if not again:
-            self._answer(ask, NetworkError("lost") if is_lost else WriteTxnMarkersResponse(written))
+            self._answer(
+                ask, errors.NetworkError("lost") if is_lost else transactions.WriteTxnMarkersResponse(written)
+            )
 
     def lose(self, index: int = 0) -> None:
         """One request never arrives."""
-        self._answer(self.asks.pop(index), NetworkError("lost"))
+        self._answer(self.asks.pop(index), errors.NetworkError("lost"))
 
     def _answer(self, ask: Ask, answer: Any) -> None:
         if ask.shard is self.shard:
             self.run(lambda now: ask.answered(answer, now))
 
-    def _written(self, node_id: int, marker: TransactionMarker) -> WrittenMarker:
+    def _written(self, node_id: int, marker: transactions.TransactionMarker) -> transactions.WrittenMarker:
         results = []
         for topic, numbers in ((each.topic, each.partitions) for each in marker.topics):
             for number in numbers:
                 held = self.image.topics.get(topic)
                 leads = held is not None and held.partitions[number].leader == node_id
-                code = self.leaders[topic, number].mark(marker) if leads else NotLeaderOrFollowerError.code
+                code = (
+                    self.leaders[topic, number].mark(marker)
+                    if leads
+                    else errors.NotLeaderOrFollowerError.code
+                )
                 results.append(PartitionResult(topic, number, code))
-        return WrittenMarker(marker.producer_id, tuple(results))
+        return transactions.WrittenMarker(marker.producer_id, tuple(results))
 
     def settle(self) -> None:
         """Faults have ended: everything arrives, and time passes."""
@@ -315,7 +301,9 @@ class TxnRig:
 
     def init(self, name: str = "a", producer: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000) -> Call:
         """InitProducerId."""
-        return self.call(registry.INIT_PRODUCER_ID, InitProducerIdRequest(name, timeout_ms, *producer))
+        return self.call(
+            registry.INIT_PRODUCER_ID, transactions.InitProducerIdRequest(name, timeout_ms, *producer)
+        )
 
     def begun(self, name: str = "a", **more: Any) -> tuple[int, int]:
         """A producer that may begin."""
@@ -326,23 +314,25 @@ class TxnRig:
     def add(self, producer: tuple[int, int], *keys: Key, name: str = "a", verify_only: bool = False) -> Any:
         """AddPartitionsToTxn of one transaction: its part of the answer."""
         topics = tuple(TopicNamePartitions(topic, (number,)) for topic, number in keys)
-        asked = TransactionPartitions(name, *producer, topics, verify_only)
-        call = self.call(registry.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest((asked,)))
+        asked = transactions.TransactionPartitions(name, *producer, topics, verify_only)
+        call = self.call(registry.ADD_PARTITIONS_TO_TXN, transactions.AddPartitionsToTxnRequest((asked,)))
         return call.answer.transactions[0] if call.answers and hasattr(call.answer, "transactions") else call
 
     def add_offsets(self, producer: tuple[int, int], group: str = "g", name: str = "a") -> Call:
         """AddOffsetsToTxn."""
-        return self.call(registry.ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest(name, *producer, group))
+        return self.call(
+            registry.ADD_OFFSETS_TO_TXN, transactions.AddOffsetsToTxnRequest(name, *producer, group)
+        )
 
     def prepare(self, producer: tuple[int, int], name: str = "a") -> Call:
         """PrepareTxn."""
-        return self.call(registry.PREPARE_TXN, PrepareTxnRequest(name, *producer))
+        return self.call(registry.PREPARE_TXN, transactions.PrepareTxnRequest(name, *producer))
 
     def end(
         self, producer: tuple[int, int], *, commit: bool = True, name: str = "a", v2: bool = True
     ) -> Call:
         """EndTxn."""
-        return self.call(registry.END_TXN, EndTxnRequest(name, *producer, commit, v2))
+        return self.call(registry.END_TXN, transactions.EndTxnRequest(name, *producer, commit, v2))
 
     def write(self, producer: tuple[int, int], key: Key, value: Any, name: str = "a") -> bool:
         """A record, as a leader takes it: after its partition was added. False: refused."""
@@ -353,7 +343,7 @@ class TxnRig:
                 return False
         try:
             leader.append(*producer, value)
-        except InvalidProducerEpochError:
+        except errors.InvalidProducerEpochError:
             return False
         return True
 

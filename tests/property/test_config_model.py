@@ -4,14 +4,7 @@ on every node, and what descriptions say of it."""
 from typing import Any
 
 from controller_kit import Driver
-from headrace.protocol.messages.control import (
-    AlterConfigs,
-    ConfigChange,
-    ConfigResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
-)
+from headrace.protocol.messages import control
 from headrace.storage_node.configs.config_answers import answer_configs
 from headrace.storage_node.configs.live_config import LiveConfig
 from headrace.storage_node.configs.logger_levels_io import ProcessLoggers
@@ -111,10 +104,12 @@ def test_controller_and_nodes_agree_with_the_model(steps: list[Any], is_restarte
         driver.place(topic, (1,))
     nodes = {node: LiveConfig(NodeConfig.of({"log.dirs": "/d"})) for node in NODES}
     for resource, wanted in steps:
-        change = AlterConfigs(ConfigResource(*resource), tuple(ConfigChange(*each) for each in wanted))
-        checked = driver.ask(IncrementalAlterConfigsRequest((change,), validate_only=True)).results[0]
+        change = control.AlterConfigs(
+            control.ConfigResource(*resource), tuple(control.ConfigChange(*each) for each in wanted)
+        )
+        checked = driver.ask(control.IncrementalAlterConfigsRequest((change,), validate_only=True)).results[0]
         assert driver.image.configs == model.configs
-        answer = driver.ask(IncrementalAlterConfigsRequest((change,))).results[0]
+        answer = driver.ask(control.IncrementalAlterConfigsRequest((change,))).results[0]
         assert answer.error_code == checked.error_code
         assert (not answer.error_code) == model.alter(resource, wanted), (resource, wanted, answer)
         assert driver.image.configs == model.configs
@@ -132,10 +127,10 @@ def _check_node(driver: Driver, model: Model, node: str, live: LiveConfig) -> No
     configs = driver.image.configs
     threads = [configs.get(resource, {}).get(THREADS) for resource in ((4, node), CLUSTER)]
     assert live.now.background_threads == int(next((value for value in threads if value), "4"))
-    resources = tuple(ConfigResource(2, topic) for topic in TOPICS)
-    request = DescribeConfigsRequest(resources, include_synonyms=True)
+    resources = tuple(control.ConfigResource(2, topic) for topic in TOPICS)
+    request = control.DescribeConfigsRequest(resources, include_synonyms=True)
     told = answer_configs(
-        driver.image, live, int(node), request, DescribeConfigsResponse(()), ProcessLoggers()
+        driver.image, live, int(node), request, control.DescribeConfigsResponse(()), ProcessLoggers()
     )
     for topic, described in zip(TOPICS, told.results, strict=True):
         defaults = live.topic_defaults(configs, int(node))

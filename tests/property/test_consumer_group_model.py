@@ -9,16 +9,7 @@ import contextlib
 from typing import Any
 
 from headrace.coordinators.group.consumer_group import ConsumerGroup, GroupState
-from headrace.protocol.errors import (
-    CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    GroupIdNotFoundError,
-    KafkaError,
-    NotEnoughReplicasError,
-    StaleMemberEpochError,
-    UnknownMemberIdError,
-    UnreleasedInstanceIdError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import CommittedOffset, OffsetCommitRequest
 from hypothesis import settings
@@ -105,14 +96,14 @@ class ConsumerGroupModel(RuleBasedStateMachine):
                 answer = member.resend()
             else:
                 answer = member.send(is_full=is_full)
-        except CoordinatorNotAvailableError:
+        except errors.CoordinatorNotAvailableError:
             self.lost.add(member.member_id)
             return
-        except (UnknownMemberIdError, GroupIdNotFoundError, FencedInstanceIdError):
+        except (errors.UnknownMemberIdError, errors.GroupIdNotFoundError, errors.FencedInstanceIdError):
             assert not is_member
             self._forget(member)
             return
-        except UnreleasedInstanceIdError:
+        except errors.UnreleasedInstanceIdError:
             assert not is_member
             return
         if is_lost:
@@ -147,13 +138,13 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         owner = self.rig.group.owner_of(self.rig.image.topics[topic].topic_id, partition)
         is_current = member.epoch == self.rig.group.members[member.member_id].epoch
         if owner != member.member_id and not is_current:  # with its current epoch Kafka does not look further
-            assert self._commit(member, (topic, partition)) == StaleMemberEpochError.code
+            assert self._commit(member, (topic, partition)) == errors.StaleMemberEpochError.code
 
     def _commit(self, member: SimMember, *places: tuple[str, int]) -> int:
         offsets = tuple(CommittedOffset(topic, partition, 1) for topic, partition in places)
         body = OffsetCommitRequest(GROUP, member.epoch, member.member_id, offsets)
         answer = self.rig.request(registry.OFFSET_COMMIT, body).answer
-        return answer.code if isinstance(answer, KafkaError) else answer.results[0].error_code
+        return answer.code if isinstance(answer, errors.KafkaError) else answer.results[0].error_code
 
     @rule(place=st.integers(0, 4))
     def settle(self, place: int) -> None:
@@ -181,7 +172,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         member.owned = {}
         [at] = [at for at, each in self.members.items() if each is member]
         del self.members[at]
-        with contextlib.suppress(KafkaError):
+        with contextlib.suppress(errors.KafkaError):
             member.leave(-2 if for_a_while and member.instance_id is not None else -1)
 
     @rule(place=st.integers(0, 4))
@@ -229,7 +220,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     @rule(refuses=st.booleans())
     def lose_replicas(self, *, refuses: bool) -> None:
         """Nothing can be appended; or it can again."""
-        self.rig.refuses = NotEnoughReplicasError("no") if refuses else None
+        self.rig.refuses = errors.NotEnoughReplicasError("no") if refuses else None
 
     # --- what must hold ----------------------------------------------------------------------------------
 

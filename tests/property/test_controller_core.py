@@ -2,17 +2,7 @@
 
 from controller_kit import Driver, incarnation
 from headrace.controller.state.broker_states import BrokerState, state_of
-from headrace.protocol.messages.control import (
-    AlterConfigs,
-    BrokerHeartbeatRequest,
-    ConfigChange,
-    ConfigResource,
-    CreatePartitionsRequest,
-    DeleteTopicsRequest,
-    IncrementalAlterConfigsRequest,
-    PartitionGrowth,
-    UnregisterBrokerRequest,
-)
+from headrace.protocol.messages import control
 from headrace.protocol.messages.transactions import AllocateProducerIdsRequest
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, image_records, replay
@@ -39,9 +29,9 @@ STEPS = st.one_of(
 
 
 _ASKED = {
-    "leave": UnregisterBrokerRequest,
-    "grow": lambda name, count: CreatePartitionsRequest((PartitionGrowth(name, count),)),
-    "delete": lambda name: DeleteTopicsRequest((name,)),
+    "leave": control.UnregisterBrokerRequest,
+    "grow": lambda name, count: control.CreatePartitionsRequest((control.PartitionGrowth(name, count),)),
+    "delete": lambda name: control.DeleteTopicsRequest((name,)),
     "ids": AllocateProducerIdsRequest,
 }
 
@@ -53,14 +43,18 @@ def _do(driver: Driver, kind: str, *facts) -> None:
         if facts[0] in driver.image.brokers:
             driver.heartbeat(facts[0], **({facts[1]: True} if facts[1] else {}))
     elif kind == "stale":
-        driver.ask(BrokerHeartbeatRequest(facts[0], facts[1], facts[1]))
+        driver.ask(control.BrokerHeartbeatRequest(facts[0], facts[1], facts[1]))
     elif kind == "create":
         driver.create(facts[0], num_partitions=facts[1])
     elif kind in _ASKED:
         driver.ask(_ASKED[kind](*facts))
     elif kind == "alter":
-        change = ConfigChange("min.insync.replicas", 0, facts[1])
-        driver.ask(IncrementalAlterConfigsRequest((AlterConfigs(ConfigResource(2, facts[0]), (change,)),)))
+        change = control.ConfigChange("min.insync.replicas", 0, facts[1])
+        driver.ask(
+            control.IncrementalAlterConfigsRequest(
+                (control.AlterConfigs(control.ConfigResource(2, facts[0]), (change,)),)
+            )
+        )
     elif kind == "ended":
         driver.core.note_ended({incarnation(process) for process in facts[0]})
         driver.wait(0)

@@ -12,11 +12,7 @@ faults end no request is pending.
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.protocol.errors import (
-    ConcurrentTransactionsError,
-    CoordinatorLoadInProgressError,
-    NotEnoughReplicasError,
-)
+from headrace.protocol import errors
 from headrace.protocol.model import NO_NODE
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -27,9 +23,9 @@ from txn_rig import Call, TxnRig
 KEYS = [("t", 0), ("t", 1), ("u", 0)]
 NAMES = ["a", "a", "b"]  # transactional ids of the producers
 RETRIABLE = {
-    ConcurrentTransactionsError.code,
-    CoordinatorLoadInProgressError.code,
-    NotEnoughReplicasError.code,
+    errors.ConcurrentTransactionsError.code,
+    errors.CoordinatorLoadInProgressError.code,
+    errors.NotEnoughReplicasError.code,
 }
 
 
@@ -257,7 +253,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(is_on=st.sampled_from([True, False, False]))
     def the_log_refuses(self, is_on: bool) -> None:
-        self.rig.refuses = NotEnoughReplicasError("one replica") if is_on else None
+        self.rig.refuses = errors.NotEnoughReplicasError("one replica") if is_on else None
 
     @rule(milliseconds=st.sampled_from([100, 1_000, 45_000]))
     def time_passes(self, milliseconds: int) -> None:
@@ -298,7 +294,7 @@ class Transactions(RuleBasedStateMachine):
         for txn in (txn for txn in self.txns if txn.is_prepared):
             txn.wanted = txn.wanted is not False
             call = rig.end(txn.producer, commit=txn.wanted, name=txn.name)
-            is_taken = call.code in (0, ConcurrentTransactionsError.code)
+            is_taken = call.code in (0, errors.ConcurrentTransactionsError.code)
             assert is_taken or self._is_ended(txn), "a prepared transaction is gone"
             txn.answered = txn.wanted
         for name in set(NAMES) & rig.shard.transactions.keys():  # of drivers that never heard of it

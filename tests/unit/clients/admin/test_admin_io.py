@@ -7,7 +7,6 @@ import pytest
 from fake_cluster import Fault
 from headrace.clients.admin.admin_types import EARLIEST, LATEST, MAX_TIMESTAMP, NewTopic, Resource, append
 from headrace.protocol import errors
-from headrace.protocol.errors import ApiTimeoutError, ClosedError, ConfigError, TopicAlreadyExistsError
 from headrace.protocol.messages.control import CreatedTopic, CreateTopicsResponse
 from headrace.protocol.model import TopicPartition
 
@@ -19,7 +18,7 @@ async def test_topics_are_created_listed_described_grown_and_deleted(fake: Any, 
     assert (made["a"].partitions, made["b"].partitions) == (2, 1)
     assert fake.requests("CreateTopics")[0].topics[0].configs == {"x": "true"}
     again = await admin.create_topics(NewTopic("a"), NewTopic("c"))
-    assert isinstance(again.errors["a"], TopicAlreadyExistsError)
+    assert isinstance(again.errors["a"], errors.TopicAlreadyExistsError)
     assert again["c"].name == "c"
     assert [topic.name for topic in await admin.list_topics()] == ["a", "b", "c"]
     assert (await admin.create_partitions({"a": 4}))["a"] is None
@@ -66,7 +65,7 @@ async def test_configs_are_described_and_changed(fake: Any, cluster: Any) -> Non
     await admin.alter_configs({"t": {"list": append(["a", "b"])}})
     change = fake.requests("IncrementalAlterConfigs")[-1].resources[0].changes[0]
     assert (change.operation, change.value) == (2, "a,b")
-    with pytest.raises(ConfigError, match="one of topic, broker, client-metrics, group"):
+    with pytest.raises(errors.ConfigError, match="one of topic, broker, client-metrics, group"):
         await admin.describe_configs(Resource("cluster", "g"))
 
 
@@ -111,11 +110,11 @@ async def test_retries_end_at_the_timeout(fake: Any, cluster: Any) -> None:
     admin = cluster.admin()
     before = asyncio.get_running_loop().time()
     made = await admin.create_topics(NewTopic("a"), timeout=3)
-    assert isinstance(made.errors["a"], ApiTimeoutError)
+    assert isinstance(made.errors["a"], errors.ApiTimeoutError)
     assert isinstance(made.errors["a"].__cause__, errors.NotControllerError)
     assert asyncio.get_running_loop().time() - before < 3.1
     fake.stop_node(0)
-    with pytest.raises(ApiTimeoutError):
+    with pytest.raises(errors.ApiTimeoutError):
         await admin.list_topics(timeout=2)
 
 
@@ -127,7 +126,7 @@ async def test_invalid_arguments_are_errors(fake: Any, cluster: Any) -> None:
     with pytest.raises(ValueError, match="twice"):
         await admin.delete_topics("a", "a")
     await admin.close()
-    with pytest.raises(ClosedError):
+    with pytest.raises(errors.ClosedError):
         await admin.list_topics()
 
 
@@ -162,9 +161,9 @@ async def test_existing_topic_with_other_settings_is_an_error(
     fake.create("a", 2, configs={"x": "1"})
     fake.fail_next("CreateTopics", Fault(lost_request=True))
     made = await admin.create_topics(wanted)
-    assert isinstance(made.errors["a"], TopicAlreadyExistsError)
+    assert isinstance(made.errors["a"], errors.TopicAlreadyExistsError)
     same = await admin.create_topics(NewTopic("a", partitions=2, configs={"x": 1}))
-    assert isinstance(same.errors["a"], TopicAlreadyExistsError)
+    assert isinstance(same.errors["a"], errors.TopicAlreadyExistsError)
     missing = await admin.delete_topics("typo")
     assert isinstance(missing.errors["typo"], errors.UnknownTopicOrPartitionError)
     shrunk = await admin.create_partitions({"a": 2})

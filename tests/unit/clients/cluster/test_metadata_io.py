@@ -10,13 +10,6 @@ from headrace.clients.aio.cluster_io import AsyncCluster
 from headrace.clients.cluster.hedging_io import MAX_IN_FLIGHT
 from headrace.clients.cluster.metadata_io import HEDGE_MS, REQUEST_HEDGE_MS
 from headrace.protocol import errors
-from headrace.protocol.errors import (
-    ApiTimeoutError,
-    ClosedError,
-    ConfigError,
-    NoClusterError,
-    UnsupportedVersionError,
-)
 from headrace.protocol.messages.data import MetadataRequest, MetadataResponse, TopicMetadata
 from headrace.protocol.messages.registry import METADATA
 
@@ -87,7 +80,7 @@ async def test_requests_to_a_hanging_cluster_are_bounded(fake: Any, cluster: Any
     await metadata.refresh(now_ms() + 1000)
     for node_id in range(10):
         fake.freeze_node(node_id)
-    with pytest.raises(ApiTimeoutError):
+    with pytest.raises(errors.ApiTimeoutError):
         await metadata.refresh(now_ms() + 4_000)
     assert sum(fake.in_flight.values()) == MAX_IN_FLIGHT
 
@@ -106,19 +99,21 @@ async def test_moved_nodes_are_found_through_the_bootstrap() -> None:
 async def test_timeout_of_refresh_has_the_cause(fake: Any, cluster: Any) -> None:
     """No node responds for 3 s."""
     fake.stop_node(0)
-    with pytest.raises(ApiTimeoutError, match="nobody listens at node0:9000"):
+    with pytest.raises(errors.ApiTimeoutError, match="nobody listens at node0:9000"):
         await cluster.io.hub.metadata.refresh(now_ms() + 3000)
     assert 2.9 < asyncio.get_running_loop().time() - virtual_loop.START_S < 3.2
 
 
-@pytest.mark.parametrize("fault", [ConfigError("no cluster"), UnsupportedVersionError("too old")])
+@pytest.mark.parametrize(
+    "fault", [errors.ConfigError("no cluster"), errors.UnsupportedVersionError("too old")]
+)
 async def test_fatal_errors_fail_refresh_at_once(
     fake: Any, cluster: Any, fault: errors.HeadraceError
 ) -> None:
     """Errors that a retry would repeat."""
     fake.rules.append(lambda ask: Fault(error=fault) if isinstance(fault, errors.KafkaError) else None)
     metadata = cluster.io.hub.metadata
-    if isinstance(fault, ConfigError):
+    if isinstance(fault, errors.ConfigError):
         metadata._bootstrap = ":bad"
     with pytest.raises(type(fault)):
         await metadata.refresh(now_ms() + 60_000)
@@ -132,7 +127,7 @@ async def test_missing_cluster_is_an_error_after_the_timeout() -> None:
     fake.stop_node(1)
     why = r"at node0:9000, node1:9001, tried for 10 s .*nobody listens"
     async with AsyncCluster("node0:9000,node1:9001", make_hub=fake.make_hub) as cluster:
-        with pytest.raises(NoClusterError, match=why):
+        with pytest.raises(errors.NoClusterError, match=why):
             await cluster.io.hub.metadata.wait_for_cluster(10_000)
     assert not fake.requests("Metadata")
 
@@ -166,7 +161,7 @@ async def test_close_fails_a_pending_refresh() -> None:
     waiting = asyncio.create_task(cluster.io.hub.metadata.refresh(now_ms() + 60_000))
     await asyncio.sleep(0.5)
     await cluster.close()
-    with pytest.raises(ClosedError):
+    with pytest.raises(errors.ClosedError):
         await waiting
 
 
@@ -228,7 +223,7 @@ async def test_request_any_tries_node_after_node(fake: Any, cluster: Any) -> Non
     with pytest.raises(errors.InvalidRequestError):
         await metadata.request_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
     fake.rules[-1] = lambda ask: Fault(lost_request=True)
-    with pytest.raises(ApiTimeoutError, match="Metadata: no node responded"):
+    with pytest.raises(errors.ApiTimeoutError, match="Metadata: no node responded"):
         await metadata.request_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
 
 
@@ -258,7 +253,7 @@ async def test_unknown_topic_is_an_error_before_the_next_refresh(fake: Any, clus
         await metadata.topic("nope", now_ms() + 50)
     fake.stop_node(0)
     metadata.watch(["unheard"])
-    with pytest.raises(ApiTimeoutError):
+    with pytest.raises(errors.ApiTimeoutError):
         await metadata.topic("unheard", now_ms() + 50)
 
 
@@ -330,7 +325,7 @@ async def test_request_ends_at_its_deadline_while_a_resolver_blocks(fake: Any, c
     found: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
     metadata._bootstrap, metadata._resolving = None, found
     began = now_ms()
-    with pytest.raises(ApiTimeoutError, match="Metadata: no node responded"):
+    with pytest.raises(errors.ApiTimeoutError, match="Metadata: no node responded"):
         await metadata.request_any(
             METADATA, MetadataRequest(None), deadline_ms=now_ms() + 3000, attempt_ms=1000
         )

@@ -10,12 +10,7 @@ import pytest
 from headrace.clients.cluster.network import Address
 from headrace.clients.cluster.network_io import ZmqNetwork
 from headrace.clients.config import ConnectionConfig
-from headrace.protocol.errors import (
-    MessageTooLargeError,
-    NetworkError,
-    RequestTimedOutError,
-    UnsupportedVersionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.data import ProduceRequest
 from headrace.runtime.clock_io import monotonic_ms
 from headrace.runtime.ports_io import reserve_ports
@@ -53,7 +48,7 @@ async def test_a_timeout_closes_the_connection() -> None:
     served, net = Served(), network()
     address = await opened(net, served)  # however long that takes here
     served.is_holding = True
-    with pytest.raises(RequestTimedOutError, match="did not respond to Metadata within 50 ms"):
+    with pytest.raises(errors.RequestTimedOutError, match="did not respond to Metadata within 50 ms"):
         await net.request(address, METADATA, ASK, timeout_ms=50)
     await until(lambda: served.gone == ["me"])
     served.is_holding = False
@@ -72,7 +67,7 @@ async def test_lost_connection_fails_requests_and_is_replaced() -> None:
     waiting = asyncio.create_task(net.request(address, METADATA, ASK, timeout_ms=5000))
     await until(lambda: served.held)
     served.router.close()
-    with pytest.raises(NetworkError, match=str(address)):
+    with pytest.raises(errors.NetworkError, match=str(address)):
         await waiting
     again = Served()
     again.router.port = address.port
@@ -90,12 +85,12 @@ async def test_requests_to_an_unreachable_node_fail_at_once_during_the_backoff()
     served = Served()
     address = await serve(served)
     served.router.close()
-    with pytest.raises(NetworkError, match="cannot connect"):
+    with pytest.raises(errors.NetworkError, match="cannot connect"):
         await net.request(address, METADATA, ASK, timeout_ms=5000)
-    with pytest.raises(NetworkError, match=r"is in backoff.*cannot connect"):
+    with pytest.raises(errors.NetworkError, match=r"is in backoff.*cannot connect"):
         await net.request(address, METADATA, ASK, timeout_ms=5000)
     now[0] += 200
-    with pytest.raises(NetworkError, match="cannot connect") as caught:
+    with pytest.raises(errors.NetworkError, match="cannot connect") as caught:
         await net.request(address, METADATA, ASK, timeout_ms=5000)
     assert "not tried" not in str(caught.value)
     await net.close()
@@ -121,9 +116,9 @@ async def test_close_fails_requests_and_attempts() -> None:
     under_way = asyncio.create_task(net.request(address, PRODUCE, PRODUCE_ONE, timeout_ms=60_000))
     await until(lambda: served.held)
     await net.close()
-    with pytest.raises(NetworkError):
+    with pytest.raises(errors.NetworkError):
         await under_way
-    with pytest.raises(NetworkError):
+    with pytest.raises(errors.NetworkError):
         await net.request(address, METADATA, ASK, timeout_ms=1000)
     served.router.close()
 
@@ -134,7 +129,7 @@ async def test_idle_addresses_are_removed(monkeypatch: pytest.MonkeyPatch) -> No
     net = network(lambda: now[0], **{"reconnect.backoff.ms": 0})
     monkeypatch.setattr("headrace.clients.cluster.network_io.MAX_IDLE_SLOTS", 3)
     for port in range(1, 8):
-        with pytest.raises(NetworkError):
+        with pytest.raises(errors.NetworkError):
             await net.request(Address("127.0.0.1", port), METADATA, ASK, timeout_ms=2000)
         now[0] += 5000
     assert len(net._slots) <= 3
@@ -148,7 +143,7 @@ async def test_late_connection_failure_is_not_logged_by_asyncio() -> None:
     net = network(**{"socket.connection.setup.timeout.ms": 400})
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = Address("127.0.0.1", silent.getsockname()[1])
-        with pytest.raises(NetworkError, match="within 20 ms"):
+        with pytest.raises(errors.NetworkError, match="within 20 ms"):
             await net.request(address, METADATA, ASK, timeout_ms=20)
         await until(lambda: net._slots[address].opening is None)
     await asyncio.sleep(0)
@@ -201,10 +196,10 @@ async def test_timeout_of_one_request_fails_the_others_of_the_connection() -> No
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
     assert net.submit(address, METADATA, ASK, timeout_ms=50, on_done=look)
     await until(lambda: heard)
-    assert isinstance(heard[0], RequestTimedOutError)
+    assert isinstance(heard[0], errors.RequestTimedOutError)
     assert "did not respond to Metadata within 50 ms" in str(heard[0])
     assert is_closed == [True], "a retry would overtake it on the old connection"
-    assert [type(error) for error in other] == [NetworkError]
+    assert [type(error) for error in other] == [errors.NetworkError]
     await until(lambda: served.gone == ["me"])
     await net.close()
     served.router.close()
@@ -229,7 +224,7 @@ async def test_cancelled_request_keeps_the_connection() -> None:
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
     net.drop(Address("nobody", 1))
     net.drop(address)
-    assert isinstance(other[1], NetworkError)
+    assert isinstance(other[1], errors.NetworkError)
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other) is None
     await until(lambda: served.gone == ["me"])
     assert heard == []
@@ -246,14 +241,14 @@ async def test_callbacks_get_lost_connections_and_close() -> None:
     await until(lambda: served.held)
     served.router.close()
     await until(lambda: heard)
-    assert isinstance(heard[0], NetworkError)
+    assert isinstance(heard[0], errors.NetworkError)
     assert str(address) in str(heard[0])
     again = Served()
     address = await opened(net, again)
     again.is_holding = True
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
     await net.close()
-    assert [type(error) for error in heard] == [NetworkError, NetworkError]
+    assert [type(error) for error in heard] == [errors.NetworkError, errors.NetworkError]
     assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
     again.router.close()
 
@@ -265,13 +260,13 @@ async def test_unsupported_api_and_header_errors() -> None:
     assert net.submit(address, PRODUCE, PRODUCE_ONE, timeout_ms=5000, on_done=heard)
     assert heard == []
     await until(lambda: heard)
-    assert isinstance(heard[0], UnsupportedVersionError)
+    assert isinstance(heard[0], errors.UnsupportedVersionError)
     served.is_holding = True
     assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
     await until(lambda: served.held)
-    served.router.reply_error(served.held.pop(), MessageTooLargeError("no"))
+    served.router.reply_error(served.held.pop(), errors.MessageTooLargeError("no"))
     await until(lambda: len(heard) == 2)
-    assert isinstance(heard[1], MessageTooLargeError)
+    assert isinstance(heard[1], errors.MessageTooLargeError)
     served.is_holding = False
     assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
     await until(lambda: len(heard) == 3)

@@ -4,13 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from headrace.protocol.errors import (
-    ClosedError,
-    ConfigError,
-    CorruptMessageError,
-    NoOffsetError,
-    OffsetOutOfRangeError,
-)
+from headrace.protocol import errors
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.header import Compression, TimestampType
 
@@ -152,11 +146,11 @@ async def test_corrupt_batch_is_raised_after_the_rows_before_it(fake: Any, clust
     for kind in ("arrow_batches", "batches"):
         consumer = reader(cluster)
         found: list[int] = []
-        with pytest.raises(CorruptMessageError, match="t-0 at offset 3"):
+        with pytest.raises(errors.CorruptMessageError, match="t-0 at offset 3"):
             await sizes(getattr(consumer, kind)(100, 5.0), found)
         assert found == [3]
         assert await consumer.position(T0) == 3
-        with pytest.raises(CorruptMessageError):
+        with pytest.raises(errors.CorruptMessageError):
             await anext(getattr(consumer, kind)(100, 0.1))
         await consumer.seek(T0, 5)
         assert len(await anext(getattr(consumer, kind)(100, 0.1))) == 2
@@ -171,12 +165,12 @@ async def test_partition_error_is_raised_after_the_rows(fake: Any, cluster: Any)
     for kind in ("arrow_batches", "batches"):
         consumer = cluster.consumer(auto_offset_reset="none")
         await consumer.assign([T0, T1])
-        with pytest.raises(NoOffsetError):
+        with pytest.raises(errors.NoOffsetError):
             await anext(getattr(consumer, kind)())
         await consumer.seek(T0, 0)
         await consumer.seek(T1, 0)
         found: list[int] = []
-        with pytest.raises(OffsetOutOfRangeError, match="t-1 at offset 0"):
+        with pytest.raises(errors.OffsetOutOfRangeError, match="t-1 at offset 0"):
             await sizes(getattr(consumer, kind)(10, 60.0), found)
         assert found == [1]
 
@@ -224,7 +218,7 @@ async def test_rows_of_a_cancelled_task_are_read_again(fake: Any, cluster: Any) 
     waiting = asyncio.create_task(values(consumer.arrow_batches(10, 60.0)))
     await asyncio.sleep(1)
     await consumer.close()
-    with pytest.raises(ClosedError):
+    with pytest.raises(errors.ClosedError):
         await waiting
 
 
@@ -258,5 +252,5 @@ async def test_bad_arguments_are_rejected_by_the_call(
     fake.create("t")
     with pytest.raises(error, match=text):
         reader(cluster).arrow_batches(**arguments)
-    with pytest.raises(ConfigError, match="nothing to read"):
+    with pytest.raises(errors.ConfigError, match="nothing to read"):
         cluster.consumer().arrow_batches()

@@ -9,15 +9,6 @@ import pytest
 from fake_cluster import FakeCluster, Fault
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol import errors
-from headrace.protocol.errors import (
-    ApiTimeoutError,
-    ClosedError,
-    ConfigError,
-    NoOffsetError,
-    OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
-    WakeupError,
-)
 from headrace.protocol.model import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -107,7 +98,7 @@ async def test_iteration_ends_by_timeout_wakeup_or_break(fake: Any, cluster: Any
     assert [record async for record in consumer] == []
     assert asyncio.get_running_loop().time() - before < 1
     consumer.wakeup()
-    with pytest.raises(WakeupError):  # a wakeup before the wait ends it
+    with pytest.raises(errors.WakeupError):  # a wakeup before the wait ends it
         await consumer.poll(60)
     assert await consumer.poll(1) == []
 
@@ -123,7 +114,7 @@ def test_wakeup_takes_no_lock() -> None:
             handler.start()
             handler.join(60)
             assert not handler.is_alive()
-        with pytest.raises(WakeupError):
+        with pytest.raises(errors.WakeupError):
             consumer.poll(60)
         assert consumer.poll(0) == []
 
@@ -178,7 +169,7 @@ async def test_seeks(fake: Any, cluster: Any) -> None:
     assert await drain(consumer) == []
     with pytest.raises(ValueError, match="negative"):
         await consumer.seek(T0, -1)
-    with pytest.raises(ConfigError, match="t-9 is not assigned"):
+    with pytest.raises(errors.ConfigError, match="t-9 is not assigned"):
         await consumer.seek(TopicPartition("t", 9), 0)
 
 
@@ -220,7 +211,7 @@ async def test_pause_and_resume(fake: Any, cluster: Any) -> None:
     await consumer.pause()
     await asyncio.sleep(5)
     assert len(fake.requests("Fetch")) <= fetches + 2
-    with pytest.raises(ConfigError):
+    with pytest.raises(errors.ConfigError):
         await consumer.pause(TopicPartition("u", 0))
 
 
@@ -245,7 +236,7 @@ async def test_consumer_waits_for_a_missing_topic(
     with caplog.at_level(logging.WARNING):
         assert await consumer.poll(5) == []
     assert [record.getMessage() for record in caplog.records] == ["there is no topic 't'; waiting for it"]
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(errors.UnknownTopicOrPartitionError):
         await consumer.assignment()
     fake.create("t")
     fake.put("t", 0, b"x")
@@ -274,10 +265,10 @@ async def test_retention_deletes_the_position(fake: Any, cluster: Any) -> None:
     await lenient.seek(T0, 0)
     assert await drain(lenient) == [b"2", b"3"]
     strict = cluster.consumer("t", auto_offset_reset="none")
-    with pytest.raises(NoOffsetError):
+    with pytest.raises(errors.NoOffsetError):
         await strict.poll(1)
     await strict.seek(T0, 0)
-    with pytest.raises(OffsetOutOfRangeError, match="t-0 at offset 0"):
+    with pytest.raises(errors.OffsetOutOfRangeError, match="t-0 at offset 0"):
         await strict.poll(1)
     await strict.seek(T0, 3)
     assert await drain(strict) == [b"3"]
@@ -297,7 +288,7 @@ async def test_assign_replaces_the_assignment(fake: Any, cluster: Any) -> None:
     fake.put("t", 0, b"a")
     fake.put("t", 1, b"b")
     consumer = cluster.consumer(auto_offset_reset="earliest")
-    with pytest.raises(ConfigError, match="nothing to read"):
+    with pytest.raises(errors.ConfigError, match="nothing to read"):
         await consumer.poll(0)
     await consumer.assign([T0])
     assert await drain(consumer) == [b"a"]
@@ -305,9 +296,9 @@ async def test_assign_replaces_the_assignment(fake: Any, cluster: Any) -> None:
     assert await drain(consumer) == [b"b"]
     await consumer.assign([T1])
     assert await consumer.assignment() == (T1,)
-    with pytest.raises(ConfigError, match="without topics"):
+    with pytest.raises(errors.ConfigError, match="without topics"):
         await cluster.consumer("t").assign([T0])
-    with pytest.raises(ConfigError, match="by name"):
+    with pytest.raises(errors.ConfigError, match="by name"):
         cluster.consumer(["t"])
 
 
@@ -335,7 +326,7 @@ async def test_offsets_and_lag(fake: Any, cluster: Any) -> None:
     await drain(consumer)
     assert consumer.lag() == {T0: 0, T1: 0}
     assert consumer.metrics()["records-consumed-total"] == 1
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(errors.UnknownTopicOrPartitionError):
         await consumer.end_offsets(TopicPartition("t", 7))
 
 
@@ -346,7 +337,7 @@ async def test_position_times_out_without_a_leader(fake: Any, cluster: Any) -> N
     await consumer.assignment()
     fake.stop_node(0)
     await consumer.seek_to_beginning(T0)
-    with pytest.raises(ApiTimeoutError):
+    with pytest.raises(errors.ApiTimeoutError):
         await consumer.position(T0, timeout=2)
     fake.start_node(0)
     assert await consumer.position(T0) == 0
@@ -359,9 +350,9 @@ async def test_closed_consumer_raises_closed_error(fake: Any, cluster: Any) -> N
     waiting = asyncio.create_task(consumer.poll(60))
     await asyncio.sleep(1)
     await consumer.close()
-    with pytest.raises(ClosedError):
+    with pytest.raises(errors.ClosedError):
         await waiting
-    with pytest.raises(ClosedError):
+    with pytest.raises(errors.ClosedError):
         await consumer.poll(0)
     await consumer.close()
 

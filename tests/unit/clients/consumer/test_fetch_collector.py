@@ -14,7 +14,6 @@ from headrace.clients.consumer.fetcher import Fetcher
 from headrace.clients.consumer.requests import FetchLimits
 from headrace.clients.serdes import deserializer, int64
 from headrace.protocol import errors
-from headrace.protocol.errors import SerializationError
 from headrace.protocol.messages.data import FetchPartitionResponse, FetchResponse
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
@@ -133,7 +132,7 @@ def test_bad_record_is_raised_after_the_records_before_it() -> None:
     rig.feed(T0, batch(0, good, b"bad", good))
     assert rig.values() == [1]
     for _ in range(2):
-        with pytest.raises(SerializationError, match=r"t-0 at offset 1.*seek past it"):
+        with pytest.raises(errors.SerializationError, match=r"t-0 at offset 1.*seek past it"):
             rig.values()
         assert rig.position() == 1
     rig.fetcher.seek(T0, 2)
@@ -145,7 +144,7 @@ def test_bad_record_is_skipped_or_replaced() -> None:
     """A handler gets the raw record and the error."""
     good, seen = b"\0" * 7 + b"\1", []
 
-    def keep_or_skip(record: Any, error: SerializationError) -> Any:
+    def keep_or_skip(record: Any, error: errors.SerializationError) -> Any:
         seen.append((record.offset, record.value, str(error)[:18]))
         return record if record.value == b"keep" else None
 
@@ -160,7 +159,7 @@ def test_exception_of_a_bad_record_handler_loses_no_record() -> None:
     """KeyError for the fourth record: the three before it are returned first, none is deserialized twice."""
     calls: list[bytes] = []
 
-    def refuse(record: Any, _error: SerializationError) -> Any:
+    def refuse(record: Any, _error: errors.SerializationError) -> Any:
         calls.append(record.value)
         raise KeyError(record.offset)
 

@@ -5,17 +5,10 @@ from typing import Any
 
 import pytest
 from headrace.clients.cluster.backoff import Backoff
+from headrace.clients.group import member
 from headrace.clients.group.assignors import RangeAssignor, Topic
 from headrace.clients.group.classic import ClassicMember
 from headrace.clients.group.joining_io import checked_assignors
-from headrace.clients.group.member import (
-    AssignPartitions,
-    ChangeKind,
-    ForgetCoordinator,
-    MemberConfig,
-    OwnershipChange,
-    SendRequest,
-)
 from headrace.clients.group.states import CLASSIC_TRANSITIONS, MODERN_TRANSITIONS, MemberState
 from headrace.protocol import errors
 from headrace.protocol.consumer_protocol import (
@@ -31,11 +24,11 @@ from headrace.protocol.messages.registry import HEARTBEAT, JOIN_GROUP, LEAVE_GRO
 from headrace.protocol.model import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-CONFIG = MemberConfig("g", None, 10_000, 1_000, 60_000)
+CONFIG = member.MemberConfig("g", None, 10_000, 1_000, 60_000)
 S = MemberState
 
 
-def new(*assignors: Any, config: MemberConfig = CONFIG) -> ClassicMember:
+def new(*assignors: Any, config: member.MemberConfig = CONFIG) -> ClassicMember:
     core = ClassicMember(config, checked_assignors(assignors or ("range",)), Backoff(100, 100, Random(1)))
     core.polled(0)
     core.subscribe(["t"])
@@ -44,7 +37,7 @@ def new(*assignors: Any, config: MemberConfig = CONFIG) -> ClassicMember:
 
 def request(effects: Any, api: Any) -> Any:
     """The one question to the coordinator."""
-    (found,) = [effect for effect in effects if isinstance(effect, SendRequest)]
+    (found,) = [effect for effect in effects if isinstance(effect, member.SendRequest)]
     assert found.api is api
     return found
 
@@ -58,7 +51,7 @@ def follow(core: ClassicMember, now_ms: int, *partitions: TopicPartition, genera
     finish(core, now_ms)
 
 
-def finish(core: ClassicMember, now_ms: int) -> list[OwnershipChange]:
+def finish(core: ClassicMember, now_ms: int) -> list[member.OwnershipChange]:
     """The user's side does all there is to do, as long as the member does not join again."""
     done = []
     while core.pending is not None:
@@ -86,7 +79,7 @@ def test_join_sync_and_adoption_of_the_first_assignment() -> None:
     assert sync.request.assignments == ()
     assert not core.owned
     core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T1)), 0)
-    assert finish(core, 0) == [OwnershipChange(ChangeKind.ASSIGNED, (T1,))]
+    assert finish(core, 0) == [member.OwnershipChange(member.ChangeKind.ASSIGNED, (T1,))]
     assert (core.state, core.owned, core.metadata.generation_id) == (S.STABLE, (T1,), 1)
 
 
@@ -103,7 +96,7 @@ def lead(core: ClassicMember, protocol: str, everyone: Any, *, skips: bool = Fal
     join = request(core.poll(0), JOIN_GROUP)
     response = groups.JoinGroupResponse(0, 1, "consumer", protocol, "me", "me", everyone, skips)
     (assign_partitions,) = core.on_response(join, response, 0)
-    assert isinstance(assign_partitions, AssignPartitions)
+    assert isinstance(assign_partitions, member.AssignPartitions)
     return assign_partitions
 
 
@@ -127,7 +120,7 @@ def test_leader_assigns_and_rejoins_when_partition_counts_change() -> None:
     assert core.poll(1) == ()
     core.topics_changed({"t": 4}, {})
     core.poll(2)
-    assert core.pending == OwnershipChange(ChangeKind.REVOKED, (T0,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.REVOKED, (T0,))
 
 
 def test_leader_with_skip_assignment_only_watches_topics() -> None:
@@ -212,7 +205,10 @@ def test_eager_members_revoke_all_before_they_rejoin() -> None:
     beat = request(core.poll(1_000), HEARTBEAT)
     rebalance = groups.HeartbeatResponse(errors.RebalanceInProgressError.code)
     assert core.on_response(beat, rebalance, 1_000) == ()
-    assert (core.state, core.pending) == (S.REVOKING, OwnershipChange(ChangeKind.REVOKED, (T0, T1)))
+    assert (core.state, core.pending) == (
+        S.REVOKING,
+        member.OwnershipChange(member.ChangeKind.REVOKED, (T0, T1)),
+    )
     assert core.owned == (T0, T1)
     again = request(core.poll(2_000), HEARTBEAT)
     core.on_response(again, rebalance, 2_000)
@@ -233,9 +229,9 @@ def test_cooperative_members_keep_their_partitions_and_join_twice() -> None:
     response = groups.JoinGroupResponse(0, 2, "consumer", "cooperative-sticky", "x", "me")
     sync = request(core.on_response(join, response, 1_000), SYNC_GROUP)
     core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T1)), 1_000)
-    assert core.begin() == OwnershipChange(ChangeKind.REVOKED, (T0,))
+    assert core.begin() == member.OwnershipChange(member.ChangeKind.REVOKED, (T0,))
     core.on_done(1_000)
-    assert core.begin() == OwnershipChange(ChangeKind.ASSIGNED, ())
+    assert core.begin() == member.OwnershipChange(member.ChangeKind.ASSIGNED, ())
     join = request(core.on_done(1_000), JOIN_GROUP)
     assert decode_subscription(join.request.protocols[0].metadata).owned == (T1,)
 
@@ -247,10 +243,10 @@ def test_removed_member_loses_its_partitions_and_rejoins(error: Any) -> None:
     follow(core, 0, T0)
     core.enforce_rebalance("the user")
     core.poll(0)
-    assert core.pending == OwnershipChange(ChangeKind.REVOKED, (T0,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.REVOKED, (T0,))
     beat = request(core.poll(1_000), HEARTBEAT)
     core.on_response(beat, groups.HeartbeatResponse(error.code), 1_000)
-    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.LOST, (T0,))
     assert core.metadata == ("g", -1, "", None)
     core.begin()
     join = request(core.on_done(1_000), JOIN_GROUP)
@@ -278,11 +274,11 @@ def test_adoption_that_has_begun_ends_before_the_loss() -> None:
     response = groups.JoinGroupResponse(0, 1, "consumer", "range", "x", "me")
     sync = request(core.on_response(join, response, 0), SYNC_GROUP)
     core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T0)), 0)
-    assert core.begin() == OwnershipChange(ChangeKind.ASSIGNED, (T0,))
+    assert core.begin() == member.OwnershipChange(member.ChangeKind.ASSIGNED, (T0,))
     core.commit_rejected(errors.UnknownMemberIdError(), 0)
-    assert core.pending == OwnershipChange(ChangeKind.ASSIGNED, (T0,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.ASSIGNED, (T0,))
     core.on_done(0)
-    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.LOST, (T0,))
 
 
 def test_responses_of_an_earlier_membership_are_ignored() -> None:
@@ -303,7 +299,7 @@ def test_failures_make_the_member_find_the_coordinator_again() -> None:
     """After each failure, and after a session timeout without responses; not while the coordinator loads."""
     core = new()
     join = request(core.poll(0), JOIN_GROUP)
-    assert core.on_failure(join, errors.NetworkError(), 0) == (ForgetCoordinator(),)
+    assert core.on_failure(join, errors.NetworkError(), 0) == (member.ForgetCoordinator(),)
     assert core.poll(1) == ()
     due = core.next_due_ms()
     assert due is not None
@@ -313,7 +309,7 @@ def test_failures_make_the_member_find_the_coordinator_again() -> None:
     core = new()
     follow(core, 0, T0)
     effects = core.poll(10_000)
-    assert isinstance(effects[0], ForgetCoordinator)
+    assert isinstance(effects[0], member.ForgetCoordinator)
     request(effects, HEARTBEAT)
 
 
@@ -326,7 +322,7 @@ def test_member_leaves_without_polls() -> None:
     assert (core.state, core.next_due_ms()) == (S.LATE, None)
     assert core.owned == (T0,)
     core.polled(90_000)
-    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.LOST, (T0,))
 
 
 def test_static_members_send_no_leave_group_by_themselves() -> None:

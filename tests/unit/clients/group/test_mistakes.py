@@ -5,13 +5,7 @@ from typing import Any
 import pytest
 from fake_cluster import FakeCluster
 from headrace.clients.sync.cluster_io import Cluster
-from headrace.protocol.errors import (
-    ClosedError,
-    ConfigError,
-    FencedInstanceIdError,
-    InvalidTxnStateError,
-    UnreleasedInstanceIdError,
-)
+from headrace.protocol import errors
 
 
 class Misspelt:
@@ -43,7 +37,7 @@ class Awaited:
 )
 def test_invalid_consumer_arguments_are_errors(cluster: Cluster, options: dict[str, Any], why: str) -> None:
     """The constructor raises."""
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(errors.ConfigError, match=why):
         cluster.consumer("t", **options)
 
 
@@ -51,7 +45,7 @@ def test_group_none_means_no_group(cluster: Cluster) -> None:
     """For programs with an optional group."""
     assert cluster.consumer("t", group=None).config.group == ""
     assert cluster.producer(transactional_id=None).config.transactional_id is None
-    with pytest.raises(ConfigError, match=r"transactional\.id must not be empty"):
+    with pytest.raises(errors.ConfigError, match=r"transactional\.id must not be empty"):
         cluster.producer(transactional_id="")
 
 
@@ -59,13 +53,13 @@ def test_consumer_without_topics_names_the_missing_call(fake: FakeCluster, clust
     """A closed consumer raises ClosedError instead."""
     alone, member = cluster.consumer(), cluster.consumer(group="g")
     for consumer, why in ((alone, r"topics, or call assign\(\)"), (member, r"subscribe\(\) or assign\(\)")):
-        with pytest.raises(ConfigError, match=why):
+        with pytest.raises(errors.ConfigError, match=why):
             consumer.poll()
-        with pytest.raises(ConfigError, match=why):
+        with pytest.raises(errors.ConfigError, match=why):
             next(iter(consumer))
         consumer.close()
         for call in (consumer.poll, consumer.paused):
-            with pytest.raises(ClosedError, match="consumer was closed"):
+            with pytest.raises(errors.ClosedError, match="consumer was closed"):
                 call()
 
 
@@ -73,7 +67,7 @@ async def test_coroutine_callbacks_need_an_asyncio_consumer(fake: Any, cluster: 
     """An asyncio consumer awaits them."""
     fake.create("t")
     consumer = cluster.consumer("t", group="g", listener=Awaited())
-    with pytest.raises(ConfigError, match="methods on_assigned"):
+    with pytest.raises(errors.ConfigError, match="methods on_assigned"):
         await consumer.subscribe("t", listener=Misspelt())
 
 
@@ -96,8 +90,8 @@ async def test_missing_topic_is_logged_once(
 @pytest.mark.parametrize(
     ("protocol", "error", "why"),
     [
-        ("classic", FencedInstanceIdError, "group.instance.id 'a' now belongs to another consumer"),
-        ("consumer", UnreleasedInstanceIdError, "close that member"),
+        ("classic", errors.FencedInstanceIdError, "group.instance.id 'a' now belongs to another consumer"),
+        ("consumer", errors.UnreleasedInstanceIdError, "close that member"),
     ],
 )
 async def test_duplicate_instance_id_is_an_error(
@@ -128,8 +122,8 @@ async def test_duplicate_instance_id_is_an_error(
 def test_transaction_calls_in_the_wrong_state_are_errors(cluster: Cluster, call: Any, why: str) -> None:
     """The message names the call that is missing."""
     producer = cluster.producer(transactional_id="me")
-    with pytest.raises(InvalidTxnStateError, match=f"{why}: .*call begin_transaction first"):
+    with pytest.raises(errors.InvalidTxnStateError, match=f"{why}: .*call begin_transaction first"):
         call(producer)
     producer.begin_transaction()
-    with pytest.raises(InvalidTxnStateError, match="commit or abort it first"):
+    with pytest.raises(errors.InvalidTxnStateError, match="commit or abort it first"):
         producer.begin_transaction()

@@ -5,13 +5,7 @@ from typing import Any
 
 import pytest
 from headrace.clients.cluster.backoff import Backoff
-from headrace.clients.group.member import (
-    ChangeKind,
-    ForgetCoordinator,
-    MemberConfig,
-    OwnershipChange,
-    SendRequest,
-)
+from headrace.clients.group import member
 from headrace.clients.group.modern import ModernMember
 from headrace.clients.group.states import MemberState
 from headrace.protocol import errors
@@ -20,11 +14,11 @@ from headrace.protocol.model import TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 ID, OTHER = b"t" * 16, b"u" * 16
-CONFIG = MemberConfig("g", max_poll_interval_ms=60_000, server_assignor="range", rack_id="r")
+CONFIG = member.MemberConfig("g", max_poll_interval_ms=60_000, server_assignor="range", rack_id="r")
 S = MemberState
 
 
-def new(config: MemberConfig = CONFIG) -> ModernMember:
+def new(config: member.MemberConfig = CONFIG) -> ModernMember:
     core = ModernMember(config, "me", Backoff(100, 100, Random(1)))
     core.topics_changed({}, {ID: "t"})
     core.polled(0)
@@ -34,7 +28,7 @@ def new(config: MemberConfig = CONFIG) -> ModernMember:
 
 def beat(effects: Any) -> Any:
     """The one heartbeat."""
-    (found,) = [effect for effect in effects if isinstance(effect, SendRequest)]
+    (found,) = [effect for effect in effects if isinstance(effect, member.SendRequest)]
     return found
 
 
@@ -47,7 +41,7 @@ def same(epoch: int) -> Any:
     return groups.ConsumerGroupHeartbeatResponse(0, "me", epoch, 5_000)
 
 
-def joined(*partitions: int, config: MemberConfig = CONFIG) -> ModernMember:
+def joined(*partitions: int, config: member.MemberConfig = CONFIG) -> ModernMember:
     """A stable member."""
     core = new(config)
     core.on_response(beat(core.poll(0)), target(1, *partitions), 0)
@@ -67,7 +61,7 @@ def test_later_heartbeats_have_changed_fields_only() -> None:
     assert (request.rebalance_timeout_ms, request.server_assignor, request.rack_id) == (60_000, "range", "r")
     assert core.poll(99) == (), "one at a time"
     assert core.on_response(first, target(3, 0, 2), 0) == ()
-    assert core.begin() == OwnershipChange(ChangeKind.ASSIGNED, (T0, T2))
+    assert core.begin() == member.OwnershipChange(member.ChangeKind.ASSIGNED, (T0, T2))
     told = beat(core.on_done(0))
     assert core.state is S.ACKNOWLEDGING
     assert told.request.owned == (groups.TopicIdPartitions(ID, (0, 2)),)
@@ -83,10 +77,10 @@ def test_revocations_are_reported_before_new_partitions_are_adopted() -> None:
     """So that the coordinator can assign them to another member."""
     core = joined(0, 1)
     core.on_response(beat(core.poll(5_000)), target(2, 1, 2), 5_000)
-    assert core.begin() == OwnershipChange(ChangeKind.REVOKED, (T0,))
+    assert core.begin() == member.OwnershipChange(member.ChangeKind.REVOKED, (T0,))
     told = beat(core.on_done(5_000))
     assert told.request.owned == (groups.TopicIdPartitions(ID, (1,)),)
-    assert core.pending == OwnershipChange(ChangeKind.ASSIGNED, (T2,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.ASSIGNED, (T2,))
     core.on_response(told, same(2), 5_000)
     core.begin()
     told = beat(core.on_done(5_000))
@@ -98,11 +92,11 @@ def test_new_target_waits_for_a_change_that_has_begun() -> None:
     core = joined(0, 1)
     core.on_response(beat(core.poll(5_000)), target(2, 1), 5_000)
     core.on_response(beat(core.poll(10_000)), target(3, 0), 10_000)
-    assert core.begin() == OwnershipChange(ChangeKind.REVOKED, (T1,))
+    assert core.begin() == member.OwnershipChange(member.ChangeKind.REVOKED, (T1,))
     core.on_response(beat(core.poll(15_000)), target(4), 15_000)
-    assert core.pending == OwnershipChange(ChangeKind.REVOKED, (T1,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.REVOKED, (T1,))
     core.on_done(15_000)
-    assert core.pending == OwnershipChange(ChangeKind.REVOKED, (T0,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.REVOKED, (T0,))
 
 
 def test_partitions_of_unknown_topics_wait_for_the_metadata() -> None:
@@ -112,10 +106,10 @@ def test_partitions_of_unknown_topics_wait_for_the_metadata() -> None:
     response = groups.ConsumerGroupHeartbeatResponse(0, "me", 1, 5_000, assigned)
     core.on_response(beat(core.poll(0)), response, 0)
     assert core.has_unknown_topics
-    assert core.begin() == OwnershipChange(ChangeKind.ASSIGNED, (T0,))
+    assert core.begin() == member.OwnershipChange(member.ChangeKind.ASSIGNED, (T0,))
     core.on_response(beat(core.on_done(0)), same(1), 0)
     core.topics_changed({}, {ID: "t", OTHER: "u"})
-    assert core.pending == OwnershipChange(ChangeKind.ASSIGNED, (TopicPartition("u", 0),))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.ASSIGNED, (TopicPartition("u", 0),))
     assert not core.has_unknown_topics
 
 
@@ -124,16 +118,16 @@ def test_recreated_topic_is_another_topic() -> None:
     core = joined(0)
     core.topics_changed({}, {OTHER: "t"})
     core.on_response(beat(core.poll(5_000)), target(2, 0, topic_id=OTHER), 5_000)
-    assert core.begin() == OwnershipChange(ChangeKind.REVOKED, (T0,))
+    assert core.begin() == member.OwnershipChange(member.ChangeKind.REVOKED, (T0,))
     core.on_done(5_000)
-    assert core.pending == OwnershipChange(ChangeKind.ASSIGNED, (T0,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.ASSIGNED, (T0,))
 
 
 def test_heartbeat_after_a_failure_has_all_fields() -> None:
     """After a backoff, to the coordinator of that time."""
     core = joined(0)
     lost = beat(core.poll(5_000))
-    assert core.on_failure(lost, errors.NetworkError(), 5_000) == (ForgetCoordinator(),)
+    assert core.on_failure(lost, errors.NetworkError(), 5_000) == (member.ForgetCoordinator(),)
     assert core.poll(5_001) == ()
     again = beat(core.poll(5_200)).request
     assert (again.member_epoch, again.subscribed_topic_names) == (1, ("t",))
@@ -152,13 +146,13 @@ def test_partitions_being_adopted_are_reported_as_owned() -> None:
     assert beat(core.poll(10_200)).request.owned == (groups.TopicIdPartitions(ID, (0,)),), "not begun yet"
     core = joined(0)
     core.on_response(beat(core.poll(5_000)), target(2, 0, 1), 5_000)
-    assert core.begin() == OwnershipChange(ChangeKind.ASSIGNED, (T1,))
+    assert core.begin() == member.OwnershipChange(member.ChangeKind.ASSIGNED, (T1,))
     core.on_failure(beat(core.poll(10_000)), errors.NetworkError(), 10_000)
     again = beat(core.poll(10_200))
     assert again.request.owned == (groups.TopicIdPartitions(ID, (0, 1)),)
     core.on_response(again, target(2, 0), 10_200)
     core.on_response(beat(core.on_done(10_300)), same(2), 10_300)
-    assert core.begin() == OwnershipChange(ChangeKind.REVOKED, (T1,))
+    assert core.begin() == member.OwnershipChange(member.ChangeKind.REVOKED, (T1,))
     told = beat(core.on_done(10_300))
     assert told.request.owned == (groups.TopicIdPartitions(ID, (0,)),)
 
@@ -171,7 +165,7 @@ def test_fenced_member_rejoins_with_the_same_id(error: Any) -> None:
     core = joined(0, 1)
     refusal = groups.ConsumerGroupHeartbeatResponse(error.code)
     assert core.on_response(beat(core.poll(5_000)), refusal, 5_000) == ()
-    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0, T1))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.LOST, (T0, T1))
     assert core.metadata == ("g", -1, "", None)
     core.begin()
     request = beat(core.on_done(5_000)).request
@@ -186,7 +180,7 @@ def test_adoption_that_has_begun_ends_before_the_loss() -> None:
     core.commit_rejected(errors.FencedMemberEpochError(), 0)
     assert core.state is S.REVOKING
     core.on_done(0)
-    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.LOST, (T0,))
 
 
 def test_fatal_errors_are_raised_once() -> None:
@@ -214,7 +208,7 @@ def test_leave_epochs_of_dynamic_and_static_members() -> None:
     assert beat(core.poll(60_000)).request.member_epoch == -2
     assert (core.state, core.next_due_ms()) == (S.LATE, None)
     core.polled(70_000)
-    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0,))
+    assert core.pending == member.OwnershipChange(member.ChangeKind.LOST, (T0,))
     core = joined(0)
     assert beat(core.poll(60_000)).request.member_epoch == -1
 

@@ -14,15 +14,7 @@ from headrace.clients.pipeline.commits import (
     task_id,
 )
 from headrace.clients.pipeline.written import PreparedWrite, WriteReport, Written
-from headrace.protocol.errors import (
-    ApiTimeoutError,
-    ConfigError,
-    CorruptMessageError,
-    InvalidProducerIdMappingError,
-    InvalidTxnStateError,
-    ProducerFencedError,
-    UnsupportedVersionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.model import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,9 +45,9 @@ def test_transactional_ids_do_not_collide(query: str, task: str, other_query: st
 def test_empty_names_are_errors() -> None:
     """All queries would share them."""
     assert task_id("q", 0) == task_id("q", "0")
-    with pytest.raises(ConfigError, match="query"):
+    with pytest.raises(errors.ConfigError, match="query"):
         task_id("", 0)
-    with pytest.raises(ConfigError, match="task"):
+    with pytest.raises(errors.ConfigError, match="task"):
         task_id("q", "")
 
 
@@ -66,7 +58,7 @@ def test_empty_names_are_errors() -> None:
 )  # fmt: skip
 def test_invalid_decisions_are_errors(value: bytes) -> None:
     """The error has the record."""
-    with pytest.raises(CorruptMessageError, match="decision"):
+    with pytest.raises(errors.CorruptMessageError, match="decision"):
         decoded("q", value)
 
 
@@ -75,19 +67,21 @@ def test_all_transactions_must_be_prepared() -> None:
     good = write()
     check_all_prepared([good], {})
     for error, says in (
-        (ProducerFencedError("epoch 5 is over"), "a later attempt has started, or .*epoch 5 is over"),
-        (InvalidTxnStateError("it is Empty"), "a later attempt has started, or .*it is Empty"),
-        (InvalidProducerIdMappingError("not the id's"), "a later attempt has started, or"),
-        (ApiTimeoutError("nobody answers"), "nobody answers"),
+        (errors.ProducerFencedError("epoch 5 is over"), "a later attempt has started, or .*epoch 5 is over"),
+        (errors.InvalidTxnStateError("it is Empty"), "a later attempt has started, or .*it is Empty"),
+        (errors.InvalidProducerIdMappingError("not the id's"), "a later attempt has started, or"),
+        (errors.ApiTimeoutError("nobody answers"), "nobody answers"),
     ):
-        with pytest.raises(InvalidTxnStateError, match=f"the batch is not committed: task 3: .*{says}"):
+        with pytest.raises(
+            errors.InvalidTxnStateError, match=f"the batch is not committed: task 3: .*{says}"
+        ):
             check_all_prepared([write("2"), good], {good.transactional_id: error})
     many = [write(str(number)) for number in range(8)]
-    fenced = dict.fromkeys((each.transactional_id for each in many), ProducerFencedError("over"))
-    with pytest.raises(InvalidTxnStateError, match=r"task 4: .*; and 3 more"):
+    fenced = dict.fromkeys((each.transactional_id for each in many), errors.ProducerFencedError("over"))
+    with pytest.raises(errors.InvalidTxnStateError, match=r"task 4: .*; and 3 more"):
         check_all_prepared(many, fenced)
-    old = {**fenced, many[7].transactional_id: UnsupportedVersionError("no PrepareTxn")}
-    with pytest.raises(UnsupportedVersionError, match="upgrade nodes before drivers"):
+    old = {**fenced, many[7].transactional_id: errors.UnsupportedVersionError("no PrepareTxn")}
+    with pytest.raises(errors.UnsupportedVersionError, match="upgrade nodes before drivers"):
         check_all_prepared(many, old)
 
 
@@ -102,7 +96,7 @@ def test_reports_add_up() -> None:
 @pytest.mark.parametrize("batch", ["0", None, True, -1, 1.0])
 def test_invalid_batch_ids_are_errors(batch: Any) -> None:
     """They would be stored, and compare with no other id."""
-    with pytest.raises(ConfigError, match="the batch number must be"):
+    with pytest.raises(errors.ConfigError, match="the batch number must be"):
         checked_batch(batch)
     assert checked_batch(5) == 5
 
@@ -112,7 +106,7 @@ def test_gate_is_open_until_the_epoch_of_its_driver_changes() -> None:
     Gate("d", (7, 3)).check((7, 3))
     Gate("d").check(None)
     for gate, now in ((Gate("d", (7, 3)), (7, 4)), (Gate("d", (7, 3)), (8, 3)), (Gate("d", (7, 3)), None)):
-        with pytest.raises(ProducerFencedError, match="is too late"):
+        with pytest.raises(errors.ProducerFencedError, match="is too late"):
             gate.check(now)
-    with pytest.raises(ProducerFencedError, match="is too late"):
+    with pytest.raises(errors.ProducerFencedError, match="is too late"):
         Gate("d").check((7, 0))

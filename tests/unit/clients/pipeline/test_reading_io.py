@@ -9,13 +9,7 @@ import pytest
 from fake_cluster import Ask, FakeCluster, Fault
 from headrace.clients.pipeline import Filters, Loss, OffsetRange, Planner, fetch_arrow, pool_io, read_options
 from headrace.clients.sync.cluster_io import Cluster
-from headrace.protocol.errors import (
-    ApiTimeoutError,
-    DataLossError,
-    NoClusterError,
-    NotLeaderOrFollowerError,
-    ReplicaNotAvailableError,
-)
+from headrace.protocol import errors
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.control import EndTransaction, encode_control
 
@@ -86,7 +80,7 @@ def trouble(random: Random) -> Any:
             [
                 Fault(lost_request=True),
                 Fault(lost_reply=True),
-                Fault(partition_error=NotLeaderOrFollowerError.code),
+                Fault(partition_error=errors.NotLeaderOrFollowerError.code),
             ]
         )
 
@@ -177,7 +171,7 @@ def test_diverged_log_of_an_unclean_leader_is_a_loss(fake: FakeCluster, left: in
     (whole,) = Planner(strict).batch().ranges
     fake.elect_uncleanly("t", 0, 1, left)
     fake.put("t", 0, *[b"other"] * 20)
-    with pytest.raises(DataLossError, match=f"from {left} on"):
+    with pytest.raises(errors.DataLossError, match=f"from {left} on"):
         offsets(whole, strict)
     losses: list[Loss] = []
     assert offsets(whole, lax, on_loss=losses.append) == list(range(10))
@@ -204,12 +198,12 @@ def test_unavailable_records_are_an_error(fake: FakeCluster) -> None:
     fake.put("t", 0, b"a", b"b")
     wanted = options(**{"kafkaConsumer.pollTimeoutMs": 50})
     (whole,) = Planner(wanted).batch().ranges
-    with pytest.raises(DataLossError, match="the log ends at 2"):
+    with pytest.raises(errors.DataLossError, match="the log ends at 2"):
         offsets(whole._replace(end=3), wanted)
     lax = options(**{"kafkaConsumer.pollTimeoutMs": 50, "failOnDataLoss": "false"})
     assert offsets(whole._replace(end=3), lax) == [0, 1]
     fake.stop_node(0)
-    with pytest.raises(ReplicaNotAvailableError, match="pollTimeoutMs"):
+    with pytest.raises(errors.ReplicaNotAvailableError, match="pollTimeoutMs"):
         offsets(whole, wanted)
 
 
@@ -235,10 +229,10 @@ def test_unreachable_cluster_is_an_error_and_a_known_one_is_retried(fake: FakeCl
     fake.stop_node(0)
     fake.stop_node(1)
     quick = options(**{"kafka.socket.connection.setup.timeout.ms": 50, "kafka.default.api.timeout.ms": 200})
-    with pytest.raises(NoClusterError, match=r"node0:9000, tried for 0\.05 s"):
+    with pytest.raises(errors.NoClusterError, match=r"node0:9000, tried for 0\.05 s"):
         Planner(quick).batch()
     planner._config, planner._connecting = Planner(quick)._config, Planner(quick)._connecting
-    with pytest.raises(ApiTimeoutError):
+    with pytest.raises(errors.ApiTimeoutError):
         planner.batch()
 
 
@@ -253,5 +247,5 @@ def test_plan_with_newer_metadata_than_the_worker(fake: FakeCluster) -> None:
     fake.put("t", 0, b"new", b"new")
     newer = before._replace(end=2, topic_id=topic.topic_id)
     assert offsets(newer, options()) == [0, 1]
-    with pytest.raises(DataLossError, match="created again"):
+    with pytest.raises(errors.DataLossError, match="created again"):
         offsets(before, options())

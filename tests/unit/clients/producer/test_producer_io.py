@@ -6,16 +6,6 @@ from typing import Any
 import pytest
 from fake_cluster import Fault
 from headrace.protocol import errors
-from headrace.protocol.errors import (
-    BufferExhaustedError,
-    ClosedError,
-    DeliveryTimeoutError,
-    FlushTimeoutError,
-    InvalidPartitionsError,
-    InvalidTopicError,
-    NetworkError,
-    UnknownTopicOrPartitionError,
-)
 
 
 async def test_records_arrive_in_order_in_few_requests(fake: Any, cluster: Any) -> None:
@@ -109,7 +99,7 @@ async def test_undeliverable_record_fails_at_the_delivery_timeout(fake: Any, clu
     await producer.send("t", b"1")
     fake.stop_node(0)
     before = asyncio.get_running_loop().time()
-    with pytest.raises(DeliveryTimeoutError, match=r"nobody listens|connection broke"):
+    with pytest.raises(errors.DeliveryTimeoutError, match=r"nobody listens|connection broke"):
         await producer.send("t", b"2")
     assert 1.9 < asyncio.get_running_loop().time() - before < 2.3
     assert producer.metrics()["buffer-available-bytes"] == producer.metrics()["buffer-total-bytes"]
@@ -139,7 +129,7 @@ async def test_batches_above_max_message_bytes_are_split(fake: Any, cluster: Any
 async def test_unknown_topic_fails_after_the_grace_time(fake: Any, cluster: Any) -> None:
     """Long before max.block.ms; a topic that is being created is found."""
     producer = cluster.producer()
-    with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'typo'"):
+    with pytest.raises(errors.UnknownTopicOrPartitionError, match="no topic 'typo'"):
         await producer.send("typo", b"x")
     assert asyncio.get_running_loop().time() < 1004
     late = producer.send("late", b"x")
@@ -165,7 +155,7 @@ async def test_unknown_partition_is_an_error(fake: Any, cluster: Any) -> None:
     fake.create("t", 2)
     producer = cluster.producer()
     for partition in (2, -1):
-        with pytest.raises(UnknownTopicOrPartitionError):
+        with pytest.raises(errors.UnknownTopicOrPartitionError):
             await producer.send("t", b"x", partition=partition)
     fake.grow("t", 3)
     assert (await producer.send("t", b"x", partition=2)).partition == 2
@@ -192,7 +182,7 @@ async def test_keys_and_partitioners_choose_partitions(fake: Any, cluster: Any) 
     custom = cluster.producer(partitioner=lambda topic, key, count: None if key is None else len(key))
     assert (await custom.send("t", b"x", key=b"12")).partition == 2
     assert (await custom.send("t", b"x")).partition in (0, 1, 2)
-    with pytest.raises(InvalidPartitionsError):
+    with pytest.raises(errors.InvalidPartitionsError):
         await custom.send("t", b"x", key=b"123")
     ignoring = cluster.producer(partitioner_ignore_keys=True, linger_ms=0, batch_size=1)
     seen = {(await ignoring.send("t", b"x", key=b"same")).partition for _ in range(30)}
@@ -218,7 +208,7 @@ async def test_send_without_drain_raises_at_twice_the_buffer(fake: Any, cluster:
     producer = cluster.producer(buffer_memory=8192, batch_size=2048)
     await producer.send("t", b"x")
     futures = [producer.send("t", b"x" * 1000) for _ in range(13)]
-    with pytest.raises(BufferExhaustedError, match="drain"):
+    with pytest.raises(errors.BufferExhaustedError, match="drain"):
         futures += [producer.send("t", b"x" * 1000) for _ in range(5)]
     await asyncio.gather(*futures)
 
@@ -231,7 +221,7 @@ async def test_wait_for_memory_ends_after_max_block_ms(fake: Any, cluster: Any) 
     fake.stop_node(0)
     buffered = [producer.send("t", b"x" * 1000) for _ in range(3)]
     before = asyncio.get_running_loop().time()
-    with pytest.raises(BufferExhaustedError):
+    with pytest.raises(errors.BufferExhaustedError):
         await buffered[-1]
     assert 0.9 < asyncio.get_running_loop().time() - before < 1.3
     fake.start_node(0)
@@ -247,7 +237,7 @@ async def test_flush_waits_for_all_records(fake: Any, cluster: Any) -> None:
     assert all(future.done() for future in futures)
     fake.stop_node(0)
     left = [producer.send("t", b"x") for _ in range(3)]
-    with pytest.raises(FlushTimeoutError) as caught:
+    with pytest.raises(errors.FlushTimeoutError) as caught:
         await producer.flush(1)
     assert caught.value.remaining == 3
     fake.start_node(0)
@@ -262,19 +252,19 @@ async def test_close_flushes_and_fails_the_rest(fake: Any, cluster: Any) -> None
     delivered = producer.send("t", b"1")
     await producer.close()
     assert delivered.result().offset == 0
-    with pytest.raises(ClosedError):
+    with pytest.raises(errors.ClosedError):
         producer.send("t", b"2")
     stuck = cluster.producer(linger_ms=0)
     await stuck.send("t", b"3")
     fake.stop_node(0)
     lost = stuck.send("t", b"4")
     in_line = stuck.send("other", b"5")
-    with pytest.raises(FlushTimeoutError) as closed:
+    with pytest.raises(errors.FlushTimeoutError) as closed:
         await stuck.close(1)
     assert closed.value.remaining == 2
     await stuck.close(1)
     for future in (lost, in_line):
-        with pytest.raises(ClosedError):
+        with pytest.raises(errors.ClosedError):
             await future
 
 
@@ -331,7 +321,7 @@ async def test_partitions_for_has_leaders(fake: Any, cluster: Any) -> None:
     fake.create("t", 2)
     producer = cluster.producer()
     assert [info.leader for info in await producer.partitions_for("t")] == [0, 1]
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(errors.UnknownTopicOrPartitionError):
         await producer.partitions_for("typo")
 
 
@@ -351,11 +341,11 @@ async def test_bug_in_a_task_fails_every_future(fake: Any, cluster: Any) -> None
     producer = cluster.producer()
     await producer.send("t", b"1")
     fake.rules.append(lambda ask: 1 / 0 if ask.api == "Produce" else None)
-    with pytest.raises(ClosedError, match=r"internal error.*ZeroDivisionError"):
+    with pytest.raises(errors.ClosedError, match=r"internal error.*ZeroDivisionError"):
         await producer.send("t", b"2")
-    with pytest.raises(ClosedError):
+    with pytest.raises(errors.ClosedError):
         producer.send("t", b"3")
-    assert isinstance(NetworkError("x"), errors.KafkaError)
+    assert isinstance(errors.NetworkError("x"), errors.KafkaError)
 
 
 async def test_linger_is_an_upper_bound(fake: Any, cluster: Any) -> None:
@@ -388,7 +378,7 @@ async def test_bug_in_building_a_request_fails_every_future(
     producer = cluster.producer()
     await producer.send("t", b"1")
     monkeypatch.setattr("headrace.clients.producer.producer_io.frames_of", lambda _: 1 / 0)
-    with pytest.raises(ClosedError, match=r"internal error.*ZeroDivisionError"):
+    with pytest.raises(errors.ClosedError, match=r"internal error.*ZeroDivisionError"):
         await producer.send("t", b"2")
 
 
@@ -414,6 +404,6 @@ async def test_topic_name_that_is_no_valid_text_is_an_error(fake: Any, cluster: 
     """The caller gets the error, and the client continues."""
     fake.create("t")
     producer = cluster.producer()
-    with pytest.raises(InvalidTopicError):
+    with pytest.raises(errors.InvalidTopicError):
         await producer.send("\ud800", b"1")
     assert (await producer.send("t", b"2")).offset == 0

@@ -12,13 +12,7 @@ from fake_cluster import Ask, FakeCluster, Fault
 from headrace.clients.producer.appending import NO_MEMORY
 from headrace.clients.records import ProducerRecord
 from headrace.clients.sync.cluster_io import Cluster
-from headrace.protocol.errors import (
-    BufferExhaustedError,
-    FlushTimeoutError,
-    MessageTooLargeError,
-    SerializationError,
-    UnknownTopicOrPartitionError,
-)
+from headrace.protocol import errors
 
 
 def test_many_threads_share_one_producer(fake: FakeCluster, cluster: Cluster) -> None:
@@ -77,7 +71,7 @@ def test_wait_for_memory_does_not_poll(
     waits: list[float] = []
     monkeypatch.setattr(engine._memory_wait, "wait", waits.append)
     fake.stop_node(0)
-    with contextlib.suppress(BufferExhaustedError):
+    with contextlib.suppress(errors.BufferExhaustedError):
         while engine.append("t", None, b"x" * 900, (), 0, 0) != NO_MEMORY:
             pass
     assert engine.wait_for_memory(60)
@@ -104,7 +98,7 @@ def test_wait_for_memory_ends_with_little_free_memory() -> None:
             producer.send("t", b"x" * 1000, partition=0)
         sent = [producer.send("t", b"y" * 1000, partition=1) for _ in range(100)]
         assert [future.result(60).offset for future in sent] == list(range(1, 101))
-        with pytest.raises(FlushTimeoutError) as lost:
+        with pytest.raises(errors.FlushTimeoutError) as lost:
             producer.close(0)
         assert lost.value.remaining == 85
 
@@ -116,15 +110,15 @@ def test_full_buffer_raises_after_max_block_ms(fake: FakeCluster, cluster: Clust
     )
     producer.send("t", b"x").result(60)
     fake.stop_node(0)
-    with pytest.raises(BufferExhaustedError):
+    with pytest.raises(errors.BufferExhaustedError):
         fill(producer)
     before = time.monotonic()
     result = producer.send_many("t", [ProducerRecord(b"x" * 900, key=b"k") for _ in range(50)])
     assert time.monotonic() - before < 15
-    assert all(isinstance(future.exception(0), BufferExhaustedError) for future in result)
+    assert all(isinstance(future.exception(0), errors.BufferExhaustedError) for future in result)
     values = producer.send_many("t", [b"x" * 900] * 50)
     assert time.monotonic() - before < 15
-    assert all(isinstance(future.exception(0), BufferExhaustedError) for future in values)
+    assert all(isinstance(future.exception(0), errors.BufferExhaustedError) for future in values)
     fake.start_node(0)
 
 
@@ -137,13 +131,13 @@ def fill(producer: Any) -> None:
 def test_errors_before_the_buffer_are_raised_by_send(cluster: Cluster) -> None:
     """Not hidden in a future."""
     producer = cluster.producer(max_request_size=1000, batch_size=500)
-    with pytest.raises(SerializationError):
+    with pytest.raises(errors.SerializationError):
         producer.send("t", "text")
-    with pytest.raises(MessageTooLargeError):
+    with pytest.raises(errors.MessageTooLargeError):
         producer.send("t", b"x" * 1000)
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(errors.UnknownTopicOrPartitionError):
         producer.send("t", b"x", partition=5)
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(errors.UnknownTopicOrPartitionError):
         producer.send("t", b"x", partition=-1)
 
 
@@ -178,7 +172,7 @@ def test_flush_times_out_with_the_number_left(fake: FakeCluster, cluster: Cluste
     fake.stop_node(0)
     for _ in range(3):
         producer.send("t", b"y", partition=0)
-    with pytest.raises(FlushTimeoutError) as caught:
+    with pytest.raises(errors.FlushTimeoutError) as caught:
         producer.flush(0.05)
     assert caught.value.remaining == 3
     fake.start_node(0)

@@ -5,12 +5,7 @@ from typing import Any
 
 import batch_bytes as by_hand
 import pytest
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    HeadraceError,
-    InvalidRecordError,
-    UnsupportedCompressionTypeError,
-)
+from headrace.protocol import errors
 from headrace.protocol.records.codec import RecordCodec, pick_codec
 from headrace.protocol.records.header import Compression, TimestampType, assigned_prefix, read_batch_header
 
@@ -317,7 +312,7 @@ def test_compacted_batches_decode_but_do_not_pass_as_new(codec: RecordCodec) -> 
     assert codec.decode(empty) == []
     assert codec.inspect(empty, is_dense=False)[1:] == (-1, -1, -1)
     for data in (gaps, empty):
-        with pytest.raises(InvalidRecordError):
+        with pytest.raises(errors.InvalidRecordError):
             codec.check(data)
 
 
@@ -406,7 +401,7 @@ def error_of(action: object, *args: object) -> type | None:
     """The class of what calling `action` raises, None if it returns."""
     try:
         action(*args)  # type: ignore[operator]
-    except HeadraceError as error:
+    except errors.HeadraceError as error:
         return type(error)
     return None
 
@@ -414,15 +409,15 @@ def error_of(action: object, *args: object) -> type | None:
 @pytest.mark.parametrize("name", CORRUPT)
 def test_corrupt_batches_are_refused(codec: RecordCodec, name: str) -> None:
     """Length, magic and CRC faults are the wire's or the disk's: a retry may help."""
-    assert error_of(codec.check, CORRUPT[name]) is CorruptMessageError
-    assert error_of(codec.decode, CORRUPT[name]) is CorruptMessageError
+    assert error_of(codec.check, CORRUPT[name]) is errors.CorruptMessageError
+    assert error_of(codec.decode, CORRUPT[name]) is errors.CorruptMessageError
 
 
 @pytest.mark.parametrize("name", INVALID)
 def test_invalid_records_are_refused(codec: RecordCodec, name: str) -> None:
     """The CRC is right, so the writer meant it: counts, deltas, varints and headers must add up."""
-    assert error_of(codec.check, INVALID[name]) is InvalidRecordError
-    expected = None if name in ONLY_NOT_DENSE else InvalidRecordError
+    assert error_of(codec.check, INVALID[name]) is errors.InvalidRecordError
+    expected = None if name in ONLY_NOT_DENSE else errors.InvalidRecordError
     assert error_of(codec.decode, INVALID[name]) is expected
 
 
@@ -430,8 +425,8 @@ def test_invalid_records_are_refused(codec: RecordCodec, name: str) -> None:
 def test_codec_ids_that_name_nothing(codec: RecordCodec, codec_id: int) -> None:
     """Five, six and seven fit in the bits but are no codec."""
     data = by_hand.batch(GOOD, attributes=codec_id)
-    assert error_of(codec.check, data) is UnsupportedCompressionTypeError
-    assert error_of(codec.decode, data) is UnsupportedCompressionTypeError
+    assert error_of(codec.check, data) is errors.UnsupportedCompressionTypeError
+    assert error_of(codec.decode, data) is errors.UnsupportedCompressionTypeError
 
 
 def test_the_crc_check_of_decode_can_be_left_out(codec: RecordCodec) -> None:
@@ -447,5 +442,5 @@ def test_a_batch_may_not_grow_past_its_bound(codec: RecordCodec) -> None:
     data, size_bytes = builder.build(), builder.size_bytes - 61
     for action in (codec.decode, codec.check, codec.inspect):
         action(data, max_decompressed_bytes=size_bytes)  # type: ignore[operator]
-        with pytest.raises(InvalidRecordError, match="decompress"):
+        with pytest.raises(errors.InvalidRecordError, match="decompress"):
             action(data, max_decompressed_bytes=size_bytes - 1)  # type: ignore[operator]

@@ -7,12 +7,7 @@ import cramjam
 import lz4.frame
 import pytest
 import zstandard
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    HeadraceError,
-    InvalidRecordError,
-    UnsupportedCompressionTypeError,
-)
+from headrace.protocol import errors
 from headrace.protocol.records.compression import (
     check_level,
     compress,
@@ -37,7 +32,7 @@ def test_round_trip_up_to_the_cap_and_not_past_it(codec: Compression, sample: st
     packed = compress(codec, data)
     assert decompress(codec, packed, len(data)) == data
     assert decompress(codec, memoryview(packed), CAP) == data
-    with pytest.raises(InvalidRecordError, match="decompress"):
+    with pytest.raises(errors.InvalidRecordError, match="decompress"):
         decompress(codec, packed, len(data) - 1)
 
 
@@ -50,7 +45,7 @@ def test_no_compression_is_no_copy() -> None:
 @pytest.mark.parametrize("codec_id", [5, 6, 7])
 def test_unknown_codec_ids(codec_id: int) -> None:
     """No codec has these ids."""
-    with pytest.raises(UnsupportedCompressionTypeError):
+    with pytest.raises(errors.UnsupportedCompressionTypeError):
         decompress(codec_id, b"", CAP)
 
 
@@ -162,7 +157,7 @@ def error_of(codec: Compression, data: bytes, cap: int = CAP) -> type | None:
     """The class of what decompressing raises, None if it gives bytes."""
     try:
         decompress(codec, data, cap)
-    except HeadraceError as error:
+    except errors.HeadraceError as error:
         return type(error)
     return None
 
@@ -174,7 +169,7 @@ def test_streams_cut_short_at_every_byte(codec: Compression) -> None:
     whole = {16} if codec is Compression.SNAPPY else set()
     for length in range(len(packed)):
         if length not in whole:
-            assert error_of(codec, packed[:length]) is CorruptMessageError, length
+            assert error_of(codec, packed[:length]) is errors.CorruptMessageError, length
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -182,7 +177,7 @@ def test_streams_followed_by_other_bytes(codec: Compression) -> None:
     """Bytes behind the end, another whole stream included, are no part of a batch."""
     packed = compress(codec, TEXT[:2000])
     for tail in (b"\x00", b"junk", packed):
-        assert error_of(codec, packed + tail) is CorruptMessageError
+        assert error_of(codec, packed + tail) is errors.CorruptMessageError
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -190,10 +185,10 @@ def test_empty_and_foreign_streams(codec: Compression) -> None:
     """Nothing, zeros, text, or the stream of another codec."""
     others = [compress(other, TEXT[:500]) for other in CODECS if other is not codec]
     for data in (b"\x80" * 20, b"GET / HTTP/1.1\r\n" * 3, *others):
-        assert error_of(codec, data) is CorruptMessageError, data[:20]
+        assert error_of(codec, data) is errors.CorruptMessageError, data[:20]
     if codec is not Compression.SNAPPY:  # raw snappy: a zero length, so no bytes
         for data in (b"", b"\x00" * 20):
-            assert error_of(codec, data) is CorruptMessageError
+            assert error_of(codec, data) is errors.CorruptMessageError
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -206,7 +201,7 @@ def test_every_flipped_bit_is_an_error_or_other_bytes(codec: Compression) -> Non
             damaged[position] ^= 1 << bit
             try:
                 assert len(decompress(codec, bytes(damaged), 5000)) <= 5000
-            except (CorruptMessageError, InvalidRecordError):
+            except (errors.CorruptMessageError, errors.InvalidRecordError):
                 continue
 
 
@@ -227,7 +222,7 @@ SNAPPY_HEADER = compress(Compression.SNAPPY, b"")[:16]
 )
 def test_snappy_lengths_are_checked_before_anything_is_allocated(data: bytes) -> None:
     """Source: CVE-2023-34455, where a chunk length alone cost the receiver its memory."""
-    assert error_of(Compression.SNAPPY, data) is CorruptMessageError
+    assert error_of(Compression.SNAPPY, data) is errors.CorruptMessageError
 
 
 def test_many_snappy_blocks_share_one_cap() -> None:
@@ -235,21 +230,22 @@ def test_many_snappy_blocks_share_one_cap() -> None:
     block = bytes(cramjam.snappy.compress_raw(bytes(32 * 1024)))
     data = SNAPPY_HEADER + (struct.pack(">i", len(block)) + block) * 33
     assert error_of(Compression.SNAPPY, data, 33 * 32 * 1024) is None
-    assert error_of(Compression.SNAPPY, data, 33 * 32 * 1024 - 1) is InvalidRecordError
+    assert error_of(Compression.SNAPPY, data, 33 * 32 * 1024 - 1) is errors.InvalidRecordError
 
 
 def test_lz4_declared_sizes() -> None:
     """A content size that the blocks do not hold, a block above the frame's block size, a dictionary."""
     packed = bytearray(lz4.frame.compress(TEXT[:1000], store_size=True))
     packed[6:14] = struct.pack("<Q", 1 << 40)
-    assert error_of(Compression.LZ4, bytes(packed)) is CorruptMessageError
+    assert error_of(Compression.LZ4, bytes(packed)) is errors.CorruptMessageError
     head = bytes.fromhex("04224d18604082")
     for word in (0x7FFF_FFFF, 0xFFFF_FFFF, 64 * 1024 + 1):
         assert (
-            error_of(Compression.LZ4, head + struct.pack("<I", word) + b"x" * 70_000) is CorruptMessageError
+            error_of(Compression.LZ4, head + struct.pack("<I", word) + b"x" * 70_000)
+            is errors.CorruptMessageError
         )
-    assert error_of(Compression.LZ4, bytes.fromhex("04224d186140") + bytes(20)) is CorruptMessageError
-    assert error_of(Compression.LZ4, bytes.fromhex("04224d186000") + bytes(20)) is CorruptMessageError
+    assert error_of(Compression.LZ4, bytes.fromhex("04224d186140") + bytes(20)) is errors.CorruptMessageError
+    assert error_of(Compression.LZ4, bytes.fromhex("04224d186000") + bytes(20)) is errors.CorruptMessageError
 
 
 @pytest.mark.parametrize(
@@ -266,7 +262,7 @@ def test_lz4_declared_sizes() -> None:
 )
 def test_zstd_frames_that_ask_for_too_much(data: bytes) -> None:
     """Windows, sizes and blocks beyond what the format or Kafka's writers allow."""
-    assert error_of(Compression.ZSTD, data) in (CorruptMessageError, InvalidRecordError)
+    assert error_of(Compression.ZSTD, data) in (errors.CorruptMessageError, errors.InvalidRecordError)
 
 
 def test_zstd_run_length_bombs_stop_at_the_cap() -> None:
@@ -275,5 +271,5 @@ def test_zstd_run_length_bombs_stop_at_the_cap() -> None:
     last = struct.pack("<I", 0 << 3 | 0 << 1 | 1)[:3]
     frame = b"\x28\xb5\x2f\xfd\x00\x58" + block * 8 + last
     assert decompress(Compression.ZSTD, frame, CAP) == b"x" * CAP
-    assert error_of(Compression.ZSTD, frame, CAP - 1) is InvalidRecordError
-    assert error_of(Compression.ZSTD, frame[:-3] + block + last, CAP) is InvalidRecordError
+    assert error_of(Compression.ZSTD, frame, CAP - 1) is errors.InvalidRecordError
+    assert error_of(Compression.ZSTD, frame[:-3] + block + last, CAP) is errors.InvalidRecordError

@@ -4,12 +4,7 @@ import struct
 
 import pytest
 from crc32c import crc32c
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-    KafkaError,
-    UnsupportedCompressionTypeError,
-)
+from headrace.protocol import errors
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression, read_batch_header
 from headrace.protocol.records.recompressing import needs_recompression, recompress
@@ -78,7 +73,7 @@ def damaged_stream(codec: Compression) -> bytes:
 def test_damaged_stream_is_a_corrupt_message(codec: Compression) -> None:
     """What cannot be decompressed is refused as `inspect` refuses it."""
     data = damaged_stream(codec)
-    with pytest.raises(KafkaError) as inspected:
+    with pytest.raises(errors.KafkaError) as inspected:
         active_codec().inspect(data)
     with pytest.raises(type(inspected.value)):
         recompress(data, Compression.NONE)
@@ -88,14 +83,14 @@ def test_faults_of_a_batch_are_found() -> None:
     """A wrong CRC, an unknown codec, gaps in the offsets, a bomb."""
     wrong_crc = bytearray(batch(3, compression=Compression.LZ4))
     wrong_crc[17] ^= 1
-    with pytest.raises(CorruptMessageError, match="CRC"):
+    with pytest.raises(errors.CorruptMessageError, match="CRC"):
         recompress(wrong_crc, Compression.GZIP)
     unknown = bytearray(batch())
     unknown[22] |= 5
     struct.pack_into(">I", unknown, 17, crc32c(memoryview(unknown)[21:]))
-    with pytest.raises(UnsupportedCompressionTypeError):
+    with pytest.raises(errors.UnsupportedCompressionTypeError):
         recompress(unknown, Compression.GZIP)
-    with pytest.raises(InvalidRecordError):
+    with pytest.raises(errors.InvalidRecordError):
         recompress(stored([(0, b"k", b"v"), (2, b"k", b"v")]), Compression.GZIP)
-    with pytest.raises(InvalidRecordError, match="decompress"):
+    with pytest.raises(errors.InvalidRecordError, match="decompress"):
         recompress(batch(100, size=1000, compression=BOMB), Compression.NONE, max_decompressed_bytes=5000)

@@ -3,13 +3,7 @@
 from typing import Any
 
 import pytest
-from headrace.protocol.errors import (
-    InvalidRequestError,
-    KafkaError,
-    NetworkError,
-    ThrottlingQuotaExceededError,
-    UnsupportedVersionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.envelope import ApiVersionsRequest, RequestHeader
 from headrace.protocol.messages.registry import CREATE_TOPICS, METADATA
 from headrace.protocol.transport import wire
@@ -63,20 +57,22 @@ def test_a_good_request_is_decoded_and_counted_until_it_is_settled() -> None:
 @pytest.mark.parametrize(
     ("request_facts", "error"),
     [
-        ({"key": b"stranger"}, NetworkError),
-        ({"session": 0}, NetworkError),
-        ({"session": 6}, NetworkError),
-        ({"api": 9999}, UnsupportedVersionError),
-        ({"api": -1}, UnsupportedVersionError),
-        ({"api": CREATE_TOPICS.key}, UnsupportedVersionError),
-        ({"version": 1}, UnsupportedVersionError),
-        ({"version": -1}, UnsupportedVersionError),
-        ({"body": b""}, InvalidRequestError),
-        ({"body": b"\xc1"}, InvalidRequestError),
-        ({"body": BODY + b"\x00"}, InvalidRequestError),
+        ({"key": b"stranger"}, errors.NetworkError),
+        ({"session": 0}, errors.NetworkError),
+        ({"session": 6}, errors.NetworkError),
+        ({"api": 9999}, errors.UnsupportedVersionError),
+        ({"api": -1}, errors.UnsupportedVersionError),
+        ({"api": CREATE_TOPICS.key}, errors.UnsupportedVersionError),
+        ({"version": 1}, errors.UnsupportedVersionError),
+        ({"version": -1}, errors.UnsupportedVersionError),
+        ({"body": b""}, errors.InvalidRequestError),
+        ({"body": b"\xc1"}, errors.InvalidRequestError),
+        ({"body": BODY + b"\x00"}, errors.InvalidRequestError),
     ],
 )
-def test_what_is_refused_is_not_counted(request_facts: dict[str, Any], error: type[KafkaError]) -> None:
+def test_what_is_refused_is_not_counted(
+    request_facts: dict[str, Any], error: type[errors.KafkaError]
+) -> None:
     """No session, wrong session, unknown api or version, broken body: the error, and clean accounts."""
     door = Door()
     with pytest.raises(error):
@@ -88,7 +84,7 @@ def test_a_peer_has_a_limit_of_requests_under_way() -> None:
     """Two are under way: the third is refused until one is settled."""
     door = Door(max_in_flight=2)
     first, _ = door.knock(), door.knock()
-    with pytest.raises(ThrottlingQuotaExceededError):
+    with pytest.raises(errors.ThrottlingQuotaExceededError):
         door.knock()
     door.admission.settle(first, 0)
     door.knock()
@@ -97,7 +93,7 @@ def test_a_peer_has_a_limit_of_requests_under_way() -> None:
 def test_refusing_does_not_decode() -> None:
     """Over the limit even a broken body gets the throttle: no work is done for a flood."""
     door = Door(max_in_flight=0)
-    with pytest.raises(ThrottlingQuotaExceededError):
+    with pytest.raises(errors.ThrottlingQuotaExceededError):
         door.knock(body=b"\xc1")
 
 
@@ -105,7 +101,7 @@ def test_all_requests_share_a_limit_of_bytes() -> None:
     """100 bytes for all: a second request of 60 is refused, yet one alone may be larger than the limit."""
     door = Door(max_queued_bytes=100)
     first = door.knock(frames=(b"x" * 60,))
-    with pytest.raises(ThrottlingQuotaExceededError, match="queued"):
+    with pytest.raises(errors.ThrottlingQuotaExceededError, match="queued"):
         door.knock(frames=(b"x" * 60,))
     door.admission.settle(first, 0)
     door.knock(frames=(b"x" * 500,))
@@ -117,13 +113,13 @@ def test_unread_responses_stop_new_requests() -> None:
         max_response_bytes_pending=100, max_peer_response_bytes_pending=50, free_response_bytes_pending=10
     )
     view = door.pending.track(b"k", b"x" * 51)
-    with pytest.raises(ThrottlingQuotaExceededError, match="this connection"):
+    with pytest.raises(errors.ThrottlingQuotaExceededError, match="this connection"):
         door.knock()
     del view
     others = door.pending.track(b"other", b"x" * 101)
     door.knock()  # it has read what it got: the others' backlog is not its own
     own = door.pending.track(b"k", b"x" * 11)
-    with pytest.raises(ThrottlingQuotaExceededError, match="too many unread"):
+    with pytest.raises(errors.ThrottlingQuotaExceededError, match="too many unread"):
         door.knock()
     del own
     del others
@@ -156,14 +152,14 @@ def test_handshake_has_the_current_identity_of_the_server() -> None:
 @pytest.mark.parametrize(
     ("version", "body", "error"),
     [
-        (1, ApiVersionsRequest("s", "1"), UnsupportedVersionError),
-        (0, ApiVersionsRequest("s", "1", "c", 2), UnsupportedVersionError),
-        (0, ApiVersionsRequest("s", "1", "c", 0), UnsupportedVersionError),
-        (0, ["too short"], InvalidRequestError),
+        (1, ApiVersionsRequest("s", "1"), errors.UnsupportedVersionError),
+        (0, ApiVersionsRequest("s", "1", "c", 2), errors.UnsupportedVersionError),
+        (0, ApiVersionsRequest("s", "1", "c", 0), errors.UnsupportedVersionError),
+        (0, ["too short"], errors.InvalidRequestError),
     ],
 )
 def test_a_handshake_of_another_protocol_is_refused(
-    version: int, body: object, error: type[KafkaError]
+    version: int, body: object, error: type[errors.KafkaError]
 ) -> None:
     """Wrong version of the api or of the protocol, or no handshake: the response says which."""
     with pytest.raises(error):

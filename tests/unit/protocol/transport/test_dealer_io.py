@@ -9,12 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import zmq
-from headrace.protocol.errors import (
-    NetworkError,
-    RequestTimedOutError,
-    ThrottlingQuotaExceededError,
-    UnsupportedVersionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.data import ProduceRequest
 from headrace.protocol.messages.envelope import ApiVersionRange, ApiVersionsResponse
 from headrace.protocol.messages.registry import API_VERSIONS, CREATE_TOPICS, FETCH, METADATA, PRODUCE
@@ -54,7 +49,7 @@ async def test_refused_connection_fails_at_once() -> None:
     (port,) = reserve_ports(1)
     loop = asyncio.get_running_loop()
     start_s = loop.time()
-    with pytest.raises(NetworkError, match=f"127.0.0.1:{port}"):
+    with pytest.raises(errors.NetworkError, match=f"127.0.0.1:{port}"):
         await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
     assert loop.time() - start_s < PATIENCE_S / 2
 
@@ -62,7 +57,7 @@ async def test_refused_connection_fails_at_once() -> None:
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "x" * 300, "a..b"])
 async def test_a_name_that_does_not_resolve(host: str) -> None:
     """A wrong name is a NetworkError too, also one that no resolver takes."""
-    with pytest.raises(NetworkError):
+    with pytest.raises(errors.NetworkError):
         await Connection.open(host, 9, client_id="c", timeout_s=PATIENCE_S)
 
 
@@ -76,7 +71,7 @@ async def test_a_port_that_accepts_and_says_nothing_times_out() -> None:
     """TCP connects, nothing speaks: NetworkError at the timeout."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with pytest.raises(NetworkError, match=f"127.0.0.1:{port}"):
+        with pytest.raises(errors.NetworkError, match=f"127.0.0.1:{port}"):
             await Connection.open("127.0.0.1", port, client_id="c", timeout_s=0.1)
 
 
@@ -90,7 +85,7 @@ async def test_a_port_that_speaks_something_else_fails() -> None:
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    with pytest.raises(NetworkError):
+    with pytest.raises(errors.NetworkError):
         await Connection.open("127.0.0.1", port, client_id="c", timeout_s=1)
     server.close()
 
@@ -104,7 +99,7 @@ async def test_a_server_that_refuses_the_handshake_says_why() -> None:
         key, header, _ = await server.receive()
         refusal = wire.encode_response_header(header.correlation_id, 35, "only version 7")
         server.send(key, refusal, b"")
-        with pytest.raises(UnsupportedVersionError, match="only version 7"):
+        with pytest.raises(errors.UnsupportedVersionError, match="only version 7"):
             await opening
 
 
@@ -113,7 +108,7 @@ async def test_an_api_that_the_server_does_not_have() -> None:
     with raw_server(min_version=3, max_version=4) as server:
         client, _ = await server.accept()
         for api, body in ((CREATE_TOPICS, b""), (METADATA, ASK)):
-            with pytest.raises(UnsupportedVersionError):
+            with pytest.raises(errors.UnsupportedVersionError):
                 await client.send(api, body)
         assert client.in_flight == 0
         client.close()
@@ -136,7 +131,7 @@ async def test_a_timed_out_request_leaves_the_connection_usable() -> None:
     """The first answer is too late and dropped; the second request gets its own."""
     with raw_server() as server:
         client, key = await server.accept()
-        with pytest.raises(RequestTimedOutError, match="Metadata"):
+        with pytest.raises(errors.RequestTimedOutError, match="Metadata"):
             await client.request(METADATA, ASK, timeout_s=0.01)
         _, late, _ = await server.receive()
         assert client.in_flight == 1
@@ -188,7 +183,7 @@ async def test_a_full_backlog_refuses_and_request_waits() -> None:
         client = await served.connect(max_backlog_requests=2)
         served.is_holding = True
         futures = [client.send(METADATA, ASK) for _ in range(3)]
-        with pytest.raises(ThrottlingQuotaExceededError):
+        with pytest.raises(errors.ThrottlingQuotaExceededError):
             await client.send(METADATA, ASK)
         fourth = asyncio.ensure_future(client.request(METADATA, ASK, timeout_s=PATIENCE_S))
         await until(lambda: served.held)
@@ -207,7 +202,7 @@ async def test_a_request_that_timed_out_in_the_backlog_is_never_sent() -> None:
         served.is_holding = True
         first = client.send(METADATA, ASK)
         await until(lambda: served.held)
-        with pytest.raises(RequestTimedOutError):
+        with pytest.raises(errors.RequestTimedOutError):
             await client.request(FETCH, FETCH_ONE, timeout_s=0.01)
         served.is_holding = False
         served.answer_held()
@@ -228,12 +223,12 @@ async def test_the_end_of_the_server_fails_everything_under_way_at_once() -> Non
         await until(lambda: len(served.held) == 2)
         served.router.close()
         for future in futures:
-            with pytest.raises(NetworkError, match="closed the connection"):
+            with pytest.raises(errors.NetworkError, match="closed the connection"):
                 await future
         assert told == [True]
-        with pytest.raises(NetworkError):
+        with pytest.raises(errors.NetworkError):
             await client.send(METADATA, ASK)
-        with pytest.raises(NetworkError):
+        with pytest.raises(errors.NetworkError):
             await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
         client.close()
         assert told == [True]
@@ -251,7 +246,7 @@ async def test_a_connection_never_comes_back(served: Served) -> None:
     served.requests.clear()
     served.router.start()
     for future in futures:
-        with pytest.raises(NetworkError):
+        with pytest.raises(errors.NetworkError):
             await future
     fresh = await served.connect()
     assert fresh.hello.incarnation == 100
@@ -272,7 +267,7 @@ async def test_closing_fails_what_is_under_way() -> None:
         await until(lambda: served.held)
         client.close()
         for future in [*futures, waiting]:
-            with pytest.raises(NetworkError):
+            with pytest.raises(errors.NetworkError):
                 await future
 
 
@@ -294,7 +289,7 @@ async def test_closing_does_not_hang_on_a_peer_that_reads_nothing() -> None:
         start_s = loop.time()
         client.close()
         assert loop.time() - start_s < PATIENCE_S / 4
-        assert all(isinstance(future.exception(), NetworkError) for future in futures)
+        assert all(isinstance(future.exception(), errors.NetworkError) for future in futures)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +327,7 @@ async def test_a_hostile_answer_closes_the_connection(parts: list[bytes]) -> Non
         _, header, _ = await server.receive()
         ours = wire.encode_response_header(header.correlation_id)
         server.send(key, *[ours if part == b"HEADER" else part for part in parts])
-        with pytest.raises(NetworkError):
+        with pytest.raises(errors.NetworkError):
             await future
         assert client.is_closed
 
@@ -341,7 +336,7 @@ async def test_a_server_that_forgot_us_closes_the_connection(served: Served) -> 
     """'Shake hands again' in an answer: this connection is of no use any more, a new one is."""
     client = await served.connect()
     client._session += 1
-    with pytest.raises(NetworkError, match="repeat the handshake"):
+    with pytest.raises(errors.NetworkError, match="repeat the handshake"):
         await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
     assert client.is_closed
     await served.is_well()
@@ -395,7 +390,7 @@ async def test_handshake_is_not_repeated() -> None:
 async def test_a_port_that_cannot_be_is_a_network_error(served: Served, host: str, port: int) -> None:
     """Not a bare error of ZeroMQ, and nothing of it stays in the loop."""
     for _ in range(3):
-        with pytest.raises(NetworkError):
+        with pytest.raises(errors.NetworkError):
             await Connection.open(host, port, client_id="c", timeout_s=PATIENCE_S)
     await served.is_well()
 
@@ -449,5 +444,5 @@ async def test_throttled_client_sends_no_request(served: Served) -> None:
     await first
     waits = client.send(METADATA, ASK)
     client.close(0)
-    with pytest.raises(NetworkError):
+    with pytest.raises(errors.NetworkError):
         await waits

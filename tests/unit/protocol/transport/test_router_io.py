@@ -6,14 +6,7 @@ import pickle
 import time
 
 import pytest
-from headrace.protocol.errors import (
-    InvalidRequestError,
-    InvalidTopicError,
-    KafkaError,
-    NetworkError,
-    ThrottlingQuotaExceededError,
-    UnsupportedVersionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.data import ProduceRequest
 from headrace.protocol.messages.envelope import ApiVersionsRequest
 from headrace.protocol.messages.registry import API_VERSIONS, FETCH, METADATA, PRODUCE
@@ -96,7 +89,7 @@ async def test_request_without_a_session_is_an_error(served: Served, session: in
         peer.session = session
         peer.ask(METADATA.key, wire.encode(ASK), number=5)
         header, rest = await peer.answer()
-        assert (header.correlation_id, header.error_code) == (5, NetworkError.code)
+        assert (header.correlation_id, header.error_code) == (5, errors.NetworkError.code)
         assert "repeat the handshake" in header.error_detail
         assert rest == [b""]
         await peer.shake_hands()
@@ -108,21 +101,26 @@ async def test_request_without_a_session_is_an_error(served: Served, session: in
 @pytest.mark.parametrize(
     ("api_key", "version", "body", "error"),
     [
-        (API_VERSIONS.key, 9, HELLO, UnsupportedVersionError),
-        (API_VERSIONS.key, 0, b"\x80", InvalidRequestError),
-        (API_VERSIONS.key, 0, wire.encode(ApiVersionsRequest("s", "1", "c", 99)), UnsupportedVersionError),
-        (-1, 0, b"", UnsupportedVersionError),
-        (9999, 0, b"", UnsupportedVersionError),
-        (METADATA.key, 7, wire.encode(ASK), UnsupportedVersionError),
-        (METADATA.key, 0, b"", InvalidRequestError),
-        (METADATA.key, 0, b"\xdd\xff\xff\xff\xff", InvalidRequestError),
-        (METADATA.key, 0, pickle.dumps(Tripwire()), InvalidRequestError),
-        (PRODUCE.key, 0, wire.encode(["x", 1, []]), InvalidRequestError),
-        (METADATA.key, 0, b"\x90" + bytes(5000), InvalidRequestError),
+        (API_VERSIONS.key, 9, HELLO, errors.UnsupportedVersionError),
+        (API_VERSIONS.key, 0, b"\x80", errors.InvalidRequestError),
+        (
+            API_VERSIONS.key,
+            0,
+            wire.encode(ApiVersionsRequest("s", "1", "c", 99)),
+            errors.UnsupportedVersionError,
+        ),
+        (-1, 0, b"", errors.UnsupportedVersionError),
+        (9999, 0, b"", errors.UnsupportedVersionError),
+        (METADATA.key, 7, wire.encode(ASK), errors.UnsupportedVersionError),
+        (METADATA.key, 0, b"", errors.InvalidRequestError),
+        (METADATA.key, 0, b"\xdd\xff\xff\xff\xff", errors.InvalidRequestError),
+        (METADATA.key, 0, pickle.dumps(Tripwire()), errors.InvalidRequestError),
+        (PRODUCE.key, 0, wire.encode(["x", 1, []]), errors.InvalidRequestError),
+        (METADATA.key, 0, b"\x90" + bytes(5000), errors.InvalidRequestError),
     ],
 )
 async def test_bad_requests_are_answered_and_the_connection_lives(
-    api_key: int, version: int, body: bytes, error: type[KafkaError]
+    api_key: int, version: int, body: bytes, error: type[errors.KafkaError]
 ) -> None:
     """Unknown apis and versions, bodies that cannot be decoded or too large: an error, then all is well."""
     async with serving(RouterLimits(max_body_bytes=4000)) as served:
@@ -207,7 +205,7 @@ async def test_requests_beyond_the_window_are_throttled() -> None:
                 peer.ask(METADATA.key, wire.encode(ASK), number=number)
             for number in range(4, 10):
                 header, _ = await peer.answer()
-                code = ThrottlingQuotaExceededError.code
+                code = errors.ThrottlingQuotaExceededError.code
                 assert (header.correlation_id, header.error_code) == (number, code)
             served.answer_held()
             for number in range(4):
@@ -263,7 +261,7 @@ async def test_answers_to_a_peer_that_is_gone_are_counted_not_lost_silently(serv
     await until(lambda: len(served.held) == 3)
     client.close(0)
     await until(lambda: served.gone == ["leaver"])
-    served.router.reply_error(served.held.pop(), InvalidTopicError())
+    served.router.reply_error(served.held.pop(), errors.InvalidTopicError())
     served.answer_held()
     assert served.router.stats.answers_dropped == 3
     assert served.router.queued_bytes == 0
@@ -273,7 +271,7 @@ async def test_a_closed_peer_is_detected_without_its_monitor_event(served: Serve
     """Before the monitor's event, ROUTER_MANDATORY refuses the response, which drops the peer."""
 
     def is_reachable(served: Served) -> bool:
-        served.router._refuse(served.held[0].peer.key, 99, InvalidTopicError())
+        served.router._refuse(served.held[0].peer.key, 99, errors.InvalidTopicError())
         return served.held[0].peer.is_connected
 
     served.is_holding = True
@@ -307,11 +305,11 @@ async def test_an_error_of_the_handler_is_the_answer(served: Served) -> None:
     """A KafkaError that the handler raises goes to the client, with its text."""
 
     def refuse(request: object) -> None:
-        raise InvalidTopicError("no such name")
+        raise errors.InvalidTopicError("no such name")
 
     served.handler = refuse
     client = await served.connect()
-    with pytest.raises(InvalidTopicError, match="no such name"):
+    with pytest.raises(errors.InvalidTopicError, match="no such name"):
         await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
     client.close()
 
@@ -329,7 +327,7 @@ async def test_unexpected_exception_ends_the_router(
     running = asyncio.ensure_future(served.router.run())
     if place == "handler":
         served.handler = broken
-        with pytest.raises(NetworkError):
+        with pytest.raises(errors.NetworkError):
             await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
     else:
         served.router.on_peer_gone = broken
@@ -372,7 +370,7 @@ async def test_a_handshake_can_be_repeated(served: Served) -> None:
         assert gone == [old], "what was kept for the old session goes"
         fresh, peer.session = peer.session, old
         peer.ask(METADATA.key, wire.encode(ASK))
-        assert (await peer.answer())[0].error_code == NetworkError.code
+        assert (await peer.answer())[0].error_code == errors.NetworkError.code
         peer.session = fresh
         peer.ask(METADATA.key, wire.encode(ASK))
         assert (await peer.answer())[0].error_code == 0

@@ -8,11 +8,7 @@ import struct
 from typing import Any
 
 import pytest
-from headrace.protocol.errors import (
-    InvalidRequestError,
-    NotLeaderOrFollowerError,
-    ThrottlingQuotaExceededError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import (
     FetchPartitionResponse,
@@ -119,7 +115,7 @@ async def test_a_failed_produce_with_acks_0_closes_the_connection(rig: ListenerR
     name = "unknown" if fails_here else TOPIC
     client.send(PRODUCE, 9, 1, name=name, index=0, acks=0, transactional_id=None)
     request = await rig.host.request(0)
-    answers = () if fails_here else (ProducePartitionResponse(NotLeaderOrFollowerError.code),)
+    answers = () if fails_here else (ProducePartitionResponse(errors.NotLeaderOrFollowerError.code),)
     request.answered(ProduceResponse(answers), ())
     assert await client.ended() == b""
     assert rig.listener.status()["broken"] == 0
@@ -211,7 +207,7 @@ async def test_a_request_is_retried_while_the_node_has_no_room(rig: ListenerRig)
     client = await rig.client()
     ask_fetch(client, 1)
     request = await rig.host.request(0)
-    request.answered(ThrottlingQuotaExceededError("full"), ())
+    request.answered(errors.ThrottlingQuotaExceededError("full"), ())
     again = await rig.host.request(1)
     assert again.body is request.body
     answer_fetch(again)
@@ -224,7 +220,7 @@ async def test_a_refused_produce_is_not_retried(rig: ListenerRig) -> None:
     ask_produce(client, 1)
     ask_produce(client, 2)
     second = await rig.host.request(1)
-    rig.host.requests[0].answered(ThrottlingQuotaExceededError("full"), ())
+    rig.host.requests[0].answered(errors.ThrottlingQuotaExceededError("full"), ())
     answer_produce(second, 5)
     codes = []
     for number in (1, 2):
@@ -292,7 +288,7 @@ async def test_requests_are_authorized_before_their_handler_runs() -> None:
 
     def authorize(peer: Any, api: Any, body: Any) -> Any:
         seen.append((peer.principal.name, api.name))
-        return InvalidRequestError("no") if api.name == "Produce" else None
+        return errors.InvalidRequestError("no") if api.name == "Produce" else None
 
     async with listening(authorize) as rig:
         client = await rig.client()

@@ -6,13 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from headrace.protocol import errors
 from headrace.protocol.coordinator_ids import partition_of_id
-from headrace.protocol.errors import (
-    CoordinatorLoadInProgressError,
-    NetworkError,
-    NotCoordinatorError,
-    ThrottlingQuotaExceededError,
-)
 from headrace.protocol.messages import groups, registry, transactions
 from headrace.protocol.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from headrace.protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -65,16 +60,16 @@ def test_members_stay_while_their_coordinator_loads(key: str) -> None:
     """As in Kafka: some clients leave the group at COORDINATOR_LOAD_IN_PROGRESS."""
     plane = FakePlane(image())
     plane.start(HEARTBEAT, 4, group_id=key)
-    plane.answer(CoordinatorLoadInProgressError("reading"))
+    plane.answer(errors.CoordinatorLoadInProgressError("reading"))
     assert int(plane.only_response(HEARTBEAT, 4).error_code) == 0
 
 
 @pytest.mark.parametrize(
     ("leaders", "error", "code"),
     [
-        ((1, 2), NetworkError("gone"), 15),
-        ((1, 2), ThrottlingQuotaExceededError("full"), 15),
-        ((1, 2), NotCoordinatorError("moved"), 16),
+        ((1, 2), errors.NetworkError("gone"), 15),
+        ((1, 2), errors.ThrottlingQuotaExceededError("full"), 15),
+        ((1, 2), errors.NotCoordinatorError("moved"), 16),
         ((1, -1), None, 15),
         ((), None, 15),
     ],
@@ -99,7 +94,7 @@ def test_requests_for_several_groups_are_split() -> None:
     assert here.body.group_ids == (HERE,)
     here.answered(groups.DescribeGroupsResponse((groups.DescribedGroup(0, HERE, "Stable"),)), ())
     assert plane.sent == []
-    there[-1](NetworkError("gone"))
+    there[-1](errors.NetworkError("gone"))
     response = plane.only_response(DESCRIBE, 6).groups
     assert [(each.group_id, int(each.error_code)) for each in response] == [
         (THERE, 15),

@@ -6,20 +6,13 @@ from typing import Any
 
 import pytest
 from headrace.protocol.errors import UnknownTopicOrPartitionError
+from headrace.protocol.messages import data
 from headrace.protocol.messages.control import (
     CreatedTopic,
     CreatePartitionsResponse,
     CreateTopicsResponse,
     DeleteTopicsResponse,
     ItemError,
-)
-from headrace.protocol.messages.data import (
-    FetchPartitionResponse,
-    FetchResponse,
-    MetadataResponse,
-    ProducePartitionResponse,
-    ProduceResponse,
-    TopicMetadata,
 )
 from headrace.services.kafka_listener.entities import MS
 from kafka_calls import FakePlane
@@ -42,7 +35,7 @@ def produced(made: FakePlane, size: int, **values: Any) -> int:
     """The throttle time of a Produce of so many bytes, in ms."""
     made.sent.clear()
     call = made.start(PRODUCE, 9, name=TOPIC, index=0, records=bytes(size), **values)
-    made.answer(ProduceResponse((ProducePartitionResponse(0, 5),)))
+    made.answer(data.ProduceResponse((data.ProducePartitionResponse(0, 5),)))
     if values.get("acks", 1):
         assert made.only_response(PRODUCE, 9).throttle_time == call.throttle_ms * MS
     return call.throttle_ms
@@ -81,7 +74,7 @@ def fetched(made: FakePlane, size: int, **values: Any) -> Any:
         "min_bytes": 1 << 19,
     }
     made.start(FETCH, 12, **(base | {"session_id": 0, "session_epoch": -1} | values))
-    made.answer(FetchResponse((FetchPartitionResponse(0, 9, 9, 0, frame_count=1),)), [bytes(size)])
+    made.answer(data.FetchResponse((data.FetchPartitionResponse(0, 9, 9, 0, frame_count=1),)), [bytes(size)])
     return made.only_response(FETCH, 12)
 
 
@@ -169,7 +162,7 @@ async def test_a_throttled_connection_is_muted() -> None:
         rig.host.image = replace(rig.host.image, client_quotas={ALL: {"producer_byte_rate": 10_000.0}})
         client = await rig.client()
         client.send(PRODUCE, 9, 1, name=TOPIC, index=0, records=bytes(12_000), acks=1)
-        (await rig.host.request(0)).answered(ProduceResponse((ProducePartitionResponse(0, 5),)), ())
+        (await rig.host.request(0)).answered(data.ProduceResponse((data.ProducePartitionResponse(0, 5),)), ())
         _, answer = await client.answer(PRODUCE, 9)
         assert 150 * MS < answer.throttle_time < 1_000 * MS
         (connection,) = rig.listener._connections
@@ -199,11 +192,11 @@ def test_automatic_topic_creation_is_throttled() -> None:
     """The controller refuses the topic: Metadata answers that it is unknown, with a throttle time."""
     made = plane()
     made.start(METADATA, 9, name="new", allow_auto_topic_creation=True)
-    missing = TopicMetadata(UnknownTopicOrPartitionError.code, "new", b"", False, ())
-    made.answer(MetadataResponse("c", 1, 5, (), (missing,)))
+    missing = data.TopicMetadata(UnknownTopicOrPartitionError.code, "new", b"", False, ())
+    made.answer(data.MetadataResponse("c", 1, 5, (), (missing,)))
     asked = made.asked[-1].body
     assert (asked.user, asked.client_id, asked.is_lenient) == ("ANONYMOUS", "client", False)
     made.answer(CreateTopicsResponse((CreatedTopic("new", 89),), -1, 1_000))
-    made.answer(MetadataResponse("c", 1, 5, (), (missing,)))
+    made.answer(data.MetadataResponse("c", 1, 5, (), (missing,)))
     response = made.only_response(METADATA, 9)
     assert (int(response.topics[0].error_code), response.throttle_time) == (3, 1_000 * MS)
