@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from ...runtime.files.file_layer import DiskFullError, FileGoneError, sync_files, write_file_atomically
 from . import names
 from .checkpoints import format_epochs
+from .partition_folder import PartitionFolder
+from .producer_recovery import secure_snapshot
 from .segment_list import retire_oldest_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...runtime.files.file_layer import Files
+    from .guarded_files import GuardedFiles
     from .leader_epochs import LeaderEpochs
-    from .partition_folder import PartitionFolder
     from .segment import Segment
     from .segment_list import SegmentList
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class Flush:
     """What must be on disk before the recovery point may move to `end_offset`."""
 
-    files: Files
+    files: GuardedFiles
     directory: str
     end_offset: int
     segments: list[tuple[Segment, int]]  # with their sizes when the flush started
@@ -46,6 +47,8 @@ class Flush:
             write_file_atomically(self.files, self.directory, names.LEADER_EPOCHS, self.epochs)
         # Order: after the epochs; otherwise recovery would take deleted segments for lost ones.
         if self.dropped:
+            # Order: before their batches are gone, from which it could be rebuilt.
+            secure_snapshot(PartitionFolder(self.files, self.directory), self.dropped)
             retire_oldest_first(self.files, self.directory, self.dropped)
         elif self.has_unsynced_names and self.epochs is None:  # writing the epochs has synced the folder
             self.files.fsync_directory(self.directory)

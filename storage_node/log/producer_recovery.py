@@ -10,18 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError
-from ...runtime.files.file_layer import read_file
+from ...protocol.model import NO_OFFSET
+from ...runtime.files.file_layer import read_file, sync_files, write_file_atomically
 from . import names
 from .batches import walk_headers
 from .checkpoints import CorruptFileError
+from .index_files import write_index
 from .markers import read_marker
-from .producer_snapshot import parse_producer_snapshot
+from .producer_snapshot import format_producer_snapshot, parse_producer_snapshot
+from .producer_states import ProducerStates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from .partition_folder import PartitionFolder
-    from .producer_states import ProducerStates
     from .segment import Segment
 
 
@@ -49,6 +51,33 @@ def load_producers(
                 faults.append(f"{error}; producer state after it is not known")
 
 
+def secure_snapshot(folder: PartitionFolder, dropped: Sequence[Segment]) -> None:
+    """Bring the snapshot at the end of the oldest segments, which leave the log, to the disk: their batches
+    cannot replace it any more. A missing or damaged one is rebuilt from them. Errors: KafkaStorageError."""
+    offset = dropped[-1].next_offset
+    path = _path(folder, offset)
+    producers = ProducerStates()
+    if not folder.files.exists(path) or not _restore(folder, offset, producers):
+        load_producers(folder, dropped, offset, producers, faults=[])
+        if producers.is_empty:
+            return
+        write_index(folder.files, path, format_producer_snapshot(producers.to_snapshot()))
+    sync_files(folder.files, [path])
+
+
+def end_transactions(folder: PartitionFolder, offset: int) -> None:
+    """Rewrite a sound snapshot without open transactions. Durable on return. Errors: KafkaStorageError."""
+    path = _path(folder, offset)
+    try:
+        states = parse_producer_snapshot(read_file(folder.files, path))
+    except CorruptFileError:
+        return
+    ended = [state._replace(transaction_first_offset=NO_OFFSET) for state in states]
+    if ended != states:
+        name = names.segment_name(offset, names.SNAPSHOT)
+        write_file_atomically(folder.files, folder.path, name, format_producer_snapshot(ended))
+
+
 def snapshot_offsets(folder: PartitionFolder) -> list[int]:
     """Offsets of the producer snapshots in a partition's folder, rising."""
     found = (names.parse_segment_name(name) for name in folder.files.listdir(folder.path))
@@ -58,7 +87,7 @@ def snapshot_offsets(folder: PartitionFolder) -> list[int]:
 def remove_snapshots(folder: PartitionFolder, offsets: Iterable[int]) -> None:
     """The caller syncs the folder."""
     for offset in offsets:
-        folder.files.remove(folder.file(names.segment_name(offset, names.SNAPSHOT)))
+        folder.files.remove(_path(folder, offset))
 
 
 def stray_snapshots(offsets: Sequence[int], bases: Sequence[int]) -> list[int]:
@@ -71,9 +100,8 @@ def stray_snapshots(offsets: Sequence[int], bases: Sequence[int]) -> list[int]:
 
 
 def _restore(folder: PartitionFolder, offset: int, producers: ProducerStates) -> bool:
-    path = folder.file(names.segment_name(offset, names.SNAPSHOT))
     try:
-        producers.restore(parse_producer_snapshot(read_file(folder.files, path)))
+        producers.restore(parse_producer_snapshot(read_file(folder.files, _path(folder, offset))))
     except CorruptFileError:
         return False  # the state is rebuilt from the batches, which takes longer
     return True
@@ -87,3 +115,7 @@ def _replay(segment: Segment, start: int, upto_offset: int, producers: ProducerS
             data = segment.file.pread(at, header.size_bytes) if header.is_control else b""
             marker = read_marker(data, header) if header.is_control else None
             producers.wrote(header, header.base_offset, marker)
+
+
+def _path(folder: PartitionFolder, offset: int) -> str:
+    return folder.file(names.segment_name(offset, names.SNAPSHOT))

@@ -26,6 +26,7 @@ from .verification import NO_GUARD, UNCHECKED
 if TYPE_CHECKING:
     from ...protocol.records.header import BatchHeader, Buffer
     from .partition_folder import PartitionFolder
+    from .producer_snapshot import ProducerState
     from .producer_state import WrittenBatch
     from .producer_states import ProducerStates
     from .recovery import Recovered
@@ -94,7 +95,7 @@ class ProducerStateManager:
         checksum. Errors: KafkaStorageError."""
         end_offset = self._segments.active.next_offset
         if self._snapshot_offset != end_offset:
-            self._write(end_offset, is_synced=is_synced)
+            self._write(end_offset, self.states.to_snapshot(), is_synced=is_synced)
 
     def take_last_snapshot(self) -> None:
         """For a clean shutdown: durable on return, unless the disk is full, which makes the next start
@@ -125,19 +126,23 @@ class ProducerStateManager:
         """Before this empty log restarts with the batch at `offset`, inside which the log starts: the
         producers are the same there. Durable on return. Errors: KafkaStorageError."""
         if not self.states.is_empty:
-            self._write(offset, is_synced=True)
+            self._write(offset, self.states.to_snapshot(), is_synced=True)
 
     def adopt(self, other: ProducerStateManager) -> None:
-        """Take the states of a log with the same batches, and write a snapshot. Errors: KafkaStorageError."""
-        self.states, self._snapshot_offset = other.states, NO_OFFSET
-        self.take_snapshot()
+        """Take the states of a log with the same batches. Its batches may have been deleted since: from its
+        first segment on, this log recovers the states with a snapshot, durable on return. Errors:
+        KafkaStorageError."""
+        self.delete_snapshots_from(0)  # of the batches in this log alone
+        self.states = other.states
+        first = self._segments.first_base_offset
+        self._write(first, self.states.to_snapshot_before(first), is_synced=True)
 
-    def _write(self, offset: int, *, is_synced: bool) -> None:
+    def _write(self, offset: int, states: list[ProducerState], *, is_synced: bool) -> None:
         if not self._is_enabled:
             return
         folder = self._folder
         path = folder.file(names.segment_name(offset, names.SNAPSHOT))
-        write_index(folder.files, path, format_producer_snapshot(self.states.to_snapshot()))
+        write_index(folder.files, path, format_producer_snapshot(states))
         if is_synced:
             sync_files(folder.files, [path])
         self._snapshot_offset = offset

@@ -388,13 +388,14 @@ class Segment:
         self.file.close()
 
     def retire(self) -> None:
-        """Rename all files, and the producer snapshot of the base offset, to `.deleted`; running reads
-        continue.
+        """Rename all files to `.deleted`, and the producer snapshot of the base offset too, unless a
+        compacted segment has the same base offset; running reads continue.
 
         Order: the `.log` file first. Without it the segment is gone: recovery removes what a crash leaves.
         """
         assert not self.ending, "a segment is retired once"
-        for suffix in (*names.SEGMENT_SUFFIXES, names.SNAPSHOT):
+        own = () if self.is_replaced else (names.SNAPSHOT,)
+        for suffix in (*names.SEGMENT_SUFFIXES, *own):
             path = self.path_of(suffix)
             if self._files.exists(path):
                 self._files.rename(path, f"{path}{names.DELETED}")

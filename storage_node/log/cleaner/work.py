@@ -25,7 +25,7 @@ from ....protocol.records.header import HEADER_BYTES
 from ....runtime.files.file_layer import DiskFullError, sync_files
 from .. import names
 from ..batches import header_at
-from ..producer_recovery import remove_snapshots, snapshot_offsets
+from ..producer_recovery import end_transactions, remove_snapshots, snapshot_offsets
 from ..producer_state import NO_PRODUCER_EPOCH
 from ..segment import Segment
 from ..transaction_index import TransactionIndex
@@ -211,10 +211,14 @@ class Cleaning:
 
     def _drop_snapshots(self, upto_offset: int) -> None:
         """Remove the producer snapshots of offsets that are compacted: the marker of a transaction that was
-        open in the snapshot may be removed, and a recovery from the snapshot would miss it. Durable on
-        return."""
-        folder = self.log.folder
-        remove_snapshots(folder, [each for each in snapshot_offsets(folder) if each < upto_offset])
+        open in the snapshot may be removed, and a recovery from the snapshot would miss it. That of the first
+        segment stays, because it has producers whose batches were deleted; its transactions have ended below
+        the last stable offset. Durable on return."""
+        folder, first = self.log.folder, self.log.segments.first_base_offset
+        compacted = [each for each in snapshot_offsets(folder) if each < upto_offset]
+        if first in compacted:
+            end_transactions(folder, first)
+        remove_snapshots(folder, [each for each in compacted if each != first])
         folder.sync()
 
     def _aborted_from(self, start: int) -> list[AbortedTransaction]:

@@ -22,6 +22,8 @@ from producer_oracle import (
     verified,
 )
 
+OTHER_FOLDER = "/e/t-0"
+
 
 @pytest.mark.parametrize("lost", ["newest", "all"])
 @pytest.mark.parametrize("damage", ["gone", "empty", "torn", "zeros"])
@@ -64,6 +66,92 @@ def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash(files: Fak
     again = open_log(files.restart(), log_start_offset=1, **SMALL_SEGMENTS)
     assert append(again, idempotent(1, 0)) == 0
     assert again.log_end_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("snapshot", ["unsynced", "damaged", "missing"])
+@pytest.mark.parametrize("power", [None, "none", "all", 1, 2, 3])
+def test_producers_of_dropped_segments_survive_every_crash(power: str | int | None, snapshot: str) -> None:
+    """The snapshot at the new log start is on the disk before the batches that it stands for are deleted.
+    Without one, as after a power loss, it is rebuilt from them."""
+    for at in range(100):
+        files = FakeFiles()
+        log = open_log(files, **SMALL_SEGMENTS)
+        append(log, idempotent(1, 0))
+        append(log, idempotent(2, 0))
+        log.flush()
+        log.roll(NOW)
+        path = f"{FOLDER}/{2:020d}.snapshot"
+        if snapshot == "damaged":
+            files.put(path, b"damaged")
+        elif snapshot == "missing":
+            files.remove(path)
+        append(log, idempotent(2, 1))
+        files.crash_at = len(files.operations) + at
+        try:
+            log.drop_segments_below(2)
+            log.flush()
+        except Crash:
+            is_done = False
+        else:
+            is_done = True
+        found = files.restart() if power is None else files.power_loss(power)
+        again = open_log(found, log_start_offset=2, recovery_point=2, **SMALL_SEGMENTS)
+        assert append(again, idempotent(1, 0)) == 0
+        assert append(again, idempotent(2, 0)) == 1
+        if is_done:
+            return
+    raise AssertionError("the flush does not end")
+
+
+def test_copy_of_a_log_recovers_producers_without_batches(files: FakeFiles) -> None:
+    """A replica moves to another log dir after all batches of a producer were deleted, and its node dies."""
+    log = open_log(files, **SMALL_SEGMENTS)
+    append(log, idempotent(1, 0))
+    log.roll(NOW)
+    append(log, idempotent(2, 0))
+    log.advance_log_start_offset(1)
+    log.delete_segments_below(1)
+    copy = open_log(files, OTHER_FOLDER, log_start_offset=1, **SMALL_SEGMENTS)
+    for data in read_all(log):
+        copy.append_as_follower(data)
+        copy.roll(NOW)
+    copy.adopt_state(log)
+    copy.flush()
+    append(copy, idempotent(2, 1))
+    for mode in ("none", "all", 1, 2):
+        for point in (0, copy.recovery_point):
+            found = files.power_loss(mode)
+            again = open_log(found, OTHER_FOLDER, log_start_offset=1, recovery_point=point, **SMALL_SEGMENTS)
+            assert append(again, idempotent(1, 0)) == 0
+            assert append(again, idempotent(2, 0)) == 1
+
+
+def test_compaction_keeps_producers_of_deleted_batches(files: FakeFiles) -> None:
+    """Also one whose transaction was open at the log start, and has ended."""
+    more = {**SMALL_SEGMENTS, "cleanup_policy": ("compact", "delete"), "delete_retention_ms": 0}
+    log = open_log(files, **more)
+    append(log, idempotent(1, 0))
+    verified(log, transactional(2, 0))
+    log.roll(NOW)
+    end(log, 2, epoch=1)
+    for number in range(5):
+        append(log, batch(1, tag="a", size=150))
+        log.roll(NOW)
+        log.high_watermark = log.log_end_offset
+        if not number:
+            log.advance_log_start_offset(2)
+            log.delete_segments_below(2)
+        clean(log, wall_ms=NOW)
+    for point in (0, log.log_end_offset):
+        again = open_log(
+            files.restart(),
+            log_start_offset=2,
+            recovery_point=point,
+            cleaner_offset=log.compaction.cleaner_offset,
+            **more,
+        )
+        assert append(again, idempotent(1, 0)) == 0
+        assert again.producers.states.oldest_transaction is None
 
 
 def test_snapshot_before_deleted_batches_is_not_used(files: FakeFiles) -> None:
