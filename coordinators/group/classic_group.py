@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from ...protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from ...protocol.errors import (
     IllegalGenerationError,
     InvalidRequestError,
@@ -19,7 +19,7 @@ from ...protocol.errors import (
     UnknownMemberIdError,
 )
 from ...protocol.messages.groups import GroupProtocol, JoinedMember
-from ...protocol.model import NO_TIMESTAMP
+from ...protocol.model import NO_TIMESTAMP, TopicPartition
 from ...protocol.records.group_records import GroupMetadataKey, GroupMetadataValue
 from ..runtime.ports import Record
 from .classic_member import ClassicMember
@@ -28,6 +28,8 @@ from .group import GroupType, fenced_instance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ...protocol.metadata.image import TopicImage
 
 MAX_GENERATION = 2**31 - 1  # the record stores it in four bytes
 
@@ -86,6 +88,22 @@ class ClassicGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member subscribes to `topic`; True if a consumer's subscription cannot be decoded."""
         return self.reads_topics if self._topics is None else topic in self._topics
+
+    def has_unassigned_partitions(self, topics: Mapping[str, TopicImage]) -> bool:
+        """Whether a partition of the subscribed topics is assigned to no member; False if the assignments or
+        the subscriptions cannot be decoded."""
+        assigned: set[TopicPartition] = set()
+        try:
+            for member in self.members.values():
+                assigned.update(decode_assignment(member.assignment).partitions)
+        except InvalidRequestError:
+            return False
+        return any(
+            TopicPartition(name, index) not in assigned
+            for name in self._topics or ()
+            if name in topics
+            for index in range(len(topics[name].partitions))
+        )
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ClassicMember:
         """The member with this id. Errors: UnknownMemberIdError; FencedInstanceIdError if another member has

@@ -204,7 +204,11 @@ class JoinGroupHandler:
 
     def _replace(self, join: _Join, member: ClassicMember, new_id: str) -> None:
         """Replace the member's id, which fences the client with the old id. In a stable group the member
-        keeps its assignment without a rebalance if the assignor stays the same."""
+        keeps its assignment without a rebalance if the assignor stays the same.
+
+        A leader that returns takes the present partition counts for those of the assignment (KIP-814), so it
+        would not notice partitions that were created while it was away, and no member would read them: then
+        the group rebalances, unlike in Kafka."""
         group, body, token, now, outcome = join
         before = replace(member)
         fenced = fenced_instance(body.group_instance_id, new_id)
@@ -214,10 +218,12 @@ class JoinGroupHandler:
         group.rename(member, new_id)
         _update(member, body)
         self._rebalances.begin_session(group, member, now)
-        if group.state is _S.STABLE and group.vote() == group.protocol:
+        skips = group.leader == new_id
+        is_complete = not (skips and group.has_unassigned_partitions(self._context.image.topics))
+        if group.state is _S.STABLE and group.vote() == group.protocol and is_complete:
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             outcome.records.append(group.as_record(assignments))
-            outcome.answer(token, join_response(group, member, skip_assignment=group.leader == new_id))
+            outcome.answer(token, join_response(group, member, skip_assignment=skips))
             outcome.on_failed = self._undo_replacing(join, member, before)
             return
         member.joining = token

@@ -1,11 +1,17 @@
 """Static members: they keep their place and their assignment, and only one client has it."""
 
 import pytest
-from group_rig import RANGE, GroupRig
+from group_rig import RANGE, GroupRig, topic_image
 from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.classic_states import ClassicState
 from headrace.coordinators.group.rebalances import MIN_WAIT_MS
 from headrace.coordinators.runtime.ports import Outcome
+from headrace.protocol.consumer_protocol import (
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from headrace.protocol.errors import (
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
@@ -16,6 +22,7 @@ from headrace.protocol.errors import (
     UnknownMemberIdError,
 )
 from headrace.protocol.messages import groups as m
+from headrace.protocol.model import TopicPartition
 
 
 def group_of(rig: GroupRig) -> ClassicGroup:
@@ -114,6 +121,26 @@ def test_returning_static_leader_gets_members_and_skips_the_assignment(rig: Grou
     assert back.leader == back.member_id
     assert [each.member_id for each in back.members] == [back.member_id, other.answer.member_id]
     assert rig.sync(back.member_id, generation).answer.assignment == b"L"
+
+
+@pytest.mark.parametrize("partitions", [4, 5])
+def test_returning_leader_does_not_skip_an_assignment_without_new_partitions(
+    rig: GroupRig, partitions: int
+) -> None:
+    """Partitions were created while it was away: it takes their count for that of the assignment."""
+    subscribed = (m.GroupProtocol("range", encode_subscription(Subscription(3, ("t", "gone")))),)
+    joined = rig.join(group_instance_id="i", protocols=subscribed)
+    rig.advance(0)
+    leader = joined.answer.member_id
+    whole = encode_assignment(Assignment(3, tuple(TopicPartition("t", index) for index in range(4))))
+    rig.sync(leader, 1, assignments={leader: whole}, group_instance_id="i")
+    rig.change_topics(topic_image("t", 1, partitions))
+    back = rig.join(group_instance_id="i", protocols=subscribed)
+    rig.advance(0)
+    is_complete = partitions == 4
+    assert back.answer.skip_assignment == is_complete
+    assert back.answer.generation_id == (1 if is_complete else 2)
+    assert back.answer.leader == back.answer.member_id
 
 
 def test_returning_member_with_other_assignors_starts_a_rebalance(rig: GroupRig) -> None:
