@@ -333,11 +333,12 @@ class SimCluster:
         assert self.world.run(limit_ms, until=condition), f"{text}: {limit_ms} ms, {self.summary()}"
 
     def has_progress(self) -> Callable[[], bool]:
-        """From now on something new of every producer is acknowledged; all nodes live and are in sync."""
+        """From now on something new of every producer is acknowledged; all nodes are active and in sync. A
+        node that still shuts down, as without a controller, would be away during the last checks."""
         before = [producer.acknowledged for producer in self.producers]
 
         def is_so() -> bool:
-            if not all(node.is_alive for node in self.nodes.values()):
+            if not all(node.is_active for node in self.nodes.values()):
                 return False
             return all(p.acknowledged > n for p, n in zip(self.producers, before, strict=True)) and (
                 self.is_in_sync()

@@ -105,6 +105,8 @@ class Faults:
                 node.stop()
             else:
                 node.repair()
+        if "drain" in cluster.plan.faults:
+            self._look_for_drained_nodes()
         for consumer in cluster.consumers:
             consumer.may_seek = False
         for producer in cluster.producers:
@@ -292,6 +294,15 @@ class Faults:
                 answered(NotControllerError("no controller decides"))
 
         ask()
+
+    def _look_for_drained_nodes(self) -> None:
+        """A request to drain a node that was delayed may be handled after the one that takes it back: an
+        operator who sees a drained node asks again."""
+        for node_id, broker in self._cluster.rules.image.brokers.items():
+            node = self._cluster.nodes[node_id]
+            if broker.in_controlled_shutdown and node.is_active:
+                self.set_drained(node, is_drained=False)
+        self._world.after(1_000, "look for drained nodes", self._look_for_drained_nodes)
 
     def _silence(self) -> None:
         """Producers have nothing to send for a while: nothing but the cluster itself moves a log on."""

@@ -84,6 +84,11 @@ class SimNode(NodeEffects, NodeControl):
         return self.core is not None
 
     @property
+    def is_active(self) -> bool:
+        """Whether a process runs that is registered, neither fenced nor about to end."""
+        return self.core is not None and self.membership.state is m.MembershipState.ACTIVE
+
+    @property
     def is_sound(self) -> bool:
         """Whether a process runs, is not paused, and its disks are neither broken, full nor slow."""
         files = self.files

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from headrace.protocol.errors import KafkaError, NetworkError
+from headrace.protocol.messages import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,6 +117,7 @@ class Link:
     server_life: int = 0
     is_open: bool = True
     _pending: dict[int, _Pending] = field(default_factory=dict)
+    _produced: set[int] = field(default_factory=set)  # numbers of the Produce requests that have arrived
 
     @property
     def is_usable(self) -> bool:
@@ -158,6 +160,13 @@ class Link:
             self._tell(each, NetworkError(f"the connection to {self.target} was lost"), ())
 
     def _arrive(self, number: int, api: Api, data: bytes, frames: list[bytes]) -> None:
+        if api is registry.PRODUCE:
+            # A connection delivers a request at most once. The idempotent producer relies on it: a batch that
+            # was refused as out of order, and then appended by another copy of the same request, would be
+            # stored again under the next epoch. All other requests may arrive twice.
+            if number in self._produced:
+                return
+            self._produced.add(number)
         server = self.transport.servers[self.target]
         if not server.is_alive or (self.peer is not None and self.server_life != server.life):
             self.transport.reset(self)

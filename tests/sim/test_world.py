@@ -54,6 +54,23 @@ def test_a_process_goes_on_in_order_when_its_pause_is_cut_short() -> None:
     assert seen == [(200, "a"), (200, "b"), (200, "c")]
 
 
+def test_a_process_goes_on_in_order_when_its_pause_is_extended() -> None:
+    """Here what had come before the extension was deferred once more, behind what came after it."""
+    world = World(1)
+    pause, seen = Pause(world), list[str]()
+
+    def come(name: str) -> None:
+        pause.defer(name, lambda: come(name) if pause.is_on else seen.append(name))
+
+    pause.begin(300)
+    come("a")
+    world.run(100)
+    pause.begin(1_000)
+    come("b")
+    world.run(5_000)
+    assert seen == ["a", "b"]
+
+
 def test_a_run_ends_in_time_or_when_its_goal_is_reached() -> None:
     """Also between events; a world that spins is stopped."""
     world = World(1)

@@ -37,7 +37,7 @@ class Call:
 
 class Pause:
     """Of a process, as by SIGSTOP and SIGCONT. What comes to it meanwhile waits, and happens in the order in
-    which it came, also when another SIGCONT comes sooner than the first was planned."""
+    which it came, also when SIGCONT comes at another time than was planned at first."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -72,13 +72,12 @@ class Pause:
         self._waiting[number] = (self._world.after(delay_ms, label, happen), label, action, extra_ms)
 
     def _set(self, until_ms: int) -> None:
-        is_sooner, self.until_ms = until_ms < self.until_ms, until_ms
-        if is_sooner:
-            waiting = list(self._waiting.values())
-            self._waiting.clear()
-            for call, label, action, extra_ms in waiting:
-                call.cancel()
-                self.defer(label, action, extra_ms)
+        self.until_ms = until_ms
+        waiting = list(self._waiting.values())
+        self._waiting.clear()
+        for call, label, action, extra_ms in waiting:
+            call.cancel()
+            self.defer(label, action, extra_ms)
 
 
 class World:
