@@ -10,7 +10,6 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from cluster import Plan
-from cluster_laws import split
 from crc32c import crc32c
 from headrace.clients.consumer.validation import PositionValidation
 from headrace.controller.state import elections
@@ -21,19 +20,21 @@ from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node.links import metadata_steps
-from headrace.storage_node.log import log_loader, retention
+from headrace.storage_node.log import flush, log_loader, retention
 from headrace.storage_node.log.cleaner import work as cleaner_work
 from headrace.storage_node.log.flush import Flush
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.names import METADATA_TOPIC
 from headrace.storage_node.replica.delayed_entries import DelayedEntries
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
+from headrace.storage_node.replica.followed import Followed
 from headrace.storage_node.replica.follower import ReplicaFetcher
 from headrace.storage_node.replica.in_sync import InSyncReplicas
 from headrace.storage_node.replica.isr_manager import IsrManager
 from headrace.storage_node.replica.log_starts import LogStarts
 from headrace.storage_node.replica.partition import Partition
 from headrace.storage_node.replica.replica_fetch import ReplicaFetchHandler
+from log_contents import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -348,6 +349,16 @@ def waits_for_fenced_followers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IsrManager, "advance_all", lambda *_: None)
 
 
+def forgets_producers_of_deleted_batches(patch: pytest.MonkeyPatch) -> None:
+    """The producer snapshot at the log start is not synced before the segments below it are deleted."""
+    patch.setattr(flush, "secure_snapshot", lambda *_: None)
+
+
+def never_fetches_producers(patch: pytest.MonkeyPatch) -> None:
+    """A follower whose log starts after deleted records does not fetch the leader's producer state."""
+    patch.setattr(Followed, "wants_producers", False)
+
+
 FIRST_TIMESTAMP = 34  # the last byte of it
 FSYNC = dataclasses.replace(PLAN, durability="fsync", faults=("power", "crash", "pause"))
 BLACKOUT = dataclasses.replace(PLAN, durability="fsync", faults=("blackout",), fault_gap_ms=1_500)
@@ -383,6 +394,25 @@ DRAINED = dataclasses.replace(
     idempotent=True,
     unreliable_producer=False,
     readers=False,
+)
+DELETED = dataclasses.replace(
+    ALONE,
+    scenario="power_after_a_deletion",
+    faults=("retain",),
+    idempotent=True,
+    unreliable_producer=False,
+    readers=False,
+)
+WIPED = dataclasses.replace(
+    PLAN,
+    partitions=3,
+    faults=("retain", "wipe", "silence"),
+    fault_ms=15_000,
+    fault_gap_ms=800,
+    send_gap_ms=300,
+    idempotent=True,
+    readers=False,
+    is_brisk=True,
 )
 QUIET_ERASED = dataclasses.replace(PLAN, faults=("erase",), fault_ms=500)
 LOST = ("AcknowledgedLost", "lost-write", "LeaderCandidateCompleteness", "LeaderCompleteness", "LogReadable")
@@ -436,6 +466,8 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     waits_for_fenced_followers: (("HighWatermarkCurrent",), DRAINED, 2),
     forgets_where_epochs_began: (("MonotonicHighWatermark",), EPOCH_COMPACTED, 2),
     swaps_what_is_not_on_the_disk: (("CompactedLost", "CRC is", *HELD), SWAPPED, 2),
+    forgets_producers_of_deleted_batches: (("ProducersKnown",), DELETED, 10),
+    never_fetches_producers: (("ProducersKnown",), WIPED, 10),
 }
 # The seed that showed it soonest, where that was not the very first: it is tried first.
 FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
@@ -447,6 +479,8 @@ FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     elects_anybody: 2,
     elects_uncleanly_everywhere: 3,
     drops_tombstones_at_once: 11,
+    forgets_producers_of_deleted_batches: 2,
+    never_fetches_producers: 3,
 }
 FIRST_BLIND = {
     "elects_anybody": 2,

@@ -8,19 +8,15 @@ that at the last check. Every `FULL_EVERY` checks, and at the end of a run, all 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cluster_losses import is_unclean
-from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.metadata.image import RECOVERED, MetadataImage
-from headrace.protocol.records.codec import active_codec
-from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.embedded.contract import COORDINATOR_TOPICS
 from history import Outcome
+from log_contents import Stored, buffers, stored, value_at, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cluster import SimCluster
     from headrace.protocol.metadata.image import PartitionRegistration
     from headrace.storage_node.log.log import Log
@@ -32,15 +28,6 @@ COMPACTED = "c"  # the topic that has gaps
 ANSWER_MS = 5_000  # a node holds no request for longer
 FULL_EVERY = 256  # checks of nodes between two that skip no partition
 FOLLOWING_EVERY = 8  # checks of nodes between two of what follows and moves
-
-
-class Stored(NamedTuple):
-    """What makes a batch what it is."""
-
-    base_offset: int
-    next_offset: int
-    epoch: int
-    crc: int
 
 
 class _Seen:
@@ -263,6 +250,23 @@ class Laws:
             assert not log.log_start_offset <= base_offset < before or here.get(base_offset) == batch, (
                 f"LeaderCompleteness: {node.name} leads {key} in epoch {epoch} without {batch}"
             )
+        self._check_producers(node, key, log, before)
+
+    def _check_producers(self, node: SimNode, key: Key, log: Log, before: int) -> None:
+        """ProducersKnown: a leader knows the last committed sequence of each producer, also if the batch was
+        deleted since. Otherwise it would store a batch twice, or after later ones."""
+        last: dict[int, Stored] = {}
+        for base_offset, batch in self.committed[key].items():
+            newest = last.get(batch.producer_id, batch)
+            if batch.last_sequence >= 0 and newest.base_offset <= base_offset < before:
+                last[batch.producer_id] = batch
+        self.marks["producers known"] += bool(last) and min(last.values()).base_offset < log.log_start_offset
+        for producer_id, batch in last.items():
+            producer = log.producers.states.get(producer_id)
+            known = (-1, -1) if producer is None else (producer.epoch, producer.last_sequence)
+            assert known >= (batch.producer_epoch, batch.last_sequence), (
+                f"ProducersKnown: {node.name} leads {key}, knows {known} of a producer, committed is {batch}"
+            )
 
     def _check_watermark(self, seen: _Seen, node: SimNode, key: Key, partition: Partition, log: Log) -> None:
         """What is below a high watermark is below all of them, and on everybody who may lead."""
@@ -369,7 +373,7 @@ class Laws:
                 continue
             partition = next(p for p in node.running.table.partitions.values() if p.log is log)
             if partition.is_leader and partition.leader_epoch >= self.unclean_epochs[key]:
-                return _value_at(log, offset) == value
+                return value_at(log, offset) == value
         return False
 
     # --- at what happens ----------------------------------------------------------------------------------
@@ -501,7 +505,7 @@ class Laws:
         first = contents[registration.replicas[0]]
         for node_id, data in contents.items():
             assert data == first, f"{key} differs on node {node_id}: {len(data)} bytes, not {len(first)}"
-        here = self.final[key] = _values(first)
+        here = self.final[key] = values_of(first)
         for offset, value in self.at_risk[key].items():
             self.marks["acknowledged lost"] += here.get(offset) != value
         for offset, value in self.acknowledged[key].items():
@@ -540,51 +544,3 @@ def registration_of(image: MetadataImage, key: Key) -> PartitionRegistration | N
     if topic is None or key[1] >= len(topic.partitions):
         return None
     return topic.partitions[key[1]]
-
-
-def buffers(log: Log, offset: int, end_offset: int) -> Iterator[Any]:
-    """The bytes of a log between two offsets, in pieces of whole batches."""
-    while offset < end_offset:
-        try:
-            read = log.reader.read(offset, 1 << 20, upto_offset=end_offset)
-        except CorruptMessageError as error:
-            raise AssertionError(f"LogReadable: {error}") from error
-        yield from read.data
-        assert read.next_offset > offset, f"LogReadable: no whole batch from {offset} to {end_offset}"
-        offset = read.next_offset
-
-
-def stored(log: Log, offset: int, end_offset: int) -> Iterator[Stored]:
-    """The batches of a log between two offsets."""
-    for buffer in buffers(log, offset, end_offset):
-        position = 0
-        while position < len(buffer):
-            header = read_batch_header(buffer, position)
-            yield Stored(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
-            position += header.size_bytes
-
-
-def split(data: Any) -> Iterator[memoryview]:
-    """The batches of a buffer."""
-    view = memoryview(data)
-    while len(view):
-        size = read_batch_header(view).size_bytes
-        yield view[:size]
-        view = view[size:]
-
-
-def _values(data: Any) -> dict[int, bytes]:
-    return {
-        record.offset: (record.value or b"").rstrip(b" ")
-        for batch in split(data)
-        for record in active_codec().decode(batch)
-    }
-
-
-def _value_at(log: Log, offset: int) -> bytes | None:
-    return _values(next(buffers(log, offset, log.log_end_offset))).get(offset)
-
-
-def content(log: Log) -> bytes:
-    """All bytes of a log."""
-    return b"".join(bytes(piece) for piece in buffers(log, log.log_start_offset, log.log_end_offset))

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster_laws import buffers, registration_of, split
+from cluster_laws import registration_of
 from compacting import TOPIC
+from erasing import retain
 from headrace.protocol.records.header import read_batch_header
+from log_contents import buffers, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from sim_node import SimNode
 
 PATIENCE_MS = 15_000
-COMPACTED = (TOPIC, 0)
+COMPACTED, PRODUCED = (TOPIC, 0), ("t", 0)
 OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 2
 
 
@@ -100,6 +102,30 @@ def drained_node_is_paused(cluster: SimCluster) -> None:
     cluster.world.run(pause_ms)
 
 
+def power_after_a_deletion(cluster: SimCluster) -> None:
+    """Four times retention deletes all records of a partition, and then the power of its leader fails: only
+    the producer snapshot at the log start has the producers."""
+    cluster.rules.on_retention()
+    retain(cluster, ("retention.ms", "0"))
+
+    def is_empty() -> bool:
+        log = _leader(cluster).log_of(PRODUCED)
+        if log is None or not log.log_end_offset or log.has_dropped_segments or log.flusher.is_running:
+            return False
+        return log.segments.first_base_offset == log.log_end_offset
+
+    for _ in range(4):
+        cluster.require(PATIENCE_MS, cluster.has_progress(), "no progress after the power failed")
+        cluster.silent_until_ms = cluster.world.now_ms + PATIENCE_MS
+        cluster.require(PATIENCE_MS, is_empty, "the records are not deleted")
+        _leader(cluster).die(power=True)
+        cluster.silent_until_ms = cluster.world.now_ms
+
+
+def _leader(cluster: SimCluster) -> SimNode:
+    return cluster.nodes[_registration(cluster, PRODUCED).leader]
+
+
 def _isolate(cluster: SimCluster, *nodes: SimNode) -> None:
     """These nodes, and no others, are cut off from all servers."""
     cluster.network.heal()
@@ -141,5 +167,6 @@ SCENARIOS: dict[str, Callable[[SimCluster], None]] = {
         leader_lacks_an_epoch,
         coordinators_are_cut_off,
         drained_node_is_paused,
+        power_after_a_deletion,
     )
 }

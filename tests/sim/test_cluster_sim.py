@@ -18,7 +18,13 @@ pytestmark = pytest.mark.sim
 SEEDS = int(os.environ.get("HEADRACE_CLUSTER_SIM_SEEDS", "30"))
 GROUP = 50
 BLACKOUT_SEEDS = max(SEEDS // 6, 8)
-SCRIPTED = (cluster_bugs.EPOCH_COMPACTED, cluster_bugs.SWAPPED, cluster_bugs.DRAINED, txn_bugs.CUT_OFF)
+SCRIPTED = (
+    cluster_bugs.EPOCH_COMPACTED,
+    cluster_bugs.SWAPPED,
+    cluster_bugs.DRAINED,
+    cluster_bugs.DELETED,
+    txn_bugs.CUT_OFF,
+)
 MARKS = (
     "committed",
     "led",

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from cluster_laws import buffers
 from headrace.clients.consumer.requests import READ_COMMITTED
 from headrace.clients.group.states import MemberState
 from headrace.coordinators.assembly import CODEC
@@ -22,6 +21,7 @@ from headrace.coordinators.runtime.loading import digest
 from headrace.coordinators.txn.shard import TransactionShard
 from headrace.protocol.model import TopicPartition
 from history import Outcome
+from log_contents import buffers
 from sim_clients import SimConsumer
 from sim_members import COPY_OF, READERS, Asker, Copier, CopierSeat, SimMember
 from sim_transactions import COPY, SOURCE, Seat

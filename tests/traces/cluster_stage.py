@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cluster import Plan, SimCluster
-from cluster_laws import buffers
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import CreateTopicsRequest, NewTopicSpec, ReplicaAssignment
+from log_contents import buffers
 from network import Weather
 from recorder import Fact, Recorder
 from sim_clients import SimClient

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from cluster_laws import split
 from headrace.coordinators.assembly import CODEC
 from headrace.coordinators.txn.states import TxnState
 from headrace.protocol.consumer_protocol import decode_assignment
@@ -23,6 +22,7 @@ from headrace.protocol.records.group_records import (
 )
 from headrace.protocol.records.header import read_batch_header
 from headrace.protocol.records.transaction_records import TransactionKey
+from log_contents import split
 from recorder import kafka_name
 
 if TYPE_CHECKING:
