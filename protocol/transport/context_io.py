@@ -48,14 +48,21 @@ os.register_at_fork(after_in_child=_PROCESS.forked)
 
 
 def _keep_buffers_to_the_end() -> None:
-    """At exit, keep all buffers that are still being sent until the process ends.
+    """At exit, keep all buffers that are still being sent, and pyzmq's thread that releases them.
 
-    The hazard: 1. a frame was passed without a copy; 2. the interpreter shuts down, and pyzmq's exit handler,
-    which runs after this one, drops the references to the buffer; 3. the memory is unmapped; 4. libzmq's
-    thread, still sending, reads a bad address and aborts, or sends other data.
+    First hazard: 1. a frame was passed without a copy; 2. the interpreter shuts down, and pyzmq's exit
+    handler, which runs after this one, drops the references to the buffer; 3. the memory is unmapped;
+    4. libzmq's thread, still sending, reads a bad address and aborts, or sends other data.
+
+    Second hazard: 1. that handler closes the socket on which libzmq's thread reports sent buffers;
+    2. libzmq's thread uses it at the same time, which no ZeroMQ socket allows; 3. the process aborts, or the
+    handler never returns. So it is not called; the thread is a daemon.
     """
-    for held in list(garbage.gc.refs.values()):
+    collector = garbage.gc
+    for held in list(collector.refs.values()):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+    atexit.unregister(collector._atexit)  # noqa: SLF001 - pyzmq has no option for it
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(collector))  # its __del__ does the same
 
 
 # Order: after the import of `garbage`, since exit handlers run last in, first out.

@@ -1,12 +1,36 @@
 """One context per process."""
 
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
 import zmq
 from headrace.protocol.transport import context_io
 from headrace.protocol.transport.context_io import set_common_options, shared_context, tcp_endpoint
+
+# The handler that is registered first runs last: it prints whether pyzmq's handler has stopped the thread.
+SEND_AND_EXIT = """
+import atexit, sys
+atexit.register(lambda: print(sys.modules["zmq.utils.garbage"].gc.is_alive()))
+import headrace.protocol.transport.context_io
+import zmq
+context = zmq.Context()
+with context.socket(zmq.PUSH) as socket:
+    socket.bind("inproc://exit")
+    with context.socket(zmq.PULL) as other:
+        other.connect("inproc://exit")
+        socket.send(bytes(100_000), copy=False)
+"""
+
+
+def test_the_thread_of_sent_buffers_is_not_stopped_at_exit() -> None:
+    """Its stop closes a socket that libzmq's thread may be using: the process would hang or abort."""
+    done = subprocess.run(
+        [sys.executable, "-c", SEND_AND_EXIT], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_all_threads_share_one_context() -> None:
