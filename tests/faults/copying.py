@@ -30,7 +30,7 @@ LOG_TAIL_CHARS = 3_000
 
 
 class CopierProcess:
-    """One copier; `copied` counts the records of all its lives that it was told are committed."""
+    """One copier; `copied` counts the records of all its lives that were reported as committed."""
 
     def __init__(self, cluster: FaultCluster, name: str, size: int, options: dict[str, Any]) -> None:
         self.name, self.lives, self.copied, self.aborted = name, 0, 0, 0
@@ -69,7 +69,7 @@ class CopierProcess:
         return self._process is not None and self._process.poll() is None
 
     def log_tail(self) -> str:
-        """The last of what it told."""
+        """The end of its output."""
         return f"--- {self.name}\n{self._log_path.read_text(errors='replace')[-LOG_TAIL_CHARS:]}"
 
     def _end(self, number: int) -> int:
@@ -161,7 +161,7 @@ class Copying:
         wait_for(is_so, f"{count} more records are copied", patience_s, self._evidence)
 
     def keep_alive(self) -> None:
-        """Copiers that ended by themselves (a commit that nobody could answer in time) begin anew."""
+        """Restart copiers that ended by themselves, after a commit without a response in time."""
         for copier in self._copiers:
             if not copier.is_alive:
                 assert copier.lives < LIVES, copier.log_tail()
@@ -179,7 +179,7 @@ class Copying:
                 self.cluster.until_in_sync(topic)
 
     def bounce_copiers(self, *, hard: bool) -> None:
-        """Each copier in turn ends and begins anew."""
+        """Restart each copier in turn."""
         for copier in self._copiers:
             self._feed()
             self.more(1)
@@ -224,7 +224,7 @@ class Copying:
                 while not self._is_over.is_set():
                     for record in consumer.poll(0.1):
                         self.seen[record.partition].append(record.value)
-        except BaseException as error:  # noqa: BLE001 - told at the end
+        except BaseException as error:  # noqa: BLE001 - reported at the end
             self._failure = error
 
     def _read_all(self) -> dict[int, list[bytes]]:

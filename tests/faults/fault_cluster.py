@@ -121,7 +121,7 @@ class Server:
         shutil.rmtree(self.directory)
 
     def log_tail(self) -> str:
-        """The last of what it told."""
+        """The end of its output."""
         return self.log_path.read_text(errors="replace")[-LOG_TAIL_CHARS:]
 
     def _signal(self, number: int) -> None:
@@ -424,7 +424,7 @@ class FaultCluster:
     def until(
         self, is_so: Callable[[], object], what: str, *, evidence: Callable[[], str] | None = None
     ) -> None:
-        """Ask again and again. Fails with what every server told last."""
+        """Poll until it is so. Fails with the end of each server's log."""
         wait_for(is_so, what, evidence=evidence or self.evidence)
 
     def until_in_sync(self, topic: str, count: int = 3) -> None:
@@ -474,7 +474,7 @@ class FaultCluster:
         written.rename(self._disk_stall)
 
     def isolate(self, some: Iterable[str], others: Iterable[str]) -> None:
-        """No byte between the two groups, whoever opened the connection."""
+        """No byte between the two groups, on connections of either direction."""
         self.network.freeze(between(some, others))
 
     def all_links(self) -> list[tuple[str, str]]:

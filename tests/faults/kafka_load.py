@@ -258,16 +258,16 @@ def _until_done(action: Callable[[float], None]) -> None:
 
 def in_time(action: Callable[[], None], patience_s: float = 15.0) -> None:
     """Errors: TimeoutError, and then it is left alone; else what it raises."""
-    told: Future[None] = Future()
+    outcome: Future[None] = Future()
 
     def run() -> None:
         try:
-            told.set_result(action())
-        except BaseException as error:  # noqa: BLE001 - for whoever waits
-            told.set_exception(error)
+            outcome.set_result(action())
+        except BaseException as error:  # noqa: BLE001 - raised in the caller
+            outcome.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    told.result(patience_s)
+    outcome.result(patience_s)
 
 
 class KafkaPythonTransactions(Transactional):
@@ -397,13 +397,13 @@ class KafkaLoad:
 
         def is_so() -> bool:
             for sender in self.senders:
-                assert sender.failure is None, self.told()
+                assert sender.failure is None, self.progress()
             return all(len(sender.acked) >= goal for sender, goal in goals.items())
 
-        wait_for(is_so, f"{count} more records of each", PATIENCE_S, self.told)
+        wait_for(is_so, f"{count} more records of each", PATIENCE_S, self.progress)
 
-    def told(self) -> str:
-        """How far everybody is."""
+    def progress(self) -> str:
+        """The counts of each sender, and the evidence of the cluster."""
         lines = [
             f"{each.name}: {len(each.acked)} acknowledged, {len(each.aborted)} aborted, {len(each.unknown)}"
             f" unknown, {each.deaths} lives, {each.failure!r}"
@@ -417,14 +417,14 @@ class KafkaLoad:
             sender.stopping.set()
         for sender in self.senders:
             sender.join(2 * END_S)
-            assert not sender.is_alive(), self.told()
-            assert sender.failure is None, self.told()
+            assert not sender.is_alive(), self.progress()
+            assert sender.failure is None, self.progress()
         found = read_all(self.cluster.kafka_bootstrap, self.topic)
         judge(self.senders, found)
         wait_for(
             lambda: sum(map(len, self.seen.values())) >= sum(map(len, found.values())),
             "the reader has everything",
-            evidence=self.told,
+            evidence=self.progress,
         )
         self._is_over.set()
         self._reader.join(END_S)
@@ -442,7 +442,7 @@ class KafkaLoad:
                     else:
                         assert message.error().retriable() or message.error().code() < 0, message.error()
             consumer.close()
-        except BaseException as error:  # noqa: BLE001 - told at the end
+        except BaseException as error:  # noqa: BLE001 - reported at the end
             self._failure = error
 
 

@@ -1,7 +1,7 @@
 """A network that misbehaves on demand: all TCP connections of a cluster run through proxies in this process.
 
 A link goes from who opens its connections to who accepts them, such as ("node-1", "node-2"). Each server is
-reached at one address by everybody, so who is calling shows in its first request only: until then the bytes
+reached at one address by all clients, so the first request alone shows the client: until then the bytes
 of the greeting pass, and no fault touches them. Faults may be changed while connections are open.
 
 TCP never drops, doubles or reorders bytes, so neither does this: loss is a connection that is reset, a
@@ -314,7 +314,7 @@ class ChaosNetwork:
         return self.reset(pairs)
 
     def heal(self, *, is_reset: bool = False) -> None:
-        """No faults any more. The connections go on where they stood, or with `is_reset` begin anew."""
+        """End all faults. Connections continue, or with `is_reset` are reset."""
 
         async def work() -> None:
             if is_reset:
@@ -393,7 +393,7 @@ class ChaosNetwork:
 
 
 def between(some: Iterable[str], others: Iterable[str]) -> list[tuple[str, str]]:
-    """The links between two groups, whoever opens the connections."""
+    """The links between two groups, in both directions."""
     others = list(others)
     pairs = [(a, b) for a in some for b in others if a != b]
     return sorted({*pairs, *((b, a) for a, b in pairs)})

@@ -128,7 +128,7 @@ class RayMachines:
     # --- the cluster --------------------------------------------------------------------------------------
 
     def up(self, nodes: int | None = None, code: int = 0) -> str:
-        """`headrace up`, again or for the first time, or with more nodes; what it told."""
+        """`headrace up`, again or for the first time, or with more nodes; its standard error."""
         options = [word for name, value in self._config.items() for word in ("-X", f"{name}={value}")]
         where = ("--ray-address", self.address, "--disk-resource", DISK)
         count = str(nodes or self._nodes)
@@ -147,12 +147,12 @@ class RayMachines:
         return self._clients
 
     def servers(self) -> dict[str, dict[str, Any]]:
-        """What each server says of itself, by its name."""
+        """The status of each server, by its name."""
         facts = self.command.status()
         return {each["name"]: each for each in (*facts["nodes"], *facts["controllers"])}
 
     def end_actor(self, name: str) -> None:
-        """Ended for good, as Ray does with an actor that it gives up."""
+        """End the actor permanently, as Ray does after too many restarts."""
         program = (
             "import ray, sys\n"
             "ray.init(address=sys.argv[1], log_to_driver=False)\n"
@@ -169,7 +169,7 @@ class RayMachines:
         self.until_in_sync(name)
 
     def partition(self, topic: str, number: int = 0) -> Any:
-        """As the node has it that knows most."""
+        """The partition in the newest metadata of all nodes."""
         return max(self._pictures(topic), key=lambda each: each.metadata_offset).topics[0].partitions[number]
 
     def leader(self, topic: str) -> int:
@@ -179,7 +179,7 @@ class RayMachines:
         return leader
 
     def until_in_sync(self, topic: str) -> None:
-        """Every node says that every partition has a leader and all its replicas in sync."""
+        """In the metadata of every node each partition has a leader and all its replicas in sync."""
 
         def is_so() -> bool:
             found = [self._partitions(picture) for picture in self._pictures(topic)]
@@ -191,7 +191,7 @@ class RayMachines:
         self.until(is_so, f"all replicas of {topic} are in sync")
 
     def until_led_by_another(self, topic: str, node_id: int) -> None:
-        """Somebody knows that the node leads nothing of the topic, and that others do."""
+        """In the metadata of one node, others lead all partitions of the topic."""
 
         def is_so() -> bool:
             found = [self._partitions(picture) for picture in self._pictures(topic)]
@@ -207,7 +207,7 @@ class RayMachines:
         return tuple(picture.topics[0].partitions)
 
     def _pictures(self, topic: str) -> list[Any]:
-        """What each node that answers knows of the topic."""
+        """The metadata of the topic, from each node that responds."""
 
         async def ask(address: str) -> Any:
             host, _, port = address.rpartition(":")
@@ -229,7 +229,7 @@ class RayMachines:
         return [each for each in answers if isinstance(each, MetadataResponse)]
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
-        """Ask again and again. Fails with what the servers told last."""
+        """Poll until it is so. Fails with the end of the servers' logs."""
         wait_for(is_so, what, evidence=self.evidence)
 
     def evidence(self) -> str:
@@ -248,5 +248,5 @@ class RayMachines:
 
 
 def kill_process(pid: int) -> None:
-    """SIGKILL of a process that is nobody's child here."""
+    """SIGKILL of a process that is not a child of this one."""
     os.kill(pid, signal.SIGKILL)

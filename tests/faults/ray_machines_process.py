@@ -1,4 +1,4 @@
-"""A Ray of several machines on this host, each a raylet of its own: a process that is told what to do.
+"""A Ray of several machines on this host, each a raylet of its own, controlled by commands on standard input.
 
     ray_machines_process.py PORT   (the GCS's; the files of Ray go to RAY_TMPDIR)
 

@@ -72,7 +72,7 @@ def lead(cluster: FaultCluster, node: Server) -> None:
 
 
 def leader_on_a_small_disk(cluster: FaultCluster, mount: Any) -> Server:
-    """The first replica, begun anew there, in sync again and leading."""
+    """The first replica, recreated there, in sync again and leader."""
     node = cluster.node(cluster.partition("t").replicas[0])
     node.kill()
     node.wipe()

@@ -72,7 +72,7 @@ class Member:
     def __init__(self, cluster: FaultCluster, owners: Owners, name: str, **options: Any) -> None:
         self.name, self.failure = name, None
         self.seen: set[tuple[int, int]] = set()
-        self.committed: dict[TopicPartition, int] = {}  # as it was told
+        self.committed: dict[TopicPartition, int] = {}  # as acknowledged
         self._owners = owners
         self._is_over = threading.Event()
         self._consumer = headrace.Consumer(

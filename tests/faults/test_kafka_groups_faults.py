@@ -36,7 +36,7 @@ class Group:
     def __init__(self, load: KafkaLoad, kind: type[Member]) -> None:
         self.load, self.kind, self.name = load, kind, kind.__name__
         self.members: list[Member] = []
-        self.everybody: list[Member] = []
+        self.all_members: list[Member] = []
 
     def __enter__(self) -> Self:
         for _ in range(2):
@@ -53,7 +53,7 @@ class Group:
         """One more."""
         member = self.kind(self.load.cluster.kafka_bootstrap, self.load.topic, self.name)
         self.members.append(member)
-        self.everybody.append(member)
+        self.all_members.append(member)
         member.start()
 
     def leave(self) -> None:
@@ -62,22 +62,22 @@ class Group:
 
     @property
     def seen(self) -> set[bytes]:
-        return {value for member in self.everybody for value in list(member.seen)}
+        return {value for member in self.all_members for value in list(member.seen)}
 
     @property
     def committed(self) -> dict[int, int]:
         """The highest that was acknowledged."""
         return {
-            partition: max(member.committed[partition] for member in self.everybody)
+            partition: max(member.committed[partition] for member in self.all_members)
             for partition in range(PARTITIONS)
         }
 
-    def told(self) -> str:
+    def progress(self) -> str:
         lines = [
             f"{self.name}: {len(member.seen)} seen, {member.commits} commits, {member.failure!r}"
-            for member in self.everybody
+            for member in self.all_members
         ]
-        return "\n".join([*lines, self.load.told()])
+        return "\n".join([*lines, self.load.progress()])
 
     def until_committed(self, count: int) -> None:
         """Until the group has committed so many more records."""
@@ -85,15 +85,15 @@ class Group:
 
         def is_so() -> bool:
             for member in self.members:
-                assert member.failure is None, self.told()
+                assert member.failure is None, self.progress()
             return sum(self.committed.values()) >= goal
 
-        wait_for(is_so, f"{self.name} commits {count} more", 90, self.told)
+        wait_for(is_so, f"{self.name} commits {count} more", 90, self.progress)
 
     def judge(self) -> None:
         """Everything was seen, and no commit was lost. The load has ended."""
         wanted = {value for sender in self.load.senders for value in sender.acked}
-        wait_for(lambda: wanted <= self.seen, f"{self.name} has seen everything", 60, self.told)
+        wait_for(lambda: wanted <= self.seen, f"{self.name} has seen everything", 60, self.progress)
         while self.members:
             self.leave()
         held = committed_of(self.load.cluster.kafka_bootstrap, self.load.topic, self.name, PARTITIONS)

@@ -31,13 +31,13 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 @contextlib.contextmanager
 def running(log: Path, classes: str, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """A JVM, which does not outlive the test; what it tells goes to `log`."""
-    with log.open("w") as told:
+    """A JVM, which does not outlive the test; its output goes to `log`."""
+    with log.open("w") as output:
         process = subprocess.Popen(
             ["java", *JVM, "-cp", classes, *command],
             stdin=subprocess.PIPE,
-            stdout=told,
-            stderr=told,
+            stdout=output,
+            stderr=output,
             text=True,
         )
     try:
@@ -114,17 +114,17 @@ def test_transactions_are_copied_while_nodes_are_killed(make_cluster: Any, tmp_p
             for partition in range(PARTITIONS)
         ]
 
-        def told(partition: int) -> str:
+        def output_of(partition: int) -> str:
             return (tmp_path / f"copier-{partition}").read_text()
 
-        def everything() -> str:
-            return "\n".join([*(told(each)[-3_000:] for each in range(PARTITIONS)), cluster.evidence()])
+        def evidence() -> str:
+            return "\n".join([*(output_of(each)[-3_000:] for each in range(PARTITIONS)), cluster.evidence()])
 
-        wait_for(lambda: all("{" in told(each) for each in range(PARTITIONS)), "they copy", 90, everything)
+        wait_for(lambda: all("{" in output_of(each) for each in range(PARTITIONS)), "they copy", 90, evidence)
         bounce(cluster, ("in", "out", *INTERNAL), hard=True)
-        wait_for(lambda: all(each.poll() is not None for each in copiers), "they are done", 120, everything)
-        assert [each.returncode for each in copiers] == [0] * PARTITIONS, everything()
-        ends = [json.loads(told(each).strip().splitlines()[-1]) for each in range(PARTITIONS)]
+        wait_for(lambda: all(each.poll() is not None for each in copiers), "they are done", 120, evidence)
+        assert [each.returncode for each in copiers] == [0] * PARTITIONS, evidence()
+        ends = [json.loads(output_of(each).strip().splitlines()[-1]) for each in range(PARTITIONS)]
         assert [end["remaining"] for end in ends] == [0] * PARTITIONS
     found = read_all(cluster.kafka_bootstrap, "out")
     # the copier keeps a record's partition by its key, of which there is none: so by its value

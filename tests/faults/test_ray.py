@@ -1,6 +1,6 @@
 """Faults of Ray: its processes are killed one kind at a time, on a Ray of several machines.
 
-The session timeout is ten minutes in the short ones: only Ray's notice can have fenced whoever is fenced.
+The session timeout is ten minutes in the short ones: only a notice of Ray can have fenced a node.
 """
 
 import time
@@ -29,15 +29,15 @@ QUICK = {
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayMachines]:
-    """Three machines, whose nodes would be given up by their silence after ten minutes only."""
+    """Three machines, whose nodes have a session timeout of ten minutes."""
     config = {"broker.session.timeout.ms": NEVER_MS}
     with RayMachines(tmp_path_factory.mktemp("ray"), config=config, ray=QUICK) as found:
         yield found
 
 
-def test_a_killed_node_is_fenced_by_rays_notice_alone(machines: RayMachines) -> None:
-    """SIGKILL of the leader's process under load: others lead long before its session is over; Ray starts it
-    again, and it registers under a new broker epoch although the session of the old one would still run."""
+def test_notice_of_ray_alone_fences_a_killed_node(machines: RayMachines) -> None:
+    """SIGKILL of the leader's process under load: another node leads long before its session expires. Ray
+    restarts it, and it registers under a new broker epoch although the old session has not expired."""
     machines.create_topic("killed", 3, min_insync_replicas=2)
     work = Workload(machines, "killed").start()
     leader = machines.leader("killed")
@@ -54,9 +54,9 @@ def test_a_killed_node_is_fenced_by_rays_notice_alone(machines: RayMachines) -> 
     assert after["node_id"] == before["node_id"]
 
 
-def test_a_node_waits_for_the_machine_of_its_disk(machines: RayMachines) -> None:
-    """The raylet of a machine is killed: the others serve on, and the node is started nowhere else. When the
-    machine is back, it runs there, over its disk, catches up and is in sync."""
+def test_node_waits_for_the_machine_with_its_disk(machines: RayMachines) -> None:
+    """The raylet of a machine is killed: the other nodes serve, and Ray starts the node on no other machine.
+    When the machine is back, the node runs there, with its disk, and rejoins the ISRs."""
     machines.create_topic("moved", 3, min_insync_replicas=2)
     work = Workload(machines, "moved").start()
     before = machines.servers()["node-2"]
@@ -75,7 +75,7 @@ def test_a_node_waits_for_the_machine_of_its_disk(machines: RayMachines) -> None
     assert all(server["state"] in ("running", "active") for server in machines.servers().values())
 
 
-def test_the_data_plane_goes_on_without_the_gcs(machines: RayMachines) -> None:
+def test_data_plane_works_without_the_gcs(machines: RayMachines) -> None:
     """Ray's GCS is down for a while: records are written and read, topics are created. Neither its end nor
     its restart fences a node. Then Ray finds its actors again, and reports the end of a process again."""
     machines.create_topic("headless", 3, min_insync_replicas=2)
@@ -105,9 +105,9 @@ def test_the_data_plane_goes_on_without_the_gcs(machines: RayMachines) -> None:
     assert len(machines.log_lines(" fencing node")) == len(fencings) + 1
 
 
-def test_up_again_makes_what_ray_gave_up(machines: RayMachines) -> None:
-    """An actor is gone for good, as after too many restarts or when a GCS forgot it: `up` adopts the others,
-    and starts it over its disk."""
+def test_up_restarts_an_ended_actor(machines: RayMachines) -> None:
+    """An actor has ended permanently, as after too many restarts or a GCS without storage: `up` adopts the
+    others, and starts it with its disk."""
     machines.create_topic("again", 3, min_insync_replicas=2)
     machines.end_actor("node-3")
     machines.until_led_by_another("again", 3)
@@ -154,7 +154,7 @@ def test_every_machine_is_killed_and_comes_back(tmp_path: Any, measured: Any) ->
 
 @pytest.mark.faults
 def test_the_gcs_is_away_for_longer_than_ray_waits(tmp_path: Any, measured: Any) -> None:
-    """75 s, where raylets give up after 60 s unless they are told otherwise; a node is killed meanwhile:
+    """75 s, where raylets end after 60 s by default; a node is killed meanwhile:
     heartbeats fence it without any notice, and Ray starts it again when its GCS is back."""
     with RayMachines(tmp_path, ray={"gcs_rpc_server_reconnect_timeout_s": 3_600}) as machines:
         machines.create_topic("t", 3, min_insync_replicas=2)
@@ -179,15 +179,15 @@ def test_a_cluster_grows_and_ends_by_its_machines(tmp_path: Any) -> None:
     """A node whose machine never was is refused, and says what it needs; with the machine it is there. `down`
     waits for no machine that is away, and says what it could not delete."""
     with RayMachines(tmp_path, nodes=1, ray=QUICK) as machines:
-        told = machines.up(nodes=2, code=2)
-        assert "node-2 needs a machine with the Ray resource headrace-disk-2" in told
+        errors = machines.up(nodes=2, code=2)
+        assert "node-2 needs a machine with the Ray resource headrace-disk-2" in errors
         machines.add(2)
         machines.up(nodes=2)
         assert machines.servers()["node-2"]["state"] == "active"
         machines.kill(2)
         machines.until(lambda: machines.servers()["node-2"]["state"] == "waiting", "Ray misses the machine")
-        told = machines.command.run("down", "--delete-data", "--yes", code=4)[1]
-        assert "node-2: no machine, its data was not deleted" in told
+        errors = machines.command.run("down", "--delete-data", "--yes", code=4)[1]
+        assert "node-2: no machine, its data was not deleted" in errors
         assert machines.command.run("status", code=3)[0] == b""
 
 

@@ -32,4 +32,4 @@ def test_a_training_of_which_a_worker_is_killed(
     found = run_torch(python_path, "train", cluster.bootstrap, "rows", str(tmp_path), str(ROWS))
     assert found["resumed"]
     assert Counter(found["seen"]) == {2: ROWS}
-    assert found["batches"] < 16  # not all of them anew
+    assert found["batches"] < 16  # not all of them again

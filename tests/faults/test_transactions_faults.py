@@ -196,7 +196,7 @@ def read_finally(history: History, cluster: FaultCluster, partitions: int) -> No
 def test_s43_the_coordinator_is_killed_while_transactions_run(
     make_cluster: Any, record_property: Any, kills: int
 ) -> None:
-    """At random moments, so in every state: no transaction is torn, none that was told to be there is lost,
+    """At random moments, so in every state: no transaction is torn, none that was acknowledged is lost,
     none that was aborted is seen."""
     cluster, history = make_cluster(), History(lambda: time.monotonic_ns() // 1_000_000)
     cluster.create_topic("t", 2, min_insync_replicas=2)
