@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from .config import StreamsConfig, split_config
 from .dsl.builder import Builder
+from .state.files_io import open_engine
 from .task.handlers import LogAndFail, RetryOrFail
 from .task.settings import TaskSettings
 from .task.timestamps import FailOnInvalidTimestamp
-from .worker.engines_io import open_engine
 from .worker.instance_io import AppInstance, UncaughtHandler, shut_down
 from .worker.state_directory_io import StateDirectory, default_state_dir
 from .worker.states import InstanceState

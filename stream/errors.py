@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from ..protocol.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from .processing import TaskId
 
 
 class StreamsError(HeadraceError):
@@ -46,5 +52,8 @@ class TaskMigratedError(StreamsError):
     """Another member of the group has tasks of this thread: the thread drops them and joins again."""
 
 
+@dataclass(eq=False)
 class TaskCorruptedError(StreamsError):
-    """The stores of a task do not fit their changelogs: they are deleted and restored from the start."""
+    """The stores of a task are damaged, or do not fit their changelogs: they are deleted and restored."""
+
+    task_id: TaskId | None = None

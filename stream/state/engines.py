@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from ..errors import StreamsError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-class StateStoreError(Exception):
+class StateStoreError(StreamsError):
     """A state store cannot be opened, read or written."""
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clients.producer.partitioner import murmur2_sticky
 from ...clients.serdes import Serde, serializer
-from ..errors import ProcessorFailedError, StreamsError
+from ..errors import ProcessorFailedError, StreamsError, TaskMigratedError
 from ..records import Record, RecordContext
+from ..state.engines import StateStoreError
 from ..topology.serdes import resolve
 from ..topology.specs import ProcessorSpec, SinkSpec, WindowedKeyPartitioner
 from .context import NodeContext, to_all
@@ -142,8 +143,8 @@ class Nodes:
         def guarded(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 process(key, value, timestamp, headers)
-            except ProcessorFailedError:
-                raise
+            except (ProcessorFailedError, TaskMigratedError, StateStoreError):
+                raise  # no failure of the user's function: the record is processed again
             except Exception as error:  # noqa: BLE001  # of the user's function; the handler decides
                 self.failed(name, Record(key, value, timestamp, headers), error, handler)
 

@@ -12,8 +12,15 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.model import TopicPartition
-from ..errors import ProcessingError, ProcessorFailedError, StreamsError
+from ..errors import (
+    ProcessingError,
+    ProcessorFailedError,
+    StreamsError,
+    TaskCorruptedError,
+    TaskMigratedError,
+)
 from ..processing import TaskId
+from ..state.engines import DamagedStoreError, StateStoreError
 from ..topology.serdes import resolve
 from ..topology.specs import SourceSpec
 from . import commit_metadata
@@ -204,6 +211,10 @@ class Task:
             current.start(raw, timestamp)
             try:
                 queue.process(key, value, timestamp, raw.headers)
+            except DamagedStoreError as error:
+                raise TaskCorruptedError(f"task {self.id}: {error}", self.id) from error
+            except (TaskMigratedError, StateStoreError):
+                raise  # no record causes it: the record is processed again
             except Exception as error:  # noqa: BLE001  # of the user's function; the cause is kept
                 raise self._failure(taken, error) from _cause_of(error)
             current.finish()
@@ -262,6 +273,10 @@ class Task:
             schedule.callback(timestamp)
         except ProcessorFailedError as error:
             raise self._punctuator_failure(schedule) from _cause_of(error)
+        except DamagedStoreError as error:
+            raise TaskCorruptedError(f"task {self.id}: {error}", self.id) from error
+        except (TaskMigratedError, StateStoreError):
+            raise
         except Exception as error:  # noqa: BLE001  # of the user's function; the handler decides
             try:
                 self._nodes.failed(schedule.node, None, error, self.config.processing_handler)

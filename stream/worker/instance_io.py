@@ -241,6 +241,11 @@ class AppInstance:
         self._stop(is_stopped=False)
 
     @property
+    def restored_records(self) -> int:
+        """Records that the running threads have read from changelogs."""
+        return sum(thread.restored_records for thread in list(self._threads))
+
+    @property
     def is_paused(self) -> bool:
         return self._is_stopped
 

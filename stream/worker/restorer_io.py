@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...clients.sync.consumer_io import Consumer
 from ...protocol.model import TopicPartition
 from ..errors import TaskCorruptedError
+from ..state.engines import DamagedStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,6 +42,8 @@ class Restorer:
         self._restorations: dict[TaskId, Restoration] = {}
         self._changelogs: dict[TopicPartition, tuple[TaskId, ChangelogRestore]] = {}
         self._summary_at_ms = 0
+        self.restored = 0
+        """Records that were read from changelogs."""
 
     @property
     def is_busy(self) -> bool:
@@ -62,7 +65,8 @@ class Restorer:
             if changelog.position > end or 0 < changelog.position < begin:
                 raise TaskCorruptedError(
                     f"task {task_id}: store {changelog.store_name} has offset {changelog.position}, its"
-                    f" changelog {partition} has {begin} to {end}"
+                    f" changelog {partition} has {begin} to {end}",
+                    task_id,
                 )
             restoration.use_start(partition, begin)
         self._restorations[task_id] = restoration
@@ -83,7 +87,13 @@ class Restorer:
             for name, run in groupby(records, _partition_of):
                 partition = TopicPartition(*name)
                 if partition in self._changelogs:
-                    self._restorations[self._changelogs[partition][0]].apply(partition, list(run), 0)
+                    task_id = self._changelogs[partition][0]
+                    restored = list(run)
+                    self.restored += len(restored)
+                    try:
+                        self._restorations[task_id].apply(partition, restored, 0)
+                    except DamagedStoreError as error:
+                        raise TaskCorruptedError(f"task {task_id}: {error}", task_id) from error
             self._advance()
         finished = [task_id for task_id, restoration in self._restorations.items() if restoration.is_done]
         for task_id in finished:

@@ -146,7 +146,7 @@ class TaskManager:
         try:
             self.commit(leaving)
         finally:
-            self.owned.difference_update(partitions)
+            self._drop(partitions)
             for task in leaving:
                 self._forget(task.id)
 
@@ -155,16 +155,19 @@ class TaskManager:
         lost = list(self.owned) if partitions is None else list(partitions)
         leaving = self._leaving(lost)
         self.output.abort()
-        self.owned.difference_update(lost)
+        self._drop(lost)
         for task in leaving:
             if task.state is not TaskState.SUSPENDED:
                 task.suspend()
             self._forget(task.id)
 
-    def reset(self) -> None:
-        """Drop what is not committed, and begin again at the committed offsets with the same partitions."""
+    def reset(self, corrupted: TaskId | None = None) -> None:
+        """Drop what is not committed, and begin again at the committed offsets with the same partitions. The
+        stores of a corrupted task are deleted."""
         partitions = list(self.owned)
         self.lose()
+        if corrupted is not None:
+            self._directory.wipe(corrupted)
         committed = self._consumer.committed(*partitions)
         for partition in partitions:
             found = committed.get(partition)
@@ -179,6 +182,10 @@ class TaskManager:
     def _seek_to_start(self, partition: TopicPartition) -> None:
         seek_to_start(self._consumer, partition, self._plan.offset_reset(partition.topic), self._wall_ms())
 
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        self.owned.difference_update(partitions)
+        self._paused.difference_update(partitions)
+
     def _leaving(self, partitions: Iterable[TopicPartition]) -> list[Task]:
         found = {task.id: task for tp in partitions if (task := self.by_partition.get(tp)) is not None}
         return list(found.values())
@@ -190,7 +197,6 @@ class TaskManager:
         if task is not None:
             for partition in task.partitions:
                 self.by_partition.pop(partition, None)
-                self._paused.discard(partition)
             if task.state is not TaskState.SUSPENDED:
                 task.suspend()
             task.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...clients.sync.consumer_io import Consumer
 from ...protocol.errors import ClosedError, CommitFailedError, HeadraceError, WakeupError
 from ...protocol.model import TopicPartition
-from ..errors import TaskMigratedError
+from ..errors import TaskCorruptedError, TaskMigratedError
 from .assignor import TaskAssignor
 from .output_io import Output
 from .restorer_io import Restorer
@@ -95,6 +95,11 @@ class StreamThread:
         """Pause processing, or end that; the thread stays in its group."""
         self._is_stopped = is_stopped
 
+    @property
+    def restored_records(self) -> int:
+        """Records that the thread has read from changelogs."""
+        return 0 if self.manager is None else self._restorer.restored
+
     def purgeable(self) -> Mapping[TopicPartition, int]:
         """The committed offsets of repartition topics."""
         return {} if self.manager is None else self.manager.purgeable
@@ -121,6 +126,9 @@ class StreamThread:
                 except (TaskMigratedError, CommitFailedError) as lost:
                     log.warning("%s drops its tasks and reads them again: %s", self.name, lost)
                     self._tasks.reset()
+                except TaskCorruptedError as corrupted:
+                    log.warning("%s restores its tasks: %s", self.name, corrupted)
+                    self._tasks.reset(corrupted.task_id)
         except BaseException as found:  # noqa: BLE001 -- the application decides
             error = found
         self._end(clean=error is None)

@@ -264,39 +264,49 @@ def test_reset_processes_the_input_topics_again(lines: Lines, shell: CommandLine
 class Totals:
     """An application that counts words, and what it has counted."""
 
-    def __init__(self, cluster: LocalCluster, folder: Path) -> None:
-        self._cluster, self._folder = cluster, folder
-        self._repartition = [TopicPartition("totals-app-counts-repartition", number) for number in range(3)]
+    def __init__(self, cluster: LocalCluster, folder: Path, guarantee: str = "at_least_once") -> None:
+        self._cluster, self._folder, self._guarantee = cluster, folder, guarantee
+        self._name = folder.name
+        topic = f"{self._name}-counts-repartition"
+        self._repartition = [TopicPartition(topic, number) for number in range(3)]
         self.sent: Counter[str] = Counter()
         self.found: dict[str, int] = {}
         with headrace.Admin(cluster.bootstrap) as admin:
-            admin.create_topics(NewTopic("words", 3), NewTopic("totals", 1)).raise_for_errors()
+            admin.create_topics(
+                NewTopic(f"{self._name}-words", 3), NewTopic(f"{self._name}-totals", 1)
+            ).raise_for_errors()
 
     def app(self, folder: str) -> stream.App:
         """The application, with stores in this folder."""
         made = stream.App(
-            "totals-app",
+            self._name,
+            guarantee=self._guarantee,
             key=utf8,
             value=utf8,
             commit_interval_ms=50,
             repartition_purge_interval_ms=100,
             state_dir=str(self._folder / folder),
         )
-        counts = made.stream("words").group_by(lambda _key, value: value).count(store="counts")
-        counts.to_stream().to("totals", value=int64)
+        counts = made.stream(f"{self._name}-words").group_by(lambda _key, value: value).count(store="counts")
+        counts.to_stream().to(f"{self._name}-totals", value=int64)
         return made
 
     def send(self, words: str) -> None:
         """Send each letter as a word."""
         with headrace.Producer(self._cluster.bootstrap) as producer:
             for word in words:
-                producer.send("words", word.encode(), key=str(self.sent.total()).encode())
+                producer.send(f"{self._name}-words", word.encode(), key=str(self.sent.total()).encode())
                 self.sent[word] += 1
 
     def wait_until_counted(self) -> None:
         """Read the totals until they are those of all words."""
         with headrace.Consumer(
-            "totals", bootstrap=self._cluster.bootstrap, key=utf8, value=int64, auto_offset_reset="earliest"
+            f"{self._name}-totals",
+            bootstrap=self._cluster.bootstrap,
+            key=utf8,
+            value=int64,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
         ) as consumer:
 
             def is_complete() -> bool:
@@ -327,3 +337,26 @@ def test_counts_go_on_after_the_stores_of_an_instance_are_lost(cluster: LocalClu
         with totals.app(folder).instance(cluster.bootstrap):
             totals.wait_until_counted()
             totals.wait_until_purged()
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_stores_that_are_kept_are_not_restored_again(
+    cluster: LocalCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str
+) -> None:
+    """Stores have their changelog offsets. A damaged store is deleted, and restored from its changelog."""
+    totals = Totals(cluster, tmp_path, guarantee)
+    restored: list[int] = []
+    for damage in (False, False, True):
+        if damage:
+            for manifest in tmp_path.rglob("MANIFEST-*"):
+                manifest.write_bytes(b"damaged")
+        totals.send("abacabad" * 50)
+        with (
+            caplog.at_level("WARNING", "headrace.stream"),
+            totals.app("kept").instance(cluster.bootstrap) as instance,
+        ):
+            totals.wait_until_counted()
+            restored.append(instance.restored_records)
+        assert ("are deleted and restored from their changelogs" in caplog.text) == damage
+    assert restored[:2] == [0, 0]
+    assert restored[2] > 0
