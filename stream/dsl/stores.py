@@ -31,6 +31,7 @@ class Store:
     `persistent` None: as the application says. `cached` None: operators cache their stores, the Processor API
     does not. `config`: configs of the changelog topic. `kind`, `window_size` and `retain_duplicates` are for
     the Processor API; operators choose their own. `max_entries`: an LRU store in memory.
+    `time_ordered` False: results that are emitted on close come by key, as from Java with a store supplier.
     """
 
     name: str | None = None
@@ -47,6 +48,7 @@ class Store:
     window_size: Duration | None = field(default=None, kw_only=True)
     retain_duplicates: bool = field(default=False, kw_only=True)
     max_entries: int | None = field(default=None, kw_only=True)
+    time_ordered: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -117,7 +119,7 @@ class Materialized:
             retention_ms=retention,
             segment_interval_ms=self._segment_interval(max(retention // 2, _MINUTE_MS)),
             window_size_ms=windows.size_ms,
-            is_time_ordered=emit_on_close and self._persists,
+            is_time_ordered=emit_on_close and self._is_by_time,
         )
 
     def sliding_window(self, windows: SlidingWindows, *, emit_on_close: bool) -> StoreBuilder:
@@ -130,8 +132,8 @@ class Materialized:
             retention_ms=retention,
             segment_interval_ms=self._segment_interval(max(retention // 2, _MINUTE_MS)),
             window_size_ms=windows.time_difference_ms,
-            is_time_ordered=emit_on_close and self._persists,
-            has_index=emit_on_close and self._persists,
+            is_time_ordered=emit_on_close and self._is_by_time,
+            has_index=emit_on_close and self._is_by_time,
         )
 
     def session(self, windows: SessionWindows, *, emit_on_close: bool) -> StoreBuilder:
@@ -144,9 +146,13 @@ class Materialized:
             is_cached=self._is_cached and not emit_on_close,
             retention_ms=retention,
             segment_interval_ms=self._segment_interval(max(retention // 2, _MINUTE_MS)),
-            is_time_ordered=emit_on_close and self._persists,
-            has_index=emit_on_close and self._persists,
+            is_time_ordered=emit_on_close and self._is_by_time,
+            has_index=emit_on_close and self._is_by_time,
         )
+
+    @property
+    def _is_by_time(self) -> bool:
+        return self._persists and self.store.time_ordered
 
     @property
     def _is_cached(self) -> bool:

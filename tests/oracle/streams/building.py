@@ -71,6 +71,7 @@ def store(spec: Node | None) -> Store | None:
         retention=spec.get("retention"),
         history=spec.get("history"),
         max_entries=LRU_ENTRIES if supplier == "lru" else None,
+        time_ordered=supplier is None,
         kind=KINDS[spec["kind"]] if "kind" in spec else StoreKind.KEY_VALUE,
         window_size=spec.get("size"),
         retain_duplicates=spec.get("duplicates", False),

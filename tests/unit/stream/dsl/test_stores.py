@@ -77,6 +77,8 @@ def test_emission_on_close_needs_a_store_by_time() -> None:
     assert (window.is_time_ordered, window.has_index, window.is_cached) == (True, False, True)
     sessions = materialized(None).session(session(9), emit_on_close=True)
     assert (sessions.is_time_ordered, sessions.has_index, sessions.is_cached) == (True, True, False)
+    by_key = materialized(Store(time_ordered=False)).window(tumbling(9), emit_on_close=True)
+    assert not by_key.is_time_ordered
     in_memory = materialized(None, persistent=False).sliding_window(sliding(9), emit_on_close=True)
     assert (in_memory.is_time_ordered, in_memory.has_index, in_memory.is_cached) == (False, False, False)
 
