@@ -35,10 +35,7 @@ def error_of(text: str) -> Exception | None:
     kind = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, HeadraceError)):
         return None
-    try:
-        return kind(message)
-    except TypeError:  # a class with other arguments than a message
-        return HeadraceError(f"{name}: {message}")
+    return kind(message)
 
 
 @contextlib.contextmanager

@@ -2,8 +2,7 @@
 
 import pytest
 from headrace.clients.spark.task_errors import error_of
-from headrace.protocol import errors
-from headrace.protocol.errors import DataLossError, HeadraceError, MessageTooLargeError
+from headrace.protocol.errors import DataLossError, MessageTooLargeError
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -49,19 +48,6 @@ def test_task_error_has_its_class_and_text(line: str, expected: Exception, aroun
     found = error_of(around.replace("{}", WORKER.replace("{}", line)))
     assert type(found) is type(expected)
     assert str(found) == str(expected)
-
-
-def test_error_with_more_fields_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message does not have the fields."""
-
-    class NeedsMore(HeadraceError):
-        def __init__(self, text: str, more: int) -> None:
-            super().__init__(f"{text} {more}")
-
-    monkeypatch.setattr(errors, "NeedsMore", NeedsMore, raising=False)
-    found = error_of("headrace.protocol.client_errors.NeedsMore: ends at 5")
-    assert type(found) is HeadraceError
-    assert str(found) == "NeedsMore: ends at 5"
 
 
 @pytest.mark.parametrize(
