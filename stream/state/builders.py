@@ -147,7 +147,7 @@ def _session(builder: StoreBuilder) -> TypedSessionStore:
         )
     else:
         inner = InMemorySessionBytes(builder.retention_ms)
-    is_cached = builder.is_cached and not builder.has_index
+    is_cached = builder.is_cached and not builder.is_time_ordered  # as in the DSL of Java
     store = CachedSessionStore if is_cached else TypedSessionStore
     return store(builder, inner)
 
