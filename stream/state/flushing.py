@@ -45,28 +45,24 @@ class Flusher:
 
         With a listener, deleting a key that the store does not have is neither written nor forwarded.
         """
-        context, listener = self._context, self._listener
+        context, listener, send_old_values = self._context, self._listener, self._send_old_values
+        get, write, loads, key_of = self._get, self._write, self._loads, self._key_of
         current = context.record_context
         try:
-            for key, entry in entries:
-                value = entry[0]
-                old = None
-                if listener is not None:
-                    if value is None or self._send_old_values:
-                        old = self._get(key)
-                    if value is None and old is None:
-                        continue
-                context.record_context = entry[1]
-                self._write(key, value)
-                if listener is not None:
-                    self._forward(listener, key, entry, old if self._send_old_values else None)
+            for key, (value, written_by, _, new) in entries:
+                assert written_by is not None
+                if listener is None:
+                    context.record_context = written_by
+                    write(key, value)
+                    continue
+                old = get(key) if send_old_values or value is None else None
+                if value is None and old is None:
+                    continue
+                context.record_context = written_by
+                write(key, value)
+                if new is None and value is not None:
+                    new = loads(value)
+                old_value = loads(old) if send_old_values and old is not None else None
+                listener(key_of(key), new, old_value, written_by[0], written_by[4])
         finally:
             context.record_context = current
-
-    def _forward(self, listener: FlushListener, key: bytes, entry: CacheEntry, old: bytes | None) -> None:
-        loads, (value, context, _, new) = self._loads, entry
-        assert context is not None
-        if new is None and value is not None:
-            new = loads(value)
-        old_value = None if old is None else loads(old)
-        listener(self._key_of(key), new, old_value, context.timestamp, context.headers)

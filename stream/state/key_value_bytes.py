@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from .formats.lists import appended, list_from
@@ -158,20 +159,18 @@ class PersistentKeyValueBytes:
     persistent = True
     _overlay: Overlay
 
+    get: Callable[[bytes], bytes | None]
+    put: Callable[[bytes, bytes | None], None]
+    restore: Callable[[bytes, bytes | None], None]
+
     def open(self, context: StoreContext, name: str) -> None:
         self._overlay = Overlay(context.open_engine(name))
+        self.get = partial(self._overlay.get, VALUES)
+        self.put = self.restore = partial(self._overlay.put, VALUES)
 
     @property
     def uncommitted_bytes(self) -> int:
         return self._overlay.uncommitted_bytes
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._overlay.get(VALUES, key)
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        self._overlay.put(VALUES, key, value)
-
-    restore = put
 
     def rows(self, from_key: bytes | None, to_key: bytes | None, forward: bool) -> Rows:
         return self._overlay.rows(VALUES, from_key, to_key, forward)
@@ -198,13 +197,19 @@ class ListValueBytes:
     def __init__(self, inner: KeyValueBytes) -> None:
         self._inner = inner
         self.persistent = inner.persistent
-        self.open = inner.open
-        self.get = inner.get
         self.approximate_num_entries = inner.approximate_num_entries
-        self.restore = inner.restore
         self.commit = inner.commit
         self.committed_offset = inner.committed_offset
         self.close = inner.close
+
+    def open(self, context: StoreContext, name: str) -> None:
+        self._inner.open(context, name)
+        self.get = self._inner.get
+        self.restore = self._inner.restore
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        return getattr(self._inner, "uncommitted_bytes", 0)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         self._inner.put(key, None if value is None else appended(self._inner.get(key), value))

@@ -14,7 +14,7 @@ from ...clients.serdes import BAD_DATA
 from ..records import ValueAndTimestamp
 from .flushing import Flusher
 from .formats.buffers import record_context_size
-from .formats.timestamped import timestamp_of
+from .formats.timestamped import unpack_long
 from .formats.windows import next_key
 from .key_value_bytes import ListValueBytes, LruKeyValueBytes
 from .merging import cached_rows, merged
@@ -179,7 +179,7 @@ def _logged(
         if value is None:
             log(name, key, None, _timestamp(context), ())
         else:
-            log(name, key, value[8:], timestamp_of(value), ())
+            log(name, key, value[8:], unpack_long(value)[0], ())
 
     def write_with_headers(key: bytes, value: bytes | None) -> None:
         put(key, value)
@@ -188,7 +188,7 @@ def _logged(
         if value is None:
             log(name, key, None, record.timestamp, record.headers)
         else:
-            log(name, key, value[8:], timestamp_of(value), record.headers)
+            log(name, key, value[8:], unpack_long(value)[0], record.headers)
 
     def write_list(key: bytes, value: bytes | None) -> None:
         put(key, value)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Rows = Iterator[tuple[bytes, bytes]]
 
-_OVERHEAD = 150  # bytes of Python's objects around a key and a value, about
+_OVERHEAD = 200  # bytes of a key and of Python's objects around key and value, about
 
 
 class _Changes:
@@ -43,8 +43,8 @@ class _Changes:
 class Overlay:
     """Reads see all writes; an iterator sees those from before it was made, as one of RocksDB does.
 
-    Invariant: `uncommitted_bytes` is 0 exactly after a commit. It is an estimate: a worker commits early when
-    the overlays of its stores become too large.
+    Invariant: `uncommitted_bytes` is 0 exactly after a commit. It is an estimate, which counts each write: a
+    worker commits early when the overlays of its stores become too large.
     """
 
     __slots__ = ("_changes", "_dropped", "_engine", "_spaces", "uncommitted_bytes")
@@ -74,13 +74,10 @@ class Overlay:
         if changes is None:
             changes = self._changes[space] = _Changes()
         values = changes.values
-        if key not in values:
-            if changes.keys is not None:
-                changes.keys.add(key)
-            self.uncommitted_bytes += len(key) + _OVERHEAD
+        if changes.keys is not None and key not in values:
+            changes.keys.add(key)
         values[key] = value
-        if value is not None:
-            self.uncommitted_bytes += len(value)
+        self.uncommitted_bytes += _OVERHEAD if value is None else _OVERHEAD + len(value)
 
     def drop(self, space: str) -> None:
         """Remove a key space with all of its values."""
