@@ -35,8 +35,8 @@ def admin(cluster: LocalCluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.kafka_bootstrap})
 
 
-def test_topics_come_grow_and_go(admin: AdminClient) -> None:
-    """Made with configs, described, grown, deleted; what cannot be says so."""
+def test_topics_are_created_grown_and_deleted(admin: AdminClient) -> None:
+    """With configs; invalid requests fail with their reason."""
     made = admin.create_topics(
         [NewTopic("admin", 2, 2, config={"retention.ms": "1000"}), NewTopic("bad name", 1)]
     )
@@ -52,7 +52,7 @@ def test_topics_come_grow_and_go(admin: AdminClient) -> None:
 
 
 def test_configs_are_changed_and_described(cluster: LocalCluster, admin: AdminClient) -> None:
-    """Of a topic and of a node, with where they come from."""
+    """Of a topic and of a node, with their source."""
     name = new_topic(cluster, "configs", 1)
     change = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[change])
@@ -66,8 +66,8 @@ def test_configs_are_changed_and_described(cluster: LocalCluster, admin: AdminCl
     assert node["log.dirs"].is_read_only
 
 
-def test_offsets_and_records(cluster: LocalCluster, admin: AdminClient) -> None:
-    """Listed by kind and by time; the first ones deleted."""
+def test_offsets_are_listed_and_records_deleted(cluster: LocalCluster, admin: AdminClient) -> None:
+    """By kind and by timestamp."""
     name = new_topic(cluster, "offsets", 1)
     produce(cluster, name, [b"a", b"b", b"c"])
     partition = TopicPartition(name, 0)
@@ -84,7 +84,7 @@ def test_offsets_and_records(cluster: LocalCluster, admin: AdminClient) -> None:
 
 
 def test_groups_are_listed_described_and_deleted(cluster: LocalCluster, admin: AdminClient) -> None:
-    """All nodes are asked; a group with members stays."""
+    """From all nodes; a group with members cannot be deleted."""
     name = new_topic(cluster, "grouped", 1)
     produce(cluster, name, [b"a", b"b"])
     names = [f"admin-{number}" for number in range(4)]
@@ -116,8 +116,8 @@ def test_groups_are_listed_described_and_deleted(cluster: LocalCluster, admin: A
     assert not set(names) & left
 
 
-def test_the_cluster_describes_itself(cluster: LocalCluster, admin: AdminClient) -> None:
-    """Nodes by the listener that the client came over."""
+def test_describe_cluster_returns_the_clients_listener(cluster: LocalCluster, admin: AdminClient) -> None:
+    """Of each node."""
     described = admin.describe_cluster().result(WAIT_S)
     assert sorted(f"{node.host}:{node.port}" for node in described.nodes) == sorted(
         cluster.kafka_bootstrap.split(",")
@@ -125,8 +125,8 @@ def test_the_cluster_describes_itself(cluster: LocalCluster, admin: AdminClient)
     assert described.cluster_id == cluster.status()["nodes"][0]["cluster_id"]
 
 
-def test_kafka_python_administers(cluster: LocalCluster) -> None:
-    """The newest versions of the protocol, disks and transactions among them."""
+def test_kafka_python_administers_the_cluster(cluster: LocalCluster) -> None:
+    """The newest versions of the protocol, log dirs and transactions among them."""
     name = new_topic(cluster, "python-admin", 2)
     producer = confluent_producer(cluster, transactional_id="seen")
     producer.init_transactions(WAIT_S)
@@ -145,8 +145,8 @@ def test_kafka_python_administers(cluster: LocalCluster) -> None:
         admin.close()
 
 
-def test_topics_are_made_for_those_who_write_to_them(cluster: LocalCluster) -> None:
-    """As Kafka's brokers do by default; those who only read make none."""
+def test_producers_create_topics_automatically(cluster: LocalCluster) -> None:
+    """As Kafka's default; consumers create none."""
     produce(cluster, "made-by-writing", [b"x"])
     consumer = kafka.KafkaConsumer(bootstrap_servers=cluster.kafka_bootstrap, allow_auto_create_topics=False)
     assert consumer.partitions_for_topic("made-by-writing") == {0}

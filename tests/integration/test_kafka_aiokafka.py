@@ -19,8 +19,8 @@ def cluster() -> Iterator[LocalCluster]:
         assert [node["kafka"]["broken"] for node in made.status()["nodes"]] == [0, 0]
 
 
-async def test_a_group_reads_what_was_written(cluster: LocalCluster) -> None:
-    """Written with each codec, read and committed in a group, in transactions or not."""
+async def test_group_reads_all_codecs(cluster: LocalCluster) -> None:
+    """Written and committed, with and without transactions."""
     name = new_topic(cluster, "aio", 3)
 
     for compression in (None, "gzip", "lz4", "snappy"):
@@ -47,8 +47,7 @@ async def test_a_group_reads_what_was_written(cluster: LocalCluster) -> None:
     await consumer.stop()
 
 
-async def test_transactions(cluster: LocalCluster) -> None:
-    """What is aborted is not seen."""
+async def test_aborted_records_are_not_read(cluster: LocalCluster) -> None:
     name = new_topic(cluster, "aio-txn", 1)
 
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.kafka_bootstrap, transactional_id="aio")
@@ -72,8 +71,8 @@ async def test_transactions(cluster: LocalCluster) -> None:
     await consumer.stop()
 
 
-def test_a_node_that_comes_back_is_found_again(cluster: LocalCluster) -> None:
-    """Its listener takes the port of its last run; nothing acknowledged is lost, nothing is doubled."""
+def test_restarted_node_is_found_again(cluster: LocalCluster) -> None:
+    """Its listener has the port of its last run; acknowledged records are there once."""
     name = new_topic(cluster, "aio-restart", 2)
 
     async def scenario() -> None:

@@ -33,8 +33,8 @@ def create(wire: Wire, version: int, name: str, **more: Any) -> dict[str, Any]:
     return made
 
 
-def test_a_topic_that_is_made_or_gone_is_told_as_java_reads_it(wire: Wire) -> None:
-    """Configs that are null end Java's admin client; a topic deleted by name is told by its id, too."""
+def test_created_and_deleted_topics_have_the_fields_that_java_needs(wire: Wire) -> None:
+    """Null configs would end Java's admin client; a topic deleted by name is returned with its id."""
     for version in (5, 6, 7):
         made = create(wire, version, f"made-{version}")
         assert made["configs"] is not None
@@ -42,16 +42,16 @@ def test_a_topic_that_is_made_or_gone_is_told_as_java_reads_it(wire: Wire) -> No
     assert gone["responses"][0]["topic_id"] == made["topic_id"]
 
 
-def test_a_topic_that_is_named_twice_is_told_once(wire: Wire) -> None:
-    """As clients read answers: by name."""
+def test_topic_named_twice_is_returned_once(wire: Wire) -> None:
+    """Clients read responses by name."""
     twice = [{"name": "twice", "num_partitions": 1, "replication_factor": 1}] * 2
     (told,) = wire.ask("create_topics", 5, topics=twice, timeout=10_000)["topics"]
     assert told["error_code"] == "invalid_request"
 
 
-def test_what_could_not_be_read_is_told_as_kafka_tells_it(wire: Wire) -> None:
-    """No log start offset beside an error; no list of aborted transactions where nobody asked for one, but an
-    empty one of a partition that is not known."""
+def test_fetch_errors_have_kafkas_fields(wire: Wire) -> None:
+    """No log start offset beside an error; the list of aborted transactions is null unless requested, but
+    empty for an unknown partition."""
     for partition, offset, aborted in ((0, 99, None), (9, 0, [])):
         part = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1000}
         fields = {"replica_id": -1, "max_bytes": 1000, "topics": [{"topic": TOPIC, "partitions": [part]}]}
@@ -60,7 +60,7 @@ def test_what_could_not_be_read_is_told_as_kafka_tells_it(wire: Wire) -> None:
         assert (told["log_start_offset"], told["aborted_transactions"]) == (-1, aborted)
 
 
-def test_configs_have_no_documentation_unless_it_was_asked_for(wire: Wire) -> None:
+def test_configs_have_documentation_on_request_only(wire: Wire) -> None:
     """Null, not an empty text."""
     resources = [{"resource_type": 2, "resource_name": TOPIC, "configuration_keys": ["retention.ms"]}]
     for is_asked in (False, True):
@@ -77,20 +77,20 @@ def listed(wire: Wire, version: int, timestamp: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
-def test_a_special_timestamp_means_something_since_a_version(wire: Wire, timestamp: int, since: int) -> None:
-    """Before, it is a time that no version of that age has."""
+def test_special_timestamps_depend_on_the_version(wire: Wire, timestamp: int, since: int) -> None:
+    """In older versions it is a timestamp that no record has."""
     assert listed(wire, since - 1, timestamp)["error_code"] == "unsupported_version"
     assert listed(wire, since, timestamp)["error_code"] == "none"
 
 
-def test_no_offset_has_no_leader_epoch(wire: Wire) -> None:
-    """No record is as young as that."""
+def test_missing_offset_has_no_leader_epoch(wire: Wire) -> None:
+    """No record is as new as the timestamp."""
     found = listed(wire, 7, 1_700_000_000_000)
     assert (found["offset"], found["leader_epoch"]) == (-1, -1)
 
 
-def test_a_member_that_nobody_knows_is_told_its_id(wire: Wire) -> None:
-    """As in every answer to a join."""
+def test_unknown_member_gets_its_id_in_the_response(wire: Wire) -> None:
+    """As in every response to a join."""
     fields = {
         "group_id": "g",
         "session_timeout": 10_000,
@@ -115,13 +115,13 @@ def commit(wire: Wire, version: int, group: str, generation: int, partition: int
 
 
 @pytest.mark.parametrize(("version", "code"), [(8, "illegal_generation"), (9, "group_id_not_found")])
-def test_a_commit_of_no_group_is_told_as_its_version_knows_it(wire: Wire, version: int, code: str) -> None:
-    """Older clients would not know what to do about a group that is not there."""
+def test_commit_of_an_unknown_group_has_the_error_of_its_version(wire: Wire, version: int, code: str) -> None:
+    """Older clients do not know GROUP_ID_NOT_FOUND."""
     assert commit(wire, version, "no-such-group", 1) == code
 
 
-def test_offsets_of_partitions_that_do_not_exist_are_not_deleted(wire: Wire) -> None:
-    """Each partition has an answer of its own."""
+def test_deletion_of_offsets_of_unknown_partitions_fails(wire: Wire) -> None:
+    """Each partition has its own result."""
     assert commit(wire, 8, "simple", -1) == "none"
     parts = [{"partition_index": 0}, {"partition_index": 7}]
     topics = [{"name": TOPIC, "partitions": parts}, {"name": "no-such-topic", "partitions": parts[:1]}]
@@ -139,8 +139,8 @@ def test_offsets_of_partitions_that_do_not_exist_are_not_deleted(wire: Wire) -> 
     }
 
 
-def test_who_comes_later_hears_of_a_topic(wire: Wire) -> None:
-    """Clients that come, ask the same and go are answered alike, until there is something new to be said."""
+def test_metadata_of_new_connections_has_new_topics(wire: Wire) -> None:
+    """Connections that send the same request get the cached response until the metadata changes."""
     for number in range(3):
         name = f"later-{number}"
         create(wire, 7, name)
@@ -155,8 +155,8 @@ def is_heard_of(wire: Wire, name: str) -> bool:
         return name in {topic["name"] for topic in other.ask("metadata", 9, topics=None)["topics"]}
 
 
-def test_log_levels_and_topic_configs_are_altered_by_one_request(wire: Wire) -> None:
-    """The node alters its loggers, the controller the topic; the answers keep the order of the request."""
+def test_one_request_alters_loggers_and_topic_configs(wire: Wire) -> None:
+    """The node alters its loggers, the controller the topic; results are in the order of the request."""
     name = "headrace.storage_node"
     logger, level = logging.getLogger(name), logging.getLogger(name).level
 

@@ -31,7 +31,7 @@ def test_confluent_kafka_produces_and_consumes(cluster: LocalCluster, compressio
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_kafka_python_produces_and_consumes(cluster: LocalCluster, acks: Any) -> None:
-    """Each kind of acknowledgement, beside what headrace's own producer writes."""
+    """With each value of acks, and records of headrace's own producer."""
     name = new_topic(cluster, f"python-{acks}")
     producer = kafka.KafkaProducer(
         bootstrap_servers=cluster.kafka_bootstrap, acks=acks, enable_idempotence=False
@@ -59,16 +59,16 @@ def test_kafka_python_produces_and_consumes(cluster: LocalCluster, acks: Any) ->
     consumer.close()
 
 
-def test_large_batches_cross_whole(cluster: LocalCluster) -> None:
-    """Frames larger than what is read at once, both ways, several on one connection at a time."""
+def test_large_batches_are_sent_and_received(cluster: LocalCluster) -> None:
+    """Frames larger than one read, in both directions, several at a time on a connection."""
     name = new_topic(cluster, "large", 1)
     values = [bytes([number]) * 900_000 for number in range(20)]
     produce(cluster, name, values, linger_ms=0, max_in_flight=5, message_max_bytes=1_000_000)
     assert sorted(consume(cluster, name, 20, 1)) == values
 
 
-def test_the_wrong_port_is_told(cluster: LocalCluster) -> None:
-    """headrace's own clients have one of their own."""
+def test_wrong_port_is_reported(cluster: LocalCluster) -> None:
+    """headrace's own clients have another port."""
     with (
         headrace.Admin(cluster.kafka_bootstrap) as admin,
         pytest.raises(ApiTimeoutError, match="as a port for Kafka clients does"),
@@ -76,16 +76,15 @@ def test_the_wrong_port_is_told(cluster: LocalCluster) -> None:
         admin.list_topics(timeout=2)
 
 
-def test_the_listener_tells_of_itself(cluster: LocalCluster) -> None:
-    """Nothing is held when nothing is under way."""
+def test_idle_listener_holds_no_memory(cluster: LocalCluster) -> None:
     produce(cluster, new_topic(cluster, "told"), [b"x"])
     for node in cluster.status()["nodes"]:
         assert node["kafka"]["listeners"].keys() == {"PLAINTEXT"}
         assert node["kafka"]["broken"] == 0
 
 
-def test_nothing_is_held_when_nothing_is_asked() -> None:
-    """Every request gives its memory back: of clients that end, and of those that stay."""
+def test_memory_is_released_after_each_request() -> None:
+    """Of closed and of open connections."""
     with headrace.local(listeners="PLAINTEXT://127.0.0.1:0") as own:
         producer = confluent_producer(own, linger_ms=0)
         for number in range(100):

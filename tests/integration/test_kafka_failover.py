@@ -22,8 +22,8 @@ def cluster() -> Iterator[LocalCluster]:
         assert [node["kafka"]["broken"] for node in made.status()["nodes"]] == [0, 0, 0]
 
 
-def test_a_leader_dies_under_a_producer_and_a_group(cluster: LocalCluster) -> None:
-    """The producer goes on with the next leader, the group with the next coordinator."""
+def test_leader_is_killed_under_a_producer_and_a_group(cluster: LocalCluster) -> None:
+    """The producer continues with the next leader, the group with the next coordinator."""
     with cluster.admin() as admin:
         admin.create_topics(
             headrace.NewTopic("t", 6, replication_factor=3, configs={"min.insync.replicas": 2})

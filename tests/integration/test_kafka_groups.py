@@ -29,7 +29,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_confluent_kafka_reads_in_a_group(cluster: LocalCluster, protocol: str) -> None:
-    """Join, read, commit, leave; the next member goes on there."""
+    """Join, read, commit, leave; the next member continues at the commit."""
     name = new_topic(cluster, f"group-{protocol}")
     produce(cluster, name, [b"%d" % number for number in range(100)])
     first = confluent_consumer(cluster, f"g-{protocol}", group_protocol=protocol)
@@ -46,8 +46,8 @@ def test_confluent_kafka_reads_in_a_group(cluster: LocalCluster, protocol: str) 
     second.close()
 
 
-def test_two_members_share_a_topic(cluster: LocalCluster) -> None:
-    """kafka-python beside confluent-kafka in one classic group: each has a part, together all."""
+def test_two_clients_share_a_topic(cluster: LocalCluster) -> None:
+    """kafka-python and confluent-kafka in one classic group: each reads a part, together all."""
     name = new_topic(cluster, "shared", 4)
     one = confluent_consumer(cluster, "shared", partition_assignment_strategy="range")
     one.subscribe([name])
@@ -71,7 +71,7 @@ def test_two_members_share_a_topic(cluster: LocalCluster) -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_confluent_kafka_writes_in_transactions(cluster: LocalCluster, commits: bool) -> None:
-    """What is aborted is not seen by read_committed, nor are its offsets committed."""
+    """read_committed does not return aborted records, and their offsets are not committed."""
     name = new_topic(cluster, f"txn-{commits}")
     source = confluent_consumer(cluster, f"txn-{commits}")
     source.subscribe([name])
@@ -100,7 +100,6 @@ def test_confluent_kafka_writes_in_transactions(cluster: LocalCluster, commits: 
 
 
 def test_kafka_python_writes_idempotently(cluster: LocalCluster) -> None:
-    """Its own default."""
     name = new_topic(cluster, "idempotent")
     producer: Any = kafka.KafkaProducer(bootstrap_servers=cluster.kafka_bootstrap)
     for number in range(100):

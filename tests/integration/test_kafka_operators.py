@@ -25,7 +25,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def test_librdkafka_pushes_its_metrics(cluster: LocalCluster, shell: CommandLine) -> None:
-    """What a subscription asks for is shown by the node, with the client's name; it ends with the client."""
+    """The node returns the subscribed metrics with the client id, until the client disconnects."""
     assert shell("client-metrics", "alter", "--name", "sub", "--metrics", "*", "--interval", "100",
         "--match", "client_id=metered.*")[0] == 0  # fmt: skip
     assert shell.json("client-metrics", "list") == [{"name": "sub"}]
@@ -54,8 +54,9 @@ def test_librdkafka_pushes_its_metrics(cluster: LocalCluster, shell: CommandLine
     assert shell.json("client-metrics", "describe") == []
 
 
-def test_quotas_slow_clients_down(cluster: LocalCluster, shell: CommandLine) -> None:
-    """librdkafka hears for how long it waits; a reader gets everything, later; others are not concerned."""
+def test_quotas_throttle_clients(cluster: LocalCluster, shell: CommandLine) -> None:
+    """librdkafka gets the throttle time; a consumer gets all records, later; other clients are not
+    throttled."""
     topic = new_topic(cluster, "slow", 1)
     assert shell("quota", "alter", "--client", "slow", "--set", "producer_byte_rate=200000", "--set",
         "consumer_byte_rate=300000")[0] == 0  # fmt: skip
@@ -116,8 +117,8 @@ def test_quotas_slow_clients_down(cluster: LocalCluster, shell: CommandLine) -> 
     assert shell.json("quota", "describe") == []
 
 
-def test_changes_are_rationed_for_both_planes_together(cluster: LocalCluster) -> None:
-    """The controller charges whoever asks, over either plane: what one has used up the other is refused."""
+def test_mutation_quota_covers_both_planes(cluster: LocalCluster) -> None:
+    """The controller charges the client on both: a quota used up on one refuses requests on the other."""
     entity = quota_entity(client_id="maker")
     with cluster.admin() as admin:
         assert not admin.alter_client_quotas({entity: {"controller_mutation_rate": 0.1}}).errors
@@ -132,8 +133,8 @@ def test_changes_are_rationed_for_both_planes_together(cluster: LocalCluster) ->
         assert not admin.alter_client_quotas({entity: {"controller_mutation_rate": None}}).errors
 
 
-def test_features_go_down_and_up(cluster: LocalCluster) -> None:
-    """Clients see the level that holds; what cannot be says so."""
+def test_features_are_downgraded_and_upgraded(cluster: LocalCluster) -> None:
+    """Clients see the finalized level; invalid updates fail with a reason."""
     admin = KafkaAdminClient(bootstrap_servers=cluster.kafka_bootstrap)
     try:
         down = {"transaction.version": ("SAFE_DOWNGRADE", 1), "group.version": ("SAFE_DOWNGRADE", 0)}

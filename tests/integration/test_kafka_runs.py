@@ -83,10 +83,10 @@ def everything(wire: Wire, version: int, isolation: int, max_bytes: int) -> tupl
 
 @pytest.mark.parametrize("version", [4, 11, 12])
 @pytest.mark.parametrize("isolation", [0, 1])
-def test_all_sizes_of_answers_give_the_same(
+def test_all_response_sizes_return_the_same_bytes(
     bootstrap: str, version: int, isolation: int, tmp_path: Path
 ) -> None:
-    """Those that are read, those that are sent out of the file, and both in turn."""
+    """Read into memory, sent from the file, and both in turn."""
     with Wire(bootstrap) as wire:
         small, _ = everything(wire, version, isolation, 50_000)
         large, largest = everything(wire, version, isolation, 1 << 23)
@@ -97,8 +97,8 @@ def test_all_sizes_of_answers_give_the_same(
         assert largest > READ_BYTES, "nothing was sent out of the file"
 
 
-def test_a_topic_that_is_deleted_while_it_is_sent(bootstrap: str) -> None:
-    """Its files are held until its last reader has what it was given."""
+def test_topic_is_deleted_while_it_is_sent(bootstrap: str) -> None:
+    """Its files stay open until the last run is sent."""
     topic = "goes"
     fill(bootstrap, topic)
     host, port = bootstrap.split(":")

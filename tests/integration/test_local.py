@@ -15,8 +15,7 @@ from headrace.services import local_io
 from headrace.services.local_io import LocalCluster, local
 
 
-def test_a_cluster_lives_and_goes_without_a_trace() -> None:
-    """Afterwards neither its thread nor its files are there."""
+def test_closed_cluster_leaves_no_thread_and_no_file() -> None:
     cluster = local(nodes=3)
     assert len(cluster.bootstrap.split(",")) == 3
     assert [node["node_id"] for node in cluster.status()["nodes"]] == [1, 2, 3]
@@ -30,8 +29,8 @@ def test_a_cluster_lives_and_goes_without_a_trace() -> None:
         _ = cluster.bootstrap
 
 
-def test_servers_come_back_over_the_same_files(tmp_path: Path) -> None:
-    """The data dir outlives the cluster; ids, ports and the cluster's id are found again."""
+def test_cluster_restarts_on_its_data_dir(tmp_path: Path) -> None:
+    """Node ids, ports and the cluster id are kept."""
     with local(data_dir=str(tmp_path)) as cluster:
         before = cluster.status()
     with local(data_dir=str(tmp_path)) as cluster:
@@ -45,11 +44,11 @@ def test_servers_come_back_over_the_same_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_temporary", [True, False])
-def test_only_what_stays_is_brought_to_the_disk(
+def test_temporary_files_are_not_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_temporary: bool
 ) -> None:
-    """Files that go at the end are not: with hundreds of small ones, of groups and transactions, both the
-    syncs and the removal of what is on a disk take seconds."""
+    """With hundreds of small files, of groups and transactions, fsyncs and the deletion of flushed files take
+    seconds."""
     synced: list[int] = []
     for name in ("fdatasync", "fsync"):
         monkeypatch.setattr(f"{files_io.__name__}.os.{name}", synced.append)
@@ -65,9 +64,9 @@ def test_only_what_stays_is_brought_to_the_disk(
     assert bool(synced) is not is_temporary
 
 
-def test_clients_that_were_made_here_end_first(tmp_path: Path) -> None:
-    """Before the servers: records and commits under way are there the next time. A listener that raises
-    keeps no other client from that, and its error is raised when all are closed."""
+def test_clients_of_the_cluster_are_closed_before_the_servers(tmp_path: Path) -> None:
+    """Records and commits in flight are stored. A listener that raises does not prevent that, and its error
+    is raised when all are closed."""
 
     class Listener:
         def on_revoked(self, _consumer: object, _tps: object) -> None:
@@ -100,15 +99,15 @@ def test_clients_that_were_made_here_end_first(tmp_path: Path) -> None:
             assert found.offset == 1
 
 
-def test_two_clusters_do_not_meet() -> None:
+def test_two_clusters_are_separate() -> None:
     """Each has its own ports and files."""
     with local() as one, local() as two:
         assert one.bootstrap != two.bootstrap
         assert one.status()["controller"]["cluster_id"] != two.status()["controller"]["cluster_id"]
 
 
-def test_config_reaches_the_servers() -> None:
-    """Keys of nodes and controller are taken; a typo is refused before anything starts."""
+def test_configs_reach_the_servers() -> None:
+    """Keys of nodes and controller; a typo is refused before anything starts."""
     with local(num_partitions=4, log_segment_bytes=1024 * 1024) as cluster:
         assert cluster.status()["nodes"]
     with pytest.raises(ConfigError, match=r"num_partitions"):
@@ -117,16 +116,16 @@ def test_config_reaches_the_servers() -> None:
         local(nodes=0)
 
 
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
-    """Two clusters over the same files would destroy them; the first one goes on."""
+def test_data_dir_in_use_is_refused(tmp_path: Path) -> None:
+    """The first cluster continues."""
     with local(data_dir=str(tmp_path)) as cluster:
         with pytest.raises(Exception, match="lock"):
             local(data_dir=str(tmp_path), metadata_log_lock_timeout_ms=0)
         assert cluster.status()["nodes"]
 
 
-def test_a_server_that_fails_is_not_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dead server task ends the cluster, and every further use says why."""
+def test_failed_server_ends_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every further use raises the reason."""
     fate: list[asyncio.Event] = []
 
     class Doomed(local_io.NodeServer):
@@ -151,14 +150,14 @@ def test_a_server_that_fails_is_not_a_secret(monkeypatch: pytest.MonkeyPatch) ->
             cluster.close()
 
 
-def test_the_body_s_own_error_gets_through() -> None:
+def test_error_of_the_body_is_raised() -> None:
     """A failing test inside `with` is not hidden by closing the cluster."""
     with pytest.raises(KeyError, match="mine"), local():
         raise KeyError("mine")
 
 
-def test_the_fixture_gives_a_running_cluster(headrace_cluster: LocalCluster) -> None:
-    """The pytest plugin: nothing to import, nothing to close."""
+def test_fixture_provides_a_running_cluster(headrace_cluster: LocalCluster) -> None:
+    """Of the pytest plugin: no import, no close."""
     assert headrace_cluster.status()["nodes"][0]["state"] == "active"
 
 

@@ -39,9 +39,9 @@ async def create_at_node(bootstrap: str, name: str, timeout_ms: int) -> Any:
         connection.close()
 
 
-def test_topics_outlive_the_death_of_leaders() -> None:
-    """Clients create topics through the storage nodes; leaders are killed meanwhile. Every topic that was
-    acknowledged is there, and creating goes on without an error that a client sees."""
+def test_topics_survive_killed_leaders() -> None:
+    """Clients create topics through the storage nodes while leaders are killed. Every acknowledged topic
+    exists, and clients see no error."""
     with headrace.local(nodes=2, controllers=3, **FAST) as cluster:
         made: list[str] = []
         failed: list[BaseException] = []
@@ -81,9 +81,9 @@ def test_topics_outlive_the_death_of_leaders() -> None:
         assert facts["controller"]["topics"] == len(found)
 
 
-def test_the_data_plane_goes_on_without_a_majority() -> None:
-    """Two of three controllers are gone: records are still sent and read, what needs a decision fails with an
-    error that says to try again; one comes back, and decisions are made again."""
+def test_data_plane_continues_without_a_majority() -> None:
+    """Two of three controllers are down: records are sent and read, decisions fail with a retriable error;
+    one returns, and decisions continue."""
     with headrace.local(nodes=1, controllers=3, broker_session_timeout_ms=60_000, **FAST) as cluster:
         with cluster.admin() as admin:
             admin.create_topics(NewTopic("t", partitions=1)).raise_for_errors()
@@ -114,8 +114,8 @@ def test_the_data_plane_goes_on_without_a_majority() -> None:
         cluster.restart_controller(gone[0])
 
 
-def test_a_cluster_comes_back_with_all_of_its_controllers(tmp_path: Path) -> None:
-    """The folder says how many there were: asked for one, three start, and they know the topics."""
+def test_restart_starts_all_controllers_of_the_data_dir(tmp_path: Path) -> None:
+    """controllers=1 is given, three start, and they have the topics."""
     with headrace.local(nodes=1, data_dir=str(tmp_path), controllers=3, **FAST) as cluster:
         with cluster.admin() as admin:
             admin.create_topics(NewTopic("t")).raise_for_errors()
@@ -133,7 +133,7 @@ def test_a_cluster_comes_back_with_all_of_its_controllers(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("controllers", [0, 10])
-def test_controllers_are_counted(controllers: int) -> None:
+def test_number_of_controllers_is_checked(controllers: int) -> None:
     """One to nine."""
     with pytest.raises((ValueError, HeadraceError), match=r"within 1\.\.9"):
         headrace.local(controllers=controllers)

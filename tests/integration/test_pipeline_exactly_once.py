@@ -146,9 +146,9 @@ def visible(cluster: LocalCluster, topic: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("seed", "has_gates"), [(0, False), (100, False), (1, True), (2, True), (3, True)])
-def test_each_batch_is_seen_once(cluster: LocalCluster, seed: int, has_gates: bool) -> None:
-    """At the end a new driver opens the sink, and a reader reads all. No attempt takes anything from a batch
-    that is decided, whenever it has begun."""
+def test_each_batch_is_visible_once(cluster: LocalCluster, seed: int, has_gates: bool) -> None:
+    """At the end a new driver opens the sink, and a reader reads all. No attempt changes a decided batch,
+    whenever it started."""
     history = History(cluster, seed, has_gates=has_gates)
     history.run()
     with Sink(history.options, history.query) as sink:
@@ -161,8 +161,8 @@ def test_each_batch_is_seen_once(cluster: LocalCluster, seed: int, has_gates: bo
     assert sorted(by_task) == [(str(batch), str(task)) for batch in range(BATCHES) for task in range(TASKS)]
 
 
-def test_a_query_that_is_over_is_forgotten(cluster: LocalCluster) -> None:
-    """What it wrote stays; its name may be taken for another one."""
+def test_finished_query_is_forgotten(cluster: LocalCluster) -> None:
+    """Its records stay; its name may be used for another query."""
     cluster.admin().create_topics(NewTopic("forgotten")).raise_for_errors()
     given = write_options({"bootstrap": cluster.bootstrap, "topic": "forgotten"})
     for value in ("first", "second"):
@@ -176,9 +176,9 @@ def test_a_query_that_is_over_is_forgotten(cluster: LocalCluster) -> None:
     assert visible(cluster, "forgotten") == ["first", "second"]
 
 
-def test_tasks_of_a_batch_that_is_given_up_are_fenced(cluster: LocalCluster) -> None:
-    """What they have open is undone, and an attempt that has begun writes no more; those that never wrote are
-    no error."""
+def test_tasks_of_an_aborted_batch_are_fenced(cluster: LocalCluster) -> None:
+    """Their open transactions are aborted, and running attempts write no more; tasks that never wrote are no
+    error."""
     cluster.admin().create_topics(NewTopic("fenced")).raise_for_errors()
     given = write_options({"bootstrap": cluster.bootstrap, "topic": "fenced"})
     row = pa.record_batch({"value": ["v"]})

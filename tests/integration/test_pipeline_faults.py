@@ -56,8 +56,8 @@ def values(batches: Any) -> list[int]:
     return [int(value) for batch in batches for value in batch.column("value").to_pylist()]
 
 
-def test_a_node_dies_in_the_middle_of_a_read(cluster: LocalCluster) -> None:
-    """The task goes on at the next leader: every row once, in order."""
+def test_node_is_killed_during_a_read(cluster: LocalCluster) -> None:
+    """The task continues at the next leader: every row once, in order."""
     create(cluster, "read", 3)
     write_arrow([table(0, COUNT)], write_options({"bootstrap": cluster.bootstrap, "topic": "read"}))
     wanted = options(cluster, "read", **{"kafka.max.partition.fetch.bytes": "20000"})
@@ -75,9 +75,8 @@ def test_a_node_dies_in_the_middle_of_a_read(cluster: LocalCluster) -> None:
     assert leader_of(cluster, "read") != leader
 
 
-def test_a_node_dies_in_the_middle_of_two_writes(cluster: LocalCluster) -> None:
-    """Both go on, the one that writes at least once and the one that writes exactly once: every row is stored
-    once, in order."""
+def test_node_is_killed_during_two_writes(cluster: LocalCluster) -> None:
+    """At least once and exactly once: every row is stored once, in order."""
     for topic in ("plain", "exact"):
         create(cluster, topic, 3)
     plain, exact = (
@@ -106,8 +105,8 @@ def test_a_node_dies_in_the_middle_of_two_writes(cluster: LocalCluster) -> None:
         assert values(fetch_arrow(whole, reading)) == list(range(2000))
 
 
-def test_decisions_are_as_safe_as_transactions(cluster: LocalCluster) -> None:
-    """One disk may be lost, and one node may be away while a batch is committed."""
+def test_decisions_are_replicated_like_transactions(cluster: LocalCluster) -> None:
+    """One disk may be lost, and one node may be down while a batch is committed."""
     with Sink(write_options({"bootstrap": cluster.bootstrap}), "safe"):
         (partition,) = cluster.admin().describe_topics("__pipeline_commits")["__pipeline_commits"].partitions
     assert len(partition.replicas) == 3
@@ -116,7 +115,7 @@ def test_decisions_are_as_safe_as_transactions(cluster: LocalCluster) -> None:
 
 
 def test_ranges_end_in_compacted_gaps(cluster: LocalCluster) -> None:
-    """Wherever a range ends, and if it has no record at all: the rows that are left, and an end."""
+    """At any offset, and without any record: the remaining rows, and an end."""
     configs = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0.01"}
     create(cluster, "compact", 1, **configs)
     wanted = options(cluster, "compact")
@@ -142,8 +141,9 @@ def test_ranges_end_in_compacted_gaps(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.faults
-def test_a_log_that_was_cut_short_is_noticed(cluster: LocalCluster) -> None:
-    """An unclean leader lacks what the plan saw: an error, or what it has and how much is lost."""
+def test_truncated_log_is_detected(cluster: LocalCluster) -> None:
+    """An unclean leader lacks planned records: an error, or the remaining rows and the number of lost
+    ones."""
     create(cluster, "short", 2, unclean_leader_election_enable="true", min_insync_replicas=1)
     wanted = write_options({"bootstrap": cluster.bootstrap, "topic": "short"})
     write_arrow([table(0, 100)], wanted)
@@ -172,8 +172,8 @@ def test_a_log_that_was_cut_short_is_noticed(cluster: LocalCluster) -> None:
         cluster.restart_node(leader - 1)
 
 
-def test_a_forked_worker_has_connections_of_its_own(cluster: LocalCluster) -> None:
-    """Engines fork their workers out of a process that has read before."""
+def test_forked_worker_opens_its_own_connections(cluster: LocalCluster) -> None:
+    """Engines fork their workers from a process that has read before."""
     create(cluster, "fork", 1)
     write_arrow([table(0, 10)], write_options({"bootstrap": cluster.bootstrap, "topic": "fork"}))
     wanted = options(cluster, "fork")
@@ -193,8 +193,8 @@ def test_a_forked_worker_has_connections_of_its_own(cluster: LocalCluster) -> No
     assert values(begun) == list(range(1, 10))
 
 
-def test_connections_are_shared_until_they_are_idle(cluster: LocalCluster) -> None:
-    """By options that say the same; what is in use stays open."""
+def test_connections_are_shared_and_closed_when_idle(cluster: LocalCluster) -> None:
+    """By equal options; connections in use stay open."""
     one, other = options(cluster, "a"), options(cluster, "b")
     with shared_cluster(one.bootstrap, one.client) as first:
         assert close_idle() == 1

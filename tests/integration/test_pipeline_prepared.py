@@ -92,11 +92,11 @@ def leave_prepared(
             sink.commit(0, writes)
 
 
-def test_an_attempt_that_has_passed_the_gate_takes_nothing_from_what_is_decided(
+def test_late_attempt_cannot_fence_a_decided_batch(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It asks for its id when the driver has decided: it waits, and is told why. So does an admin who would
-    fence the id off."""
+    """Its InitProducerId comes after the decision: it waits, and gets the reason. So does an admin who would
+    fence the id."""
     wanted = options(cluster, "zombie")
     zombie = options(cluster, "zombie", max_block_ms="2000")
     finish = Sink._finish
@@ -114,10 +114,10 @@ def test_an_attempt_that_has_passed_the_gate_takes_nothing_from_what_is_decided(
     assert read(cluster, "zombie") == ["0", "1"]
 
 
-def test_a_driver_that_is_away_for_longer_than_the_timeout_loses_nothing(
+def test_driver_may_be_away_longer_than_the_timeout(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A transaction that began later, with the same timeout, is aborted by then."""
+    """A later transaction with the same timeout is aborted by then."""
     slow = options(cluster, "away", transaction_timeout_ms=SLOW_MS)
     with monkeypatch.context() as patched, Sink(slow, "away") as sink:
         die_before(patched, "_finish")
@@ -139,10 +139,10 @@ def test_a_driver_that_is_away_for_longer_than_the_timeout_loses_nothing(
     assert read(cluster, "away") == ["0", "1"]
 
 
-def test_what_is_prepared_outlives_its_coordinator(
+def test_prepared_transaction_survives_its_coordinator(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node dies with the driver; the next one has read that it is prepared, and by whom."""
+    """The node dies with the driver; the next coordinator has loaded the prepared state and its driver."""
     wanted = options(cluster, "moved")
     name = task_id("moved", 0)
     described = cluster.admin().describe_transactions
@@ -164,10 +164,10 @@ def test_what_is_prepared_outlives_its_coordinator(
         cluster.restart_node(before.coordinator - 1)
 
 
-def test_what_was_prepared_and_not_decided_is_undone_by_the_next_driver(
+def test_next_driver_aborts_undecided_transactions(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else would: readers would wait for ever. What tasks have open for the new one stays."""
+    """Else readers would wait for ever. Open transactions of its own tasks stay."""
     wanted = options(cluster, "undecided")
     writes = [prepare(wanted, "undecided", f"{task}", task) for task in range(2)]
     leave_prepared(monkeypatch, wanted, "undecided", writes)
@@ -179,8 +179,10 @@ def test_what_was_prepared_and_not_decided_is_undone_by_the_next_driver(
     assert read(cluster, "undecided") == ["new"]
 
 
-def test_leftovers_are_not_what_is_decided(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that failed in the middle is finished before anything is undone."""
+def test_decided_batch_is_committed_before_leftovers_are_aborted(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit failed halfway."""
     wanted = options(cluster, "middle")
     with Sink(wanted, "middle") as sink:
         with monkeypatch.context() as patched:
@@ -193,10 +195,8 @@ def test_leftovers_are_not_what_is_decided(cluster: LocalCluster, monkeypatch: p
     assert read(cluster, "middle") == ["x"]
 
 
-def test_a_driver_that_was_replaced_undoes_nothing(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also one that has no gate: what is prepared is the newer driver's."""
+def test_replaced_driver_aborts_nothing(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one without a gate: the prepared transactions are the newer driver's."""
     wanted = options(cluster, "older")
     with Sink(wanted, "older") as old, Sink(wanted, "older") as new:
         finish = Sink._finish
@@ -211,10 +211,8 @@ def test_a_driver_that_was_replaced_undoes_nothing(
     assert read(cluster, "older") == ["x"]
 
 
-def test_nothing_is_decided_while_a_node_is_too_old(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It cannot prepare: all of the batch is undone, and the error says what to do."""
+def test_old_node_prevents_a_decision(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot prepare: the whole batch is aborted, and the error says what to do."""
     wanted = options(cluster, "old")
     monkeypatch.setattr(sink_io, "PREPARE_TXN", PREPARE_TXN._replace(key=10_999))
     with Sink(wanted, "old") as sink:
@@ -225,10 +223,10 @@ def test_nothing_is_decided_while_a_node_is_too_old(
     assert read(cluster, "old") == []
 
 
-def test_an_admin_ends_what_no_driver_comes_back_for(
+def test_admin_aborts_an_abandoned_prepared_transaction(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In all of its partitions; what is not prepared is left alone."""
+    """In all of its partitions; other transactions stay."""
     wanted = options(cluster, "gone")
     leave_prepared(monkeypatch, wanted, "gone", [prepare(wanted, "gone", "x")])
     other = prepare(wanted, "gone too", "y")

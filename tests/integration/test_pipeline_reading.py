@@ -65,8 +65,8 @@ def offsets_of(ranges: Any, wanted: Any, **more: Any) -> list[tuple[int, int]]:
     return found
 
 
-def test_a_planned_batch_is_read_once_each(cluster: LocalCluster) -> None:
-    """All rows, in Spark's columns and types; cut into tasks whose options and ranges were pickled."""
+def test_planned_batch_is_read_once(cluster: LocalCluster) -> None:
+    """All rows, in Spark's columns and types; divided into tasks whose options and ranges were pickled."""
     create(cluster, "batch", 3)
     for partition in range(3):
         fill(cluster, "batch", 100 * partition, partition)
@@ -91,8 +91,8 @@ def test_a_planned_batch_is_read_once_each(cluster: LocalCluster) -> None:
     }
 
 
-def test_columns_rows_and_filters(cluster: LocalCluster) -> None:
-    """Columns in the order asked for; at most so many rows a batch; filters leave the exact rows."""
+def test_columns_row_limit_and_filters(cluster: LocalCluster) -> None:
+    """Columns in the given order; at most so many rows per batch; filters return the exact rows."""
     create(cluster, "filters", 2)
     fill(cluster, "filters", 50)
     fill(cluster, "filters", 50, 1)
@@ -121,7 +121,7 @@ def test_columns_rows_and_filters(cluster: LocalCluster) -> None:
         fetch_arrow(ranges[0], wanted, columns=["vaule"])
 
 
-def test_edges_by_time_and_by_offset(cluster: LocalCluster) -> None:
+def test_ranges_by_timestamp_and_by_offset(cluster: LocalCluster) -> None:
     """startingTimestamp, endingTimestamp, per partition too, and JSON with -2 and -1."""
     create(cluster, "edges", 2)
     fill(cluster, "edges", 50)
@@ -139,8 +139,8 @@ def test_edges_by_time_and_by_offset(cluster: LocalCluster) -> None:
     assert read(startingTimestamp=1040, endingTimestamp=1010) == {}
 
 
-def test_a_range_ends_at_markers_and_behind_aborted_data(cluster: LocalCluster) -> None:
-    """Nothing waits for rows that never come: the last offsets are markers, or rows of nobody."""
+def test_range_ends_at_markers_and_after_aborted_records(cluster: LocalCluster) -> None:
+    """No task waits for rows that never come: the last offsets are markers, or aborted."""
     create(cluster, "markers")
     with cluster.producer(transactional_id="markers") as producer:
         for committed in (True, False):
@@ -164,8 +164,8 @@ def test_a_range_ends_at_markers_and_behind_aborted_data(cluster: LocalCluster) 
     assert offsets_of([whole], dirty) == [(0, offset) for offset in [*range(10), *range(11, 21)]]
 
 
-def test_an_open_transaction_ends_the_plan_of_committed_reads(cluster: LocalCluster) -> None:
-    """The end is the last stable offset: no task waits for somebody's transaction."""
+def test_open_transaction_ends_a_committed_plan(cluster: LocalCluster) -> None:
+    """At the last stable offset: no task waits for the transaction."""
     create(cluster, "open")
     fill(cluster, "open", 5)
     producer = cluster.producer(transactional_id="open")
@@ -178,8 +178,8 @@ def test_an_open_transaction_ends_the_plan_of_committed_reads(cluster: LocalClus
     producer.close()
 
 
-def test_a_stream_of_micro_batches(cluster: LocalCluster) -> None:
-    """From JSON to JSON: limits share, partitions that come later begin at their start."""
+def test_stream_of_micro_batches(cluster: LocalCluster) -> None:
+    """From JSON to JSON: limits are divided, and new partitions start at their first record."""
     create(cluster, "stream", 1)
     fill(cluster, "stream", 30)
     wanted = options(
@@ -208,8 +208,8 @@ def test_a_stream_of_micro_batches(cluster: LocalCluster) -> None:
     assert sum(Planner(at_once).latest_offsets(end).values()) == 60
 
 
-def test_offsets_that_retention_took(cluster: LocalCluster) -> None:
-    """Before the plan and between plan and read: an error, or the rest and how much is lost."""
+def test_offsets_deleted_by_retention(cluster: LocalCluster) -> None:
+    """Before the plan and between plan and read: an error, or the rest and the number of lost rows."""
     create(cluster, "deleted")
     fill(cluster, "deleted", 20)
     strict = options(cluster, subscribe="deleted")
@@ -226,8 +226,8 @@ def test_offsets_that_retention_took(cluster: LocalCluster) -> None:
     assert [(loss.start, loss.end) for loss in losses] == [(0, 8)]
 
 
-def test_a_topic_that_was_created_again(cluster: LocalCluster) -> None:
-    """Its offsets mean other records: an error, or nothing of them; likewise one that is gone."""
+def test_recreated_topic(cluster: LocalCluster) -> None:
+    """Its offsets mean other records: an error, or no row of it; likewise for a deleted topic."""
     create(cluster, "again")
     fill(cluster, "again", 20)
     strict = options(cluster, subscribe="again")
@@ -245,9 +245,9 @@ def test_a_topic_that_was_created_again(cluster: LocalCluster) -> None:
             fill(cluster, "again", 30)
 
 
-def test_a_topic_of_a_stream_is_created_again(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With as many records, and more: offsets do not tell. An error at the next step, whichever that is; or
-    all of the new one. A node that has not heard of it yet is not believed."""
+def test_topic_of_a_stream_is_recreated(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as many records, and more: offsets do not show it. An error at the next step; or all of the new
+    one. A node with old metadata is not trusted."""
     create(cluster, "renewed")
     fill(cluster, "renewed", 10)
     given: dict[str, Any] = {"stream": True, "subscribe": "renewed", "startingOffsets": "earliest"}
@@ -277,8 +277,8 @@ def test_a_topic_of_a_stream_is_created_again(cluster: LocalCluster, monkeypatch
     assert stale.played == 9
 
 
-def test_a_topic_that_a_node_has_not_heard_of(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others have: it is there."""
+def test_topic_unknown_to_one_node(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other nodes have it."""
     wanted = options(cluster, subscribe="heard", fetchOffset__numRetries=0)
     stale = answers_of(monkeypatch)
     with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'heard'"):
@@ -315,8 +315,8 @@ def answers_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     return Stale
 
 
-def test_a_topic_of_a_stream_is_deleted(cluster: LocalCluster) -> None:
-    """An error; or the stream goes on with the others, and the plan says what is gone."""
+def test_topic_of_a_stream_is_deleted(cluster: LocalCluster) -> None:
+    """An error; or the stream continues with the others, and the plan lists the loss."""
     for name in ("stays", "goes"):
         create(cluster, name)
         fill(cluster, name, 5)
@@ -338,16 +338,16 @@ def test_a_topic_of_a_stream_is_deleted(cluster: LocalCluster) -> None:
     assert len(offsets_of(plan.ranges, lax)) == 5
 
 
-def test_what_is_not_there(cluster: LocalCluster) -> None:
-    """Named topics have to be; a pattern without a match is an empty plan."""
+def test_missing_topics(cluster: LocalCluster) -> None:
+    """Named topics must exist; a pattern without a match is an empty plan."""
     with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere'"):
         Planner(options(cluster, subscribe="nowhere")).batch()
     assert Planner(options(cluster, subscribePattern="nowhere.*")).batch().ranges == ()
     assert list(fetch_arrow(OffsetRange("nowhere", 0, 5, 5), options(cluster, subscribe="nowhere"))) == []
 
 
-def test_a_micro_batch_of_so_many_bytes(cluster: LocalCluster) -> None:
-    """As much of each log as its average says, or all that is there."""
+def test_micro_batch_limited_by_bytes(cluster: LocalCluster) -> None:
+    """A share of each log by its average record size, or all of it."""
     create(cluster, "bytes", 2)
     for partition in (0, 1):
         fill(cluster, "bytes", 500, partition)
@@ -363,11 +363,11 @@ def test_a_micro_batch_of_so_many_bytes(cluster: LocalCluster) -> None:
     assert planner.latest_offsets(start, Limits(max_bytes=2 * size_bytes)) == planner.last_ends
 
 
-def test_progress_is_told_to_a_group_and_its_failure_is_no_error(
+def test_progress_is_committed_to_a_group(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group with members has offsets of its own: after a warning the stream goes on, and is not held up by
-    that again for a while."""
+    """A group with members refuses it: after a warning the stream continues, and does not retry for a
+    while."""
     monkeypatch.setattr(group_progress_io, "TIMEOUT_S", 60.0)  # the first group makes its topic
     create(cluster, "told", 2)
     fill(cluster, "told", 10)

@@ -116,7 +116,7 @@ class Dying(Sink):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_offsets_in_the_engines_checkpoint(cluster: LocalCluster, seed: int) -> None:
-    """As for the source of PySpark 4: the end of a batch is noted before it runs, and when it is done."""
+    """As for the source of PySpark 4: the end of a batch is stored before it runs, and after it."""
     query = Copying(cluster, "checkpoint", seed)
     noted: dict[int, str] = {}
     done = -1
@@ -147,8 +147,8 @@ def test_offsets_in_the_engines_checkpoint(cluster: LocalCluster, seed: int) -> 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_plans_in_a_topic(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """As for the clock of PySpark 3.5: the engine counts batches, and plays the last one again if it did not
-    see its end, or the one before if its disk did not."""
+    """As for PySpark 3.5: the engine counts batches, and repeats the last one if its end was not stored, or
+    the one before if the disk lost it."""
     query = Copying(cluster, "clock", seed)
     monkeypatch.setattr(stream_io, "frame", lambda _spark, plan, _options: plan.ranges)
     number = 0
@@ -191,8 +191,8 @@ def play(query: Copying, run: Any) -> None:
     query.check()
 
 
-def test_a_topic_that_a_pattern_meets_later(cluster: LocalCluster) -> None:
-    """It is read from its first record, wherever the stream began; before that there may be none at all."""
+def test_new_topic_matches_the_pattern(cluster: LocalCluster) -> None:
+    """It is read from its first record, wherever the stream began; before that no topic may match."""
     planner = Planner(
         read_options({"bootstrap": cluster.bootstrap, "subscribePattern": "later-.*"}, stream=True)
     )
@@ -212,8 +212,8 @@ def test_a_topic_that_a_pattern_meets_later(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("lax", [True, False])
-def test_a_task_of_a_stream_does_not_pass_the_rows_of_another_topic(cluster: LocalCluster, lax: bool) -> None:
-    """Its plan came from a node that did not know that the topic was created again."""
+def test_task_does_not_read_a_recreated_topic(cluster: LocalCluster, lax: bool) -> None:
+    """The plan came from a node with old metadata."""
     name = f"passed-{lax}"
     given = {"bootstrap": cluster.bootstrap, "subscribe": name, "failOnDataLoss": not lax}
     options = read_options(given, stream=True)

@@ -62,8 +62,8 @@ def read(cluster: LocalCluster, topic: str, column: str = "value") -> list[Any]:
     return sorted(found)
 
 
-def test_rows_go_where_they_say(cluster: LocalCluster) -> None:
-    """By topic and partition; the report counts them and tells where they lie; null is a tombstone."""
+def test_rows_are_written_to_their_topic_and_partition(cluster: LocalCluster) -> None:
+    """The report has counts and offsets; null is a tombstone."""
     create(cluster, "one", 2)
     create(cluster, "two")
     wanted = write_options({"bootstrap": cluster.bootstrap})
@@ -104,9 +104,9 @@ def test_rows_go_where_they_say(cluster: LocalCluster) -> None:
     ]
 
 
-def test_all_that_a_record_can_be_is_read_as_it_was_written(cluster: LocalCluster) -> None:
-    """Nothing, no bytes, all bytes, more than a MB; headers without a value, and twice by one name. Columns
-    that are only null too."""
+def test_every_kind_of_record_is_read_as_written(cluster: LocalCluster) -> None:
+    """Null, empty, all bytes, more than a MB; headers without a value, and twice by one name. Null columns
+    too."""
     mb = 1 << 20
     configs = {"max.message.bytes": str(8 * mb)}
     cluster.admin().create_topics(NewTopic("all", 1, configs=configs)).raise_for_errors()
@@ -139,8 +139,8 @@ def test_all_that_a_record_can_be_is_read_as_it_was_written(cluster: LocalCluste
         assert got == expected
 
 
-def test_a_batch_is_committed_once(cluster: LocalCluster) -> None:
-    """Nothing is seen before the driver commits; a batch that runs again after that adds nothing."""
+def test_batch_is_committed_once(cluster: LocalCluster) -> None:
+    """No row is visible before the driver commits; a repeated batch adds nothing."""
     wanted = create(cluster, "once", 2)
     for batch in range(2):
         for attempt in range(2):
@@ -157,8 +157,8 @@ def test_a_batch_is_committed_once(cluster: LocalCluster) -> None:
     assert read(cluster, "once") == [b"%d%d" % (b, t) for b in range(2) for t in range(3)]
 
 
-def test_a_decision_about_very_many_tasks(cluster: LocalCluster) -> None:
-    """Its record is longer than a request may be by default."""
+def test_decision_with_many_tasks(cluster: LocalCluster) -> None:
+    """Its record is larger than the default maximum of a request."""
     wanted = create(cluster, "many")
     place = (TopicPartition("t" * 200, 0), Written(1, 0, 0))
     writes = tuple(
@@ -171,8 +171,8 @@ def test_a_decision_about_very_many_tasks(cluster: LocalCluster) -> None:
         assert sink._last == Decision(3, True, writes)
 
 
-def test_a_retried_task_fences_the_attempt_before(cluster: LocalCluster) -> None:
-    """What the first one wrote is aborted; with its message the driver commits nothing at all."""
+def test_retried_task_fences_the_previous_attempt(cluster: LocalCluster) -> None:
+    """Its records are aborted; with its message the driver commits nothing."""
     wanted = create(cluster, "retried")
     other = prepare_arrow(rows("other"), wanted, query="retried", task=1)
     first = prepare_arrow(rows("first"), wanted, query="retried", task=0)
@@ -187,8 +187,8 @@ def test_a_retried_task_fences_the_attempt_before(cluster: LocalCluster) -> None
     assert read(cluster, "retried") == [b"other", b"second"]
 
 
-def test_the_first_attempt_notices_while_it_writes(cluster: LocalCluster) -> None:
-    """It fails, and nothing of it counts."""
+def test_fenced_attempt_fails_while_it_writes(cluster: LocalCluster) -> None:
+    """None of its rows count."""
     wanted = create(cluster, "zombie")
 
     def slow() -> Iterator[Any]:
@@ -205,10 +205,10 @@ def test_the_first_attempt_notices_while_it_writes(cluster: LocalCluster) -> Non
     assert read(cluster, "zombie") == [b"second"]
 
 
-def test_a_driver_that_starts_again_finishes_what_was_decided(
+def test_restarted_driver_completes_the_decision(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed between the decision and the commits of its tasks, or after some of them, or after all."""
+    """Killed between the decision and the commits of its tasks, after some of them, or after all."""
     wanted = create(cluster, "driver", 2)
     for batch, done in enumerate((0, 1, 2)):
         writes = [prepare_arrow(rows(f"{batch}{t}"), wanted, query="driver", task=t) for t in range(2)]
@@ -227,8 +227,8 @@ def test_a_driver_that_starts_again_finishes_what_was_decided(
     assert read(cluster, "driver") == [b"%d%d" % (b, t) for b in range(3) for t in range(2)]
 
 
-def test_a_driver_that_was_replaced_decides_nothing(cluster: LocalCluster) -> None:
-    """Its commit fails before anything is committed, and the new one's stands."""
+def test_replaced_driver_decides_nothing(cluster: LocalCluster) -> None:
+    """Its commit fails before any transaction is committed, and the new driver's stands."""
     wanted = create(cluster, "replaced")
     old = Sink(wanted, "replaced")
     write = prepare_arrow(rows("a"), wanted, query="replaced", task=0)
@@ -242,11 +242,9 @@ def test_a_driver_that_was_replaced_decides_nothing(cluster: LocalCluster) -> No
     assert read(cluster, "replaced") == [b"a"]
 
 
-def test_a_decision_whose_rows_are_gone_is_an_error(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A driver that comes back after the transactions were aborted says what is lost, each time, until it is
-    told that this is known."""
+def test_lost_rows_of_a_decision_are_an_error(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that returns after the transactions were aborted reports the loss each time, until it is
+    acknowledged."""
     wanted = create(cluster, "late")
     writes = [prepare_arrow(rows(f"{t}"), wanted, query="late", task=t) for t in range(2)]
 
@@ -270,11 +268,11 @@ def test_a_decision_whose_rows_are_gone_is_an_error(
     assert read(cluster, "late") == [b"1", b"2"]
 
 
-def test_a_late_attempt_does_not_make_what_is_committed_look_lost(
+def test_late_attempt_does_not_report_committed_rows_as_lost(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes the id over between the commits and the driver's word that they are done; while somebody's
-    transaction hides the rows, nothing can be said."""
+    """It fences the id between the commits and the end of the decision; while another transaction hides the
+    rows, nothing can be said."""
     wanted = create(cluster, "taken")
     writes = [prepare_arrow(rows(f"{t}"), wanted, query="taken", task=t) for t in range(2)]
 
@@ -298,8 +296,7 @@ def test_a_late_attempt_does_not_make_what_is_committed_look_lost(
     assert read(cluster, "taken") == [b"0", b"1"]
 
 
-def test_a_transaction_that_timed_out_is_an_error_before_anything_is_committed(cluster: LocalCluster) -> None:
-    """The whole batch is aborted then."""
+def test_timed_out_transaction_aborts_the_whole_batch(cluster: LocalCluster) -> None:
     create(cluster, "slow")
     given = {"bootstrap": cluster.bootstrap, "topic": "slow"}
     hasty = write_options({**given, "kafka.transaction.timeout.ms": "1"})
@@ -318,8 +315,8 @@ def test_a_transaction_that_timed_out_is_an_error_before_anything_is_committed(c
         commit_writes([bad], wanted)
 
 
-def test_what_lost_attempts_left_open_can_be_aborted(cluster: LocalCluster) -> None:
-    """Those of this query alone, and not what is about to be committed."""
+def test_open_transactions_of_lost_attempts_are_aborted(cluster: LocalCluster) -> None:
+    """Of this query alone, except those of a commit in progress."""
     wanted = create(cluster, "left")
     others = prepare_arrow(rows("other"), wanted, query="left/x", task=0)
     prepare_arrow(rows("lost"), wanted, query="left", task=0)
@@ -335,10 +332,10 @@ def test_what_lost_attempts_left_open_can_be_aborted(cluster: LocalCluster) -> N
 @pytest.mark.parametrize(
     "step", ["before it begins", "before it takes its id", "before it asks", "in its rows"]
 )
-def test_an_attempt_that_is_slow_while_its_job_fails_leaves_nothing_open(
+def test_slow_attempt_of_a_failed_job_leaves_nothing_open(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Whichever step it had come to when the driver gave the job up."""
+    """At whichever step it was when the driver aborted the job."""
     query = f"failing {step}"
     topic = query.replace(" ", "-")
     wanted = create(cluster, topic)
@@ -375,8 +372,8 @@ def test_an_attempt_that_is_slow_while_its_job_fails_leaves_nothing_open(
     assert read(cluster, topic) == [b"again"]
 
 
-def test_a_late_attempt_does_not_fence_off_what_came_after_it(cluster: LocalCluster) -> None:
-    """Of a job that failed, of one that is committed, or of a driver that was replaced."""
+def test_late_attempt_fences_no_newer_attempt(cluster: LocalCluster) -> None:
+    """Of a failed job, of a committed one, or of a replaced driver."""
     wanted = create(cluster, "gates")
     with Sink(wanted, "gates") as first:
         gates = [first.open_gate()]
@@ -396,8 +393,8 @@ def test_a_late_attempt_does_not_fence_off_what_came_after_it(cluster: LocalClus
     assert read(cluster, "gates") == [b"0", b"1"]
 
 
-def test_a_commit_that_fails_shuts_the_gate_and_leaves_nothing_open(cluster: LocalCluster) -> None:
-    """A second attempt has fenced the one off whose message came: both are over."""
+def test_failed_commit_closes_the_gate(cluster: LocalCluster) -> None:
+    """A second attempt has fenced the attempt of the message: both are aborted."""
     wanted = create(cluster, "shut")
     with Sink(wanted, "shut") as sink:
         gate = sink.open_gate()
@@ -412,8 +409,8 @@ def test_a_commit_that_fails_shuts_the_gate_and_leaves_nothing_open(cluster: Loc
     assert read(cluster, "shut") == [b"again"]
 
 
-def test_a_gate_that_nobody_has_to_open(cluster: LocalCluster) -> None:
-    """A job whose driver begins when its tasks are done: it is shut from then on."""
+def test_gate_of_a_driver_without_a_start(cluster: LocalCluster) -> None:
+    """A job whose driver starts after its tasks: the gate is closed from then on."""
     wanted = create(cluster, "unused")
     gate = Gate(driver_id("unused"))
     write = prepare_arrow(rows("in"), wanted, query="unused", task=0, gate=gate)
@@ -424,8 +421,8 @@ def test_a_gate_that_nobody_has_to_open(cluster: LocalCluster) -> None:
     assert read(cluster, "unused") == [b"in"]
 
 
-def test_tasks_without_rows(cluster: LocalCluster) -> None:
-    """They have nothing to end; a batch of such tasks alone is committed too."""
+def test_tasks_without_rows_are_committed(cluster: LocalCluster) -> None:
+    """Also a batch of such tasks alone."""
     wanted = create(cluster, "empty")
     nothing = prepare_arrow([], wanted, query="empty", task=0)
     assert nothing.is_empty
@@ -453,10 +450,10 @@ def test_tasks_without_rows(cluster: LocalCluster) -> None:
         ({"value": ["a"], "headers": ["x"]}, TypeError, "'headers' has type string"),
     ],
 )
-def test_columns_that_cannot_be_records(
+def test_invalid_columns_are_refused(
     cluster: LocalCluster, columns: dict[str, Any], kind: type[Exception], says: str
 ) -> None:
-    """Refused by name and type, with what is allowed; nothing of the task counts."""
+    """By name and type, with the allowed ones; nothing of the task counts."""
     if "refused" not in {topic.name for topic in cluster.admin().list_topics()}:
         create(cluster, "refused")
     wanted = write_options({"bootstrap": cluster.bootstrap, "topic": "refused"})
@@ -465,8 +462,8 @@ def test_columns_that_cannot_be_records(
     assert read(cluster, "refused") == []
 
 
-def test_topics_come_from_the_option_or_a_column(cluster: LocalCluster) -> None:
-    """One of them has to be there; a null is nowhere to go."""
+def test_topic_is_an_option_or_a_column(cluster: LocalCluster) -> None:
+    """One of them must exist; a null is an error."""
     wanted = write_options({"bootstrap": cluster.bootstrap})
     for columns, kind in (
         ({"value": ["a"]}, ValueError),
@@ -487,8 +484,8 @@ def test_topics_come_from_the_option_or_a_column(cluster: LocalCluster) -> None:
         (pa.array(["kinds", "kinds-2"], pa.large_string()), pa.array([b"a", b"b"], pa.binary_view())),
     ],
 )
-def test_topics_in_a_column_of_any_layout(cluster: LocalCluster, topics: Any, values: Any) -> None:
-    """Each row goes to its topic; a null that only the dictionary knows of is an error, not a row less."""
+def test_topic_column_of_any_layout(cluster: LocalCluster, topics: Any, values: Any) -> None:
+    """Each row goes to its topic; a null in the dictionary is an error."""
     admin, options = cluster.admin(), write_options({"kafka.bootstrap.servers": cluster.bootstrap})
     admin.create_topics(NewTopic("kinds"), NewTopic("kinds-2"))
     report = write_arrow([pa.table({"value": values, "topic": topics})], options)

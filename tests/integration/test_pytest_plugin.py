@@ -31,8 +31,8 @@ def outcome_of(folder: Path, tests: str, *lines: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_markers_and_ini_options_and_calls(tmp_path: Path) -> None:
-    """The ini option holds for all fixtures, the nearest marker wins over it, a call wins over both."""
+def test_call_overrides_marker_overrides_ini(tmp_path: Path) -> None:
+    """The ini option applies to all fixtures; the nearest marker overrides it, a call overrides both."""
     tests = """
 import pytest
 
@@ -108,8 +108,8 @@ def test_asyncio(headrace_session_cluster):
         ([], "@pytest.mark.headrace(3)", "takes keywords, such as nodes=3"),
     ],
 )
-def test_wrong_options_say_what_is_wrong(tmp_path: Path, lines: list[str], marker: str, told: str) -> None:
-    """No cluster is started with half of what was asked for."""
+def test_invalid_options_are_refused(tmp_path: Path, lines: list[str], marker: str, told: str) -> None:
+    """No cluster is started with a part of the options."""
     tests = f"import pytest\n\n{marker}\ndef test_it(headrace_cluster):\n    pass\n"
     code, output = outcome_of(tmp_path, tests, *lines)
     assert code != 0
@@ -117,5 +117,5 @@ def test_wrong_options_say_what_is_wrong(tmp_path: Path, lines: list[str], marke
 
 
 def test_fixtures_are_typed(headrace_cluster: LocalCluster, headrace_cluster_factory: ClusterFactory) -> None:
-    """The types that a user's tests name."""
+    """With the types that a user's tests name."""
     assert headrace_cluster.bootstrap != headrace_cluster_factory(nodes=1).bootstrap

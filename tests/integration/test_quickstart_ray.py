@@ -38,8 +38,8 @@ def on_a_ray(headrace: Headrace, ray_address: str) -> Headrace:
     return headrace
 
 
-def test_an_access_log_comes_back_complete(on_a_ray: Headrace, tmp_path: Path) -> None:
-    """Counts, checksums and the most frequent clients, counted from the log; then nothing is left."""
+def test_access_log_is_read_back_completely(on_a_ray: Headrace, tmp_path: Path) -> None:
+    """Counts, checksums and the most frequent clients, counted from the log; nothing is left."""
     clients = [b"10.0.0.%d" % (n % 7 if n % 2 else 1) for n in range(30_000)]
     line = b'%s - - [10/Oct/2000:13:55:36 -0700] "GET /page/%d HTTP/1.0" 200 %d'
     path = tmp_path / "access.log"
@@ -73,8 +73,8 @@ def test_odd_bytes_a_path_with_spaces_and_the_text_report(headrace: Headrace, tm
     assert_nothing_left(headrace)
 
 
-def test_an_empty_file_is_zero_lines_in_and_out(on_a_ray: Headrace, tmp_path: Path) -> None:
-    """Nothing to send is not a failure; --keep leaves the files, and says where."""
+def test_empty_file_is_zero_records(on_a_ray: Headrace, tmp_path: Path) -> None:
+    """Not a failure; --keep leaves the files, and prints their folder."""
     path = tmp_path / "empty"
     path.write_bytes(b"")
     out, _ = on_a_ray.run("quickstart", "-i", str(path), "--keep")
@@ -85,8 +85,8 @@ def test_an_empty_file_is_zero_lines_in_and_out(on_a_ray: Headrace, tmp_path: Pa
     on_a_ray.wait_until_nothing_runs()
 
 
-def test_input_that_is_not_there(headrace: Headrace, tmp_path: Path) -> None:
-    """Said at once, before anything is started."""
+def test_missing_input_is_refused(headrace: Headrace, tmp_path: Path) -> None:
+    """Before anything is started."""
     _, errors = headrace.run("quickstart", "-i", str(tmp_path / "missing"), code=3)
     assert "missing" in errors
     (tmp_path / "folder").mkdir()
@@ -99,10 +99,10 @@ def test_input_that_is_not_there(headrace: Headrace, tmp_path: Path) -> None:
     [(signal.SIGINT, "headrace"), (signal.SIGTERM, "on_a_ray")],
     ids=["SIGINT-own Ray", "SIGTERM-another Ray"],
 )
-def test_an_interrupt_cleans_up(
+def test_interrupt_cleans_up(
     request: pytest.FixtureRequest, tmp_path: Path, number: signal.Signals, face: str
 ) -> None:
-    """Ctrl-C or a kill in the middle of sending: one word, and nothing is left."""
+    """Ctrl-C or a kill while sending: one word, and nothing is left."""
     headrace: Headrace = request.getfixturevalue(face)
     path = tmp_path / "large"
     path.write_bytes(b"some key and a value that repeats itself\n" * 1_000_000)

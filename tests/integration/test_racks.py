@@ -30,7 +30,7 @@ def read_up_to(consumer: Any, read: list[bytes], count: int) -> None:
         read += [record.value for record in records]
 
 
-def test_a_consumer_reads_in_its_rack_what_is_committed_and_outlives_the_replica() -> None:
+def test_consumer_reads_from_the_replica_in_its_rack() -> None:
     """All its bytes come from the follower there, not one from the leader. What a replica that died does not
     have is not shown, although the follower has it, before the ISR goes on without it. When the follower
     dies too, the leader is read: each record once, in order."""

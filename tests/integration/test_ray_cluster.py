@@ -111,12 +111,10 @@ def read_all(bootstrap: str, topic: str) -> dict[int, dict[int, bytes]]:
     return found
 
 
-def test_every_acknowledged_record_survives_kill_9(headrace: Headrace) -> None:
-    """kill -9 of a storage node, then of the controller, in the middle of a steady acks=1 producer.
-
-    Ray starts both again under the same names and over the same disks; the producer notices nothing but
-    time; and every record that was acknowledged is there, at its offset, in its order.
-    """
+def test_acknowledged_records_survive_kill_9(headrace: Headrace) -> None:
+    """kill -9 of a storage node, then of the controller, under a steady acks=1 producer. Ray restarts both
+    under the same names and on the same disks; the producer sees no error; and every acknowledged record is
+    at its offset, in order."""
     headrace.run("topic", "create", "steady", "-p", str(PARTITIONS), "-r", "1")
     status = headrace.status()
     bootstrap = ",".join(status["bootstrap"])
@@ -149,8 +147,9 @@ def test_every_acknowledged_record_survives_kill_9(headrace: Headrace) -> None:
         assert first_seen == sorted(first_seen)
 
 
-def test_a_restarted_node_keeps_its_identity(headrace: Headrace) -> None:
-    """kill -9 of a node: the same node id, folder and port come back, so old addresses go on working."""
+def test_restarted_node_keeps_its_identity(headrace: Headrace) -> None:
+    """kill -9 of a node: it returns with the same node id, folder and port, so that old addresses stay
+    valid."""
     before = headrace.status()["nodes"][0]
     os.kill(before["pid"], signal.SIGKILL)
 
@@ -165,8 +164,8 @@ def test_a_restarted_node_keeps_its_identity(headrace: Headrace) -> None:
     assert after["broker_epoch"] > before["broker_epoch"]
 
 
-def test_a_group_survives_kill_9_of_its_coordinator(headrace: Headrace) -> None:
-    """Another node reads what the group has, and its member goes on."""
+def test_group_survives_kill_9_of_its_coordinator(headrace: Headrace) -> None:
+    """Another node loads the group, and its member continues."""
     headrace.run("topic", "create", "read", "-p", "1")
     facts = headrace.status()
 
@@ -187,8 +186,8 @@ def test_a_group_survives_kill_9_of_its_coordinator(headrace: Headrace) -> None:
     wait_for(lambda: headrace.status()["state"] == "running", "all servers are back")
 
 
-def test_up_adopts_what_runs(headrace: Headrace) -> None:
-    """A second `up` finds the actors by name and starts nothing; it refuses to contradict them."""
+def test_up_adopts_running_actors(headrace: Headrace) -> None:
+    """A second `up` finds them by name and starts nothing; contradicting options are refused."""
     before = headrace.status()
     _, errors = headrace.run("up")
     assert "adopted" in errors
@@ -220,8 +219,8 @@ def test_records_through_the_command_line(headrace: Headrace, tmp_path: Path) ->
     assert "hint:" in errors
 
 
-def test_a_second_cluster_joins_the_ray_that_is_there(headrace: Headrace) -> None:
-    """Two clusters share a Ray and nothing else; the Ray outlives the one that only joined it."""
+def test_second_cluster_shares_the_ray(headrace: Headrace) -> None:
+    """And nothing else; the Ray survives the cluster that only joined it."""
     headrace.up("--cluster", "second", "--nodes", "1")
     try:
         facts = json.loads(headrace.run("status", "--cluster", "second", "-o", "json")[0])
@@ -235,8 +234,8 @@ def test_a_second_cluster_joins_the_ray_that_is_there(headrace: Headrace) -> Non
     assert not (headrace.home / "data" / "second").exists()
 
 
-def test_a_client_inside_ray_finds_the_cluster(headrace: Headrace) -> None:
-    """No address, no file: a program that uses this Ray finds the storage nodes by their names."""
+def test_client_inside_ray_finds_the_cluster(headrace: Headrace) -> None:
+    """Without address and file: a driver of this Ray finds the storage nodes by their names."""
     facts = headrace.status()
     program = (
         "import os, ray, headrace\n"
@@ -251,8 +250,8 @@ def test_a_client_inside_ray_finds_the_cluster(headrace: Headrace) -> None:
     assert done.stdout.strip() == facts["controller"]["cluster_id"], done.stderr
 
 
-def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
-    """A disk in use: `up` tells which node and why, and leaves nothing behind."""
+def test_failed_start_gives_the_reason(tmp_path: Path) -> None:
+    """A disk in use: `up` names the node and the reason, and leaves nothing behind."""
     command = Headrace(tmp_path)
     (tmp_path / "data" / "node-1").mkdir(parents=True)
     try:
@@ -271,7 +270,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_failed_up_leaves_no_data(tmp_path: Path, ray_address: str) -> None:
-    """A node that cannot listen has made its folder before: nothing of the new cluster stays."""
+    """A node that cannot listen has created its folder before: no file of the new cluster stays."""
     command = Headrace(tmp_path)
     where = ("--cluster", "failing", "--ray-address", ray_address)
     arguments = (*where, "--nodes", "1", "-X", "listener.host=192.0.2.1")
@@ -281,8 +280,8 @@ def test_failed_up_leaves_no_data(tmp_path: Path, ray_address: str) -> None:
     assert not list(command.home.rglob("*.json"))
 
 
-def test_up_and_down_leave_nothing_but_the_data(tmp_path: Path, ray_address: str) -> None:
-    """After `down` no process and no temp dir is left; the data is, and `up` finds it, on any Ray."""
+def test_down_leaves_only_the_data(tmp_path: Path, ray_address: str) -> None:
+    """No process and no temp dir is left after `down`; the data stays, and `up` finds it, on any Ray."""
     command = Headrace(tmp_path)
     command.environment["HEADRACE_CLUSTER"] = "kept"
     try:

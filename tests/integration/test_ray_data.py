@@ -91,9 +91,9 @@ def seen(cluster: LocalCluster, topic: str) -> list[int]:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_a_dataset(cluster: LocalCluster) -> None:
-    """All rows once, in as many tasks as wanted, and counted without their values; the same ones again when
-    more has come."""
+def test_topic_is_a_dataset(cluster: LocalCluster) -> None:
+    """All rows once, in the given number of tasks, and counted without their values; the same rows again when
+    more were appended."""
     create(cluster, "whole")
     dataset = read(cluster, "whole", override_num_blocks=7)
     append(cluster, "whole", range(SIZE, SIZE + 30))
@@ -104,8 +104,8 @@ def test_a_topic_is_a_dataset(cluster: LocalCluster) -> None:
     assert len(dataset.limit(5).take_all()) == 5
 
 
-def test_parts_of_a_topic(cluster: LocalCluster) -> None:
-    """Offsets as `read_kafka` has them, columns, and filters that are not fetched."""
+def test_offsets_columns_and_filters_select_rows(cluster: LocalCluster) -> None:
+    """Offsets as in `read_kafka`; filtered columns are not fetched."""
     create(cluster, "parts")
     some = read(cluster, ["parts"], start_offset={"parts": {0: 90}}, end_offset={"parts": {1: 5, 2: 0}})
     assert numbers(some) == sorted([*range(270, SIZE, 3), *range(1, 16, 3)])
@@ -127,8 +127,8 @@ def test_parts_of_a_topic(cluster: LocalCluster) -> None:
     assert numbers(rest) == list(range(SIZE))
 
 
-def test_ends_without_rows_and_headers_twice(cluster: LocalCluster) -> None:
-    """Markers, aborted rows and open transactions at the end, and a key of headers that is there twice."""
+def test_ranges_end_at_markers_and_headers_may_repeat(cluster: LocalCluster) -> None:
+    """Markers, aborted rows and open transactions at the end, and a repeated key of headers."""
     create(cluster, "markers", 1, 0)
     headers = [("k", b"1"), ("k", b"2"), ("n", None)]
     with cluster.producer(transactional_id="markers") as producer:
@@ -145,8 +145,8 @@ def test_ends_without_rows_and_headers_twice(cluster: LocalCluster) -> None:
         assert numbers(read(cluster, "markers", consumer_config=uncommitted)) == [1, 2]
 
 
-def test_a_topic_that_is_created_again(cluster: LocalCluster) -> None:
-    """Between plan and read: an error that says so, or what is left."""
+def test_recreated_topic(cluster: LocalCluster) -> None:
+    """Between plan and read: an error, or the remaining rows."""
     create(cluster, "again", 1)
     first = read(cluster, "again")
     lax = read(cluster, "again", failOnDataLoss=False)
@@ -157,8 +157,8 @@ def test_a_topic_that_is_created_again(cluster: LocalCluster) -> None:
     assert lax.take_all() == []
 
 
-def test_tasks_beside_the_leaders(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read for each node of Ray; one that is gone is no reason to wait."""
+def test_tasks_run_beside_the_leaders(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read task prefers the Ray node of its leader; a dead node delays nothing."""
     create(cluster, "beside")
     nodes = {"127.0.0.1": [ray.get_runtime_context().get_node_id(), "f" * 56]}
     monkeypatch.setattr(reading_io, "ray_nodes", lambda _: nodes)
@@ -166,8 +166,8 @@ def test_tasks_beside_the_leaders(cluster: LocalCluster, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("cluster")
-def test_the_program_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    """What docs/PIPELINE.md shows of Ray Data, on this Ray."""
+def test_program_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The Ray Data program of docs/PIPELINE.md, on this Ray."""
     (program,) = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     exec(compile(program, PAGE.name, "exec"), {})
     printed = [each for each in capsys.readouterr().out.splitlines() if each.startswith("1000")]
@@ -206,8 +206,8 @@ def dies_within(mark: Path, number: int) -> Callable[[Any], Any]:
 
 
 def test_rows_are_written(cluster: LocalCluster) -> None:
-    """At least once, and exactly once by the number of a batch, which is not run again then; what cannot be
-    a record is an error, and nothing is seen of its batch."""
+    """At least once, and exactly once by batch number, which is not repeated then; invalid rows are an error,
+    and no row of the batch is visible."""
     create(cluster, "source")
     create(cluster, "sink", rows=0)
     at = {"bootstrap_servers": cluster.bootstrap}
@@ -235,8 +235,8 @@ def headrace_report() -> Any:
     return WriteReport()
 
 
-def test_a_task_is_killed_while_it_writes_and_after(cluster: LocalCluster, tmp_path: Path) -> None:
-    """Ray runs it again, and what the first attempt wrote is not seen."""
+def test_task_is_killed_during_and_after_its_write(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Ray repeats it, and the rows of the first attempt are not visible."""
     create(cluster, "kill-in")
     create(cluster, "kill-out", rows=0)
     values = read(cluster, "kill-in", columns=["value"], override_num_blocks=3)
@@ -264,8 +264,9 @@ ray_data.write(ray_data.read("die-in", columns=["value"], **at), "die-out", sink
 """
 
 
-def test_a_driver_dies_between_its_tasks_and_its_decision(cluster: LocalCluster, ray_address: str) -> None:
-    """Nothing is seen of it; the next one writes the batch, once, and nobody waits for what was left."""
+def test_driver_is_killed_before_its_decision(cluster: LocalCluster, ray_address: str) -> None:
+    """No row is visible; the next driver writes the batch once, and readers do not wait for open
+    transactions."""
     create(cluster, "die-in")
     create(cluster, "die-out", rows=0)
     arguments = [sys.executable, "-W", "ignore", "-c", DYING_DRIVER, ray_address, cluster.bootstrap]
@@ -279,8 +280,8 @@ def test_a_driver_dies_between_its_tasks_and_its_decision(cluster: LocalCluster,
     assert len(seen(cluster, "die-out")) == 100
 
 
-def test_a_node_dies_while_it_is_read_and_written(cluster: LocalCluster, tmp_path: Path) -> None:
-    """Tasks go on at the next leaders: every row once."""
+def test_node_is_killed_during_read_and_write(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Tasks continue at the next leaders: every row once."""
     rows = 3000
     create(cluster, "node-in", rows=rows)
     create(cluster, "node-out", rows=0)
@@ -325,9 +326,9 @@ def streamed(cluster: LocalCluster) -> LocalCluster:
     return cluster
 
 
-def test_steps_of_a_stream_are_done_exactly_once(streamed: LocalCluster) -> None:
-    """What a step writes and where its group is go together: a step that fails leaves neither, and the next
-    driver does it again. One that was replaced decides nothing."""
+def test_steps_of_a_stream_are_exactly_once(streamed: LocalCluster) -> None:
+    """Rows and group offsets of a step are committed together: a failed step leaves neither, and the next
+    driver repeats it. A replaced driver decides nothing."""
 
     def run(steps: ray_data.Stream) -> None:
         with steps:
@@ -361,8 +362,8 @@ def test_steps_of_a_stream_are_done_exactly_once(streamed: LocalCluster) -> None
     assert seen(streamed, "stream-out") == list(range(SIZE))
 
 
-def test_a_stream_without_a_sink(streamed: LocalCluster) -> None:
-    """The group is committed when a step is done; one that fails comes again; it ends when it is told to."""
+def test_stream_without_a_sink(streamed: LocalCluster) -> None:
+    """The group is committed after each step; a failed step is repeated; `stop` ends it."""
     before = streamed.admin()
     with new_stream(streamed, "h", maxOffsetsPerTrigger=90) as steps:
         assert numbers(next(steps)) == list(range(90))
@@ -382,8 +383,8 @@ def test_a_stream_without_a_sink(streamed: LocalCluster) -> None:
         assert min(numbers(next(steps))) == 180
 
 
-def test_a_stream_goes_on_whatever_was_said_of_its_start(cluster: LocalCluster) -> None:
-    """A group that has a place needs no start: one that names the partitions of then is no error."""
+def test_committed_offsets_override_the_start(cluster: LocalCluster) -> None:
+    """Start offsets that name partitions of then are no error."""
     create(cluster, "grown", 1, 10)
     at = {"bootstrap_servers": cluster.bootstrap, "available_now": True, "startingOffsets": {"grown": {0: 4}}}
     with ray_data.stream("grown", "grown", **at) as steps:
@@ -394,9 +395,8 @@ def test_a_stream_goes_on_whatever_was_said_of_its_start(cluster: LocalCluster) 
         assert [dataset.count() for dataset in steps] == [4]
 
 
-def test_a_stream_whose_log_has_less_than_its_group(cluster: LocalCluster) -> None:
-    """As when an unclean leader cut it off: an error at once, not a wait until it is as long again. Or it
-    goes on at the end."""
+def test_log_shorter_than_the_committed_offset(cluster: LocalCluster) -> None:
+    """After an unclean election: an error at once, or the stream continues at the end."""
     create(cluster, "cut", 1, 10)
     at = {"bootstrap_servers": cluster.bootstrap, "available_now": True}
     cluster.admin().alter_group_offsets(
@@ -411,8 +411,8 @@ def test_a_stream_whose_log_has_less_than_its_group(cluster: LocalCluster) -> No
         assert [dataset.count() for dataset in steps] == [3]
 
 
-def test_a_stream_goes_on_without_a_topic_that_is_deleted(cluster: LocalCluster) -> None:
-    """Of a pattern, and if losses are no error; its place is not committed any more, which would fail."""
+def test_stream_continues_without_a_deleted_topic(cluster: LocalCluster) -> None:
+    """Of a pattern, and if losses are no error; its offset is not committed any more, which would fail."""
     create(cluster, "some-1", 1, 10)
     create(cluster, "some-2", 1, 10)
     at = {"bootstrap_servers": cluster.bootstrap, "subscribePattern": "some-.*", "failOnDataLoss": False}
@@ -430,8 +430,8 @@ def test_a_stream_goes_on_without_a_topic_that_is_deleted(cluster: LocalCluster)
     assert set(cluster.admin().list_group_offsets("some")) == {TopicPartition("some-1", 0)}
 
 
-def test_a_stream_of_a_topic_that_is_created_again(cluster: LocalCluster) -> None:
-    """In the middle of it: an error, or all of the new one."""
+def test_topic_of_a_stream_is_recreated(cluster: LocalCluster) -> None:
+    """An error, or all of the new one."""
     create(cluster, "renewed", 1, 10)
     at = {"every": 0.05, "bootstrap_servers": cluster.bootstrap, "available_now": True}
     steps = ray_data.stream("renewed", "r", **{**at, "available_now": False})

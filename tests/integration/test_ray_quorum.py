@@ -32,8 +32,8 @@ def quorum_of(headrace: Headrace) -> Any:
     return json.loads(headrace.run("-o", "json", "quorum", "status")[0])
 
 
-def test_a_controller_that_is_killed_is_missed_by_nobody(headrace: Headrace) -> None:
-    """kill -9 of the leader: another one leads, topics are made, Ray starts the old one again."""
+def test_killed_controller_is_replaced(headrace: Headrace) -> None:
+    """kill -9 of the leader: another one leads, topics are created, Ray restarts the old one."""
     before = quorum_of(headrace)
     assert [each["id"] for each in before["voters"]] == [1, 2, 3]
     facts = headrace.status()
@@ -53,8 +53,8 @@ def test_a_controller_that_is_killed_is_missed_by_nobody(headrace: Headrace) -> 
     wait_for(lambda: all(each["lag"] == 0 for each in quorum_of(headrace)["voters"]), "it has caught up")
 
 
-def test_all_controllers_come_back_with_their_data(headrace: Headrace) -> None:
-    """Down and up again, without a word of how many there were: the same quorum, the same topics."""
+def test_all_controllers_restart_with_their_data(headrace: Headrace) -> None:
+    """Down and up without a count: the same quorum, the same topics."""
     headrace.run("topic", "create", "kept")
     cluster_id = headrace.status()["controller"]["cluster_id"]
     headrace.run("down")
@@ -65,9 +65,9 @@ def test_all_controllers_come_back_with_their_data(headrace: Headrace) -> None:
     assert b"kept" in headrace.run("topic", "list")[0]
 
 
-def test_actors_do_not_block_in_async_calls(headrace: Headrace) -> None:
-    """Each server has looked the others up through Ray by now: their stderr has no warning of Ray that a
-    blocking call was made inside an async actor."""
+def test_actors_make_no_blocking_calls(headrace: Headrace) -> None:
+    """Each server has looked up the others through Ray: their stderr has no warning of Ray about a blocking
+    call inside an async actor."""
     facts = headrace.status()
     servers = [*facts["controllers"], *facts["nodes"]]
     assert len(servers) == 4

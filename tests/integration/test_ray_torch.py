@@ -22,9 +22,9 @@ def cluster() -> Iterator[LocalCluster]:
         yield started
 
 
-def test_a_data_loader(python_path: str, cluster: LocalCluster) -> None:
-    """Its workers, forked beside a connection, share the shard: each row once in an epoch. A state goes on
-    after the last batch that was handed out."""
+def test_data_loader_reads_each_row_once(python_path: str, cluster: LocalCluster) -> None:
+    """Its workers, forked beside an open connection, divide the shard: each row once per epoch. A state
+    continues after the last returned batch."""
     found = run_torch(python_path, "loader", cluster.bootstrap, "rows")
     for epoch in [*found["epochs"], found["resumed"]]:
         assert sorted(number for batch in epoch for number in batch) == list(range(ROWS))

@@ -40,8 +40,10 @@ def batch_of(keys: list[bytes | None], compression: Compression = Compression.NO
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
 @pytest.mark.parametrize("version", [7, 8, 9, 12])
-def test_wire_names_the_bad_records(cluster: LocalCluster, version: int, compression: Compression) -> None:
-    """From version 8 on, in both codings; before, the error code alone."""
+def test_response_names_the_invalid_records(
+    cluster: LocalCluster, version: int, compression: Compression
+) -> None:
+    """From version 8 on, in both encodings; before, the error code alone."""
     topic = new_topic(cluster, f"wire-{version}-{compression}", cleanup_policy="compact")
     with Wire(cluster.kafka_bootstrap) as wire:
 
@@ -62,10 +64,10 @@ def test_wire_names_the_bad_records(cluster: LocalCluster, version: int, compres
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])
 @pytest.mark.parametrize("is_idempotent", [True, False])
-def test_own_producer_loses_the_bad_records_alone(
+def test_producer_loses_only_the_invalid_records(
     cluster: LocalCluster, compression: str, is_idempotent: bool
 ) -> None:
-    """10 of 100 have no key: 90 are stored, in their order; what comes behind them too."""
+    """10 of 100 have no key: 90 are stored in order; later records too."""
     topic = new_topic(cluster, f"own-{compression}-{is_idempotent}", cleanup_policy="compact")
     with cluster.producer(
         compression_type=compression, enable_idempotence=is_idempotent, linger_ms=20
@@ -92,8 +94,8 @@ def test_own_producer_loses_the_bad_records_alone(
     assert found == [b"%d" % number for number in range(200) if number % 10 != 5]
 
 
-def test_closing_raises_refused_records_that_no_caller_asked_for(cluster: LocalCluster) -> None:
-    """The good records are stored; `close` raises the error of the refused ones, with their count."""
+def test_close_raises_the_error_of_refused_records(cluster: LocalCluster) -> None:
+    """The valid records are stored; the error has the count."""
     topic = new_topic(cluster, "closing", cleanup_policy="compact")
     producer = cluster.producer(linger_ms=20)
     for number in range(10):
@@ -103,8 +105,8 @@ def test_closing_raises_refused_records_that_no_caller_asked_for(cluster: LocalC
     assert any(note.endswith(": 2") for note in caught.value.__notes__)
 
 
-def test_transaction_with_a_bad_record_aborts(cluster: LocalCluster) -> None:
-    """The others fail with an error of their own, and nothing of it is visible."""
+def test_transaction_with_an_invalid_record_aborts(cluster: LocalCluster) -> None:
+    """The other records fail with their own error, and none is visible."""
     topic = new_topic(cluster, "transaction", cleanup_policy="compact")
     with cluster.producer(transactional_id="bad-records", linger_ms=20) as producer:
         producer.begin_transaction()

@@ -194,8 +194,8 @@ def test_records_are_stored_when_the_program_ends(
     assert "ResourceWarning" not in stderr
 
 
-def test_a_loop_closed_without_shutdown_reports_the_records(cluster: headrace.LocalCluster) -> None:
-    """Nothing can be sent once the loop is closed: the count and the topic are on stderr."""
+def test_loop_closed_without_shutdown_reports_the_records(cluster: headrace.LocalCluster) -> None:
+    """Nothing can be sent after that: the count and the topic are on stderr."""
     program = """
     import logging
     logging.basicConfig(format="%(levelname)s %(name)s %(message)s")
@@ -220,8 +220,8 @@ def test_a_loop_closed_without_shutdown_reports_the_records(cluster: headrace.Lo
 
 
 @pytest.mark.parametrize("kind", ["aio", "sync"])
-def test_an_unreachable_cluster_is_reported_at_the_end(cluster: headrace.LocalCluster, kind: str) -> None:
-    """The node is gone: the program ends in bounded time, with the count and the topic on stderr."""
+def test_unreachable_cluster_is_reported_at_exit(cluster: headrace.LocalCluster, kind: str) -> None:
+    """The program ends in bounded time, with the count and the topic on stderr."""
     programs = {
         "aio": """
         async def main():

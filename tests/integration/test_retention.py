@@ -31,9 +31,9 @@ def fill(cluster: LocalCluster, **configs: str) -> None:
         assert sent.errors(60) == {}
 
 
-def test_segments_go_under_a_reader_and_a_follower(tmp_path: Path) -> None:
-    """RELIABILITY 34. A reader in the middle of a segment that goes gets the right bytes, or goes on where
-    the log starts; a follower that was away begins there. Then the files are gone as well."""
+def test_segments_are_deleted_under_a_reader_and_a_follower(tmp_path: Path) -> None:
+    """RELIABILITY 34. A reader in a deleted segment gets the right bytes, or continues at the log start; a
+    restarted follower begins there. Then the files are deleted as well."""
     keys = {
         "log_retention_check_interval_ms": 100,
         "log_tail_cache_bytes": 0,
@@ -73,8 +73,8 @@ def test_segments_go_under_a_reader_and_a_follower(tmp_path: Path) -> None:
             assert (record.offset, record.value) == (start, value_of(start))
 
 
-def test_records_are_deleted_for_good(tmp_path: Path, command_line: CommandLine) -> None:
-    """By the command and the client, on all nodes; after a crash of all of them they do not come back."""
+def test_deleted_records_stay_deleted(tmp_path: Path, command_line: CommandLine) -> None:
+    """By the command and by the client, on all nodes; also after a crash of all of them."""
     with local(nodes=3, data_dir=str(tmp_path)) as cluster:
         fill(cluster)
 

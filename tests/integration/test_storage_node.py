@@ -22,8 +22,8 @@ from headrace.protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from node_rig import WALL_MS, Rig, batch, node_rig, until
 
 
-async def test_what_is_produced_is_fetched(rig: Rig) -> None:
-    """The thinnest path: metadata, batches with each kind of acks, all offsets back in order."""
+async def test_produced_records_are_fetched(rig: Rig) -> None:
+    """Metadata, batches with each value of acks, all offsets in order."""
     topic_id = await rig.topic("t")
     client = await rig.client()
     metadata = (await client.ask(registry.METADATA, MetadataRequest(("t",)))).body
@@ -37,8 +37,8 @@ async def test_what_is_produced_is_fetched(rig: Rig) -> None:
     assert values == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-async def test_acks_0_is_appended_without_an_answer(rig: Rig) -> None:
-    """Good and bad batches without acknowledgement: the good ones are there, the connection lives."""
+async def test_acks_0_is_appended_without_a_response(rig: Rig) -> None:
+    """Valid and invalid batches: the valid ones are stored, and the connection stays open."""
     topic_id = await rig.topic("t")
     client = await rig.client()
     for data in (batch(b"a"), b"garbage", batch(b"b")):
@@ -48,8 +48,8 @@ async def test_acks_0_is_appended_without_an_answer(rig: Rig) -> None:
     assert rig.node.status()["counters"]["failed_produce_entries"] == 1
 
 
-async def test_large_batches_go_both_ways(tmp_path: Path) -> None:
-    """A megabyte per batch: beyond every small-frame path of the transport."""
+async def test_large_batches_are_produced_and_fetched(tmp_path: Path) -> None:
+    """A megabyte each: none is sent as a small frame."""
     async with node_rig(tmp_path, config={"message.max.bytes": 4 << 20}) as rig:
         topic_id = await rig.topic("t")
         client = await rig.client()
@@ -62,8 +62,8 @@ async def test_large_batches_go_both_ways(tmp_path: Path) -> None:
         assert found == list(enumerate(values))
 
 
-async def test_offsets_by_time(rig: Rig) -> None:
-    """Earliest, latest and the first record at or after a time."""
+async def test_offsets_by_timestamp(rig: Rig) -> None:
+    """Earliest, latest and the first record at or after a timestamp."""
     topic_id = await rig.topic("t")
     client = await rig.client()
     for step in range(3):
@@ -73,8 +73,8 @@ async def test_offsets_by_time(rig: Rig) -> None:
     assert offsets == [0, 3, 1, -1]
 
 
-async def test_a_waiting_reader_is_woken(rig: Rig) -> None:
-    """The long poll, and its end by time."""
+async def test_waiting_fetch_completes_with_an_append(rig: Rig) -> None:
+    """And by its timeout."""
     topic_id = await rig.topic("t")
     reader, writer = await rig.client(), await rig.client()
     waiting = asyncio.create_task(reader.fetch(topic_id, max_wait_ms=20_000))
@@ -84,8 +84,8 @@ async def test_a_waiting_reader_is_woken(rig: Rig) -> None:
     assert (await reader.fetch(topic_id, 1, max_wait_ms=20))[1] == []
 
 
-async def test_a_reader_that_goes_away_leaves_nothing_behind(rig: Rig) -> None:
-    """Its waiting fetch makes room when the connection breaks, not at its deadline."""
+async def test_fetch_of_a_closed_connection_leaves_purgatory(rig: Rig) -> None:
+    """Not only at its deadline."""
     topic_id = await rig.topic("t")
     reader = await rig.client()
     waiting = asyncio.create_task(reader.fetch(topic_id, max_wait_ms=200_000))
@@ -95,8 +95,8 @@ async def test_a_reader_that_goes_away_leaves_nothing_behind(rig: Rig) -> None:
     await until(lambda: rig.node.status()["parked_requests"] == 0)
 
 
-async def test_fsync_topics_acknowledge_from_the_disk(rig: Rig) -> None:
-    """Many producers at once share flushes; every one of them is answered and in the log."""
+async def test_fsync_topics_acknowledge_flushed_records(rig: Rig) -> None:
+    """Concurrent producers share flushes; every record is acknowledged and in the log."""
     topic_id = await rig.topic("t", partitions=2, durability="fsync")
     client = await rig.client()
     sends = [
@@ -112,8 +112,8 @@ async def test_fsync_topics_acknowledge_from_the_disk(rig: Rig) -> None:
         assert partition.log.recovery_point == partition.log.log_end_offset
 
 
-async def test_a_fenced_leader_refuses_and_comes_back(rig: Rig) -> None:
-    """The controller takes the leadership away and gives it back with the next epoch."""
+async def test_former_leader_refuses_requests(rig: Rig) -> None:
+    """The controller removes the leader and elects it again in the next epoch."""
     topic_id = await rig.topic("t")
     client = await rig.client()
     waiting = asyncio.create_task(client.fetch(topic_id, max_wait_ms=20_000))
@@ -126,9 +126,8 @@ async def test_a_fenced_leader_refuses_and_comes_back(rig: Rig) -> None:
     assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
 
 
-async def test_the_data_plane_goes_on_without_the_controller(rig: Rig) -> None:
-    """The controller is away for a while: produce and fetch work, admin requests end with an error in
-    time; when it is back, all works again."""
+async def test_data_plane_continues_without_a_controller(rig: Rig) -> None:
+    """Produce and fetch succeed, admin requests time out; when the controller is back, all succeed."""
     topic_id = await rig.topic("t")
     client = await rig.client()
     rig.controller.close()
@@ -142,8 +141,8 @@ async def test_the_data_plane_goes_on_without_the_controller(rig: Rig) -> None:
     assert answer.body.topics[0].error_code == 0
 
 
-async def test_what_was_created_is_visible_in_the_answer(rig: Rig) -> None:
-    """Create by way of the node, then ask the node: no retry needed."""
+async def test_created_topic_is_in_the_nodes_metadata(rig: Rig) -> None:
+    """Created through the node, then described by it: no retry is needed."""
     client = await rig.client()
     for number in range(10):
         name = f"t{number}"
@@ -155,7 +154,7 @@ async def test_what_was_created_is_visible_in_the_answer(rig: Rig) -> None:
 
 
 async def test_errors_of_the_controller_reach_the_client(rig: Rig) -> None:
-    """Those of the whole request and those of one item."""
+    """Of the whole request and of one item."""
     client = await rig.client()
     body = CreateTopicsRequest((NewTopicSpec("t"),))
     router = rig.controller.router
@@ -167,8 +166,8 @@ async def test_errors_of_the_controller_reach_the_client(rig: Rig) -> None:
     assert (await client.ask(registry.CREATE_TOPICS, body)).body.topics == (failed,)
 
 
-async def test_a_deleted_topic_frees_its_space(rig: Rig, tmp_path: Path) -> None:
-    """The folder goes away in the background."""
+async def test_deleted_topic_frees_its_space(rig: Rig, tmp_path: Path) -> None:
+    """Its folder is removed in the background."""
     topic_id = await rig.topic("t")
     client = await rig.client()
     await client.produce(topic_id, batch(b"a"))
@@ -179,7 +178,7 @@ async def test_a_deleted_topic_frees_its_space(rig: Rig, tmp_path: Path) -> None
     assert (await client.fetch(again))[1] == []
 
 
-async def test_snapshots_of_the_metadata_are_followed(rig: Rig) -> None:
+async def test_metadata_snapshots_are_applied(rig: Rig) -> None:
     """The controller sends whole images instead of records."""
     rig.controller.sends_snapshots = True
     topic_id = await rig.topic("t")

@@ -80,8 +80,8 @@ async def create(client: Client, name: str) -> bytes:
     return answer.topics[0].topic_id  # type: ignore[no-any-return]
 
 
-async def test_the_life_of_a_topic(made: Cluster) -> None:
-    """Create, produce, alter a config live, delete, create again: each step is visible in its answer."""
+async def test_topic_is_created_altered_deleted_and_recreated(made: Cluster) -> None:
+    """Each change is visible after its response."""
     client = await Client.to(made.node)
     topic_id = await create(client, "t")
     assert (await client.produce(topic_id, batch(b"old"), partition=1)).error_code == 0
@@ -96,8 +96,8 @@ async def test_the_life_of_a_topic(made: Cluster) -> None:
     client.close()
 
 
-async def test_restarts_of_both_lose_nothing(made: Cluster) -> None:
-    """The controller is restarted under a running node, then the node crashes and comes back."""
+async def test_restarts_of_node_and_controller_lose_nothing(made: Cluster) -> None:
+    """The controller restarts under a running node, then the node crashes and restarts."""
     client = await Client.to(made.node)
     topic_id = await create(client, "t")
     await client.produce(topic_id, batch(b"a"))
@@ -119,8 +119,8 @@ async def test_restarts_of_both_lose_nothing(made: Cluster) -> None:
     client.close()
 
 
-async def test_a_stopped_node_leads_nothing(made: Cluster) -> None:
-    """Controlled shutdown: the controller has taken the leadership away before the node is gone."""
+async def test_stopped_node_leads_nothing(made: Cluster) -> None:
+    """Controlled shutdown: its partitions have no leader before the node ends."""
     client = await Client.to(made.node)
     await create(client, "t")
     metadata = (await client.ask(registry.METADATA, MetadataRequest(("t",)))).body
@@ -135,11 +135,11 @@ async def test_a_stopped_node_leads_nothing(made: Cluster) -> None:
     client.close()
 
 
-async def test_a_replica_moves_while_producers_go_on(
+async def test_replica_moves_between_dirs_under_load(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """By the command line, between two real dirs: everything is there afterwards, also after a restart;
-    cordoned dirs get nothing new; the files are sound."""
+    """By the command line: all records are there afterwards, also after a restart; cordoned dirs get no
+    replicas; the files are valid."""
 
     async def shell(made: Cluster, *arguments: str, code: int = 0) -> Any:
         line = ["-b", f"127.0.0.1:{made.node.port}", *arguments, "-o", "json"]

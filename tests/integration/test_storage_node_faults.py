@@ -54,9 +54,8 @@ def hostile_messages(session: int) -> Iterator[list[bytes]]:
     yield [encode(RequestHeader(0, 0, 7, session)), encode([1, 5, []]), *[b"frame"] * 5_000]
 
 
-async def test_hostile_messages_leave_the_node_alive(rig: Rig) -> None:
-    """Garbage, unknown apis, wrong versions, truncated bodies, thousands of frames: a neighbour's requests
-    go on being answered in between."""
+async def test_hostile_messages_delay_no_other_client(rig: Rig) -> None:
+    """Garbage, unknown APIs, wrong versions, truncated bodies, thousands of frames."""
     topic_id = await rig.topic("t")
     neighbour = await rig.client()
     for number in range(4):
@@ -72,8 +71,8 @@ async def test_hostile_messages_leave_the_node_alive(rig: Rig) -> None:
         assert (await neighbour.produce(topic_id, batch(b"a"))).base_offset == number
 
 
-async def test_bad_bodies_on_a_good_connection_are_answered(rig: Rig) -> None:
-    """The session is real, the body is not: an error, and the connection goes on."""
+async def test_invalid_body_on_a_valid_session_gets_an_error(rig: Rig) -> None:
+    """And the connection stays open."""
     client = await rig.client()
     for api in (registry.PRODUCE, registry.FETCH, registry.LIST_OFFSETS, registry.METADATA):
         for body in (b"", b"\xc1", b"\x93", encode({"a": 1}), encode([1] * 10), b"\x91" * 100_000):
@@ -83,8 +82,8 @@ async def test_bad_bodies_on_a_good_connection_are_answered(rig: Rig) -> None:
     assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
 
 
-async def test_an_oversized_frame_ends_its_connection_only(tmp_path: Path) -> None:
-    """Larger than socket.request.max.bytes: that client is cut off, the neighbour is not."""
+async def test_oversized_frame_closes_its_connection_only(tmp_path: Path) -> None:
+    """Larger than socket.request.max.bytes."""
     async with node_rig(tmp_path, config={"socket.request.max.bytes": 100_000}) as rig:
         topic_id = await rig.topic("t")
         neighbour, large = await rig.client(), await rig.client()
@@ -94,9 +93,9 @@ async def test_an_oversized_frame_ends_its_connection_only(tmp_path: Path) -> No
         assert (await neighbour.produce(topic_id, batch(b"a"))).base_offset == 0
 
 
-async def test_a_flood_of_waiting_fetches_is_bounded(tmp_path: Path) -> None:
-    """Absurd waits from many connections: as many as the purgatory takes wait, the rest is refused, and
-    producers do not notice."""
+async def test_waiting_fetches_are_bounded(tmp_path: Path) -> None:
+    """From many connections: purgatory holds its maximum, further ones are refused, and producers are not
+    delayed."""
     async with node_rig(tmp_path, config={"purgatory.max.requests": 50}) as rig:
         topic_id = await rig.topic("t")
         entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
@@ -117,9 +116,8 @@ async def test_a_flood_of_waiting_fetches_is_bounded(tmp_path: Path) -> None:
                 future.exception()
 
 
-async def test_absurd_fetches_get_bounded_answers(rig: Rig) -> None:
-    """Row 32: 100,000 partitions are refused, and so is one partition named often; 20,000 unknown ones get an
-    error each."""
+async def test_fetches_of_too_many_partitions_are_refused(rig: Rig) -> None:
+    """Row 32: 100,000 partitions, and one partition named often; 20,000 unknown ones get an error each."""
     topic_id = await rig.topic("t")
     client = await rig.client()
     await client.produce(topic_id, batch(b"v" * 1_000))
@@ -150,10 +148,10 @@ async def produce_until_refused(rig: Rig, topic_id: bytes) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("acks_from", ["async", "fsync"])
-async def test_full_disk_refuses_records_without_a_false_ack(tmp_path: Path, acks_from: str) -> None:
-    """Scenario 29. The only disk runs full: the producer hears it, readers are served, the controller is
-    told, and when there is room the node takes records again, without a restart. What it had acknowledged is
-    there after a crash, too."""
+async def test_full_disk_refuses_records(tmp_path: Path, acks_from: str) -> None:
+    """Scenario 29, one disk: the producer gets the error, consumers are served, the controller is notified,
+    and with free space records are accepted again without a restart. Acknowledged records are there after a
+    crash, too."""
     files = FakeFiles(capacity_bytes=20_000)
     async with node_rig(tmp_path, files) as rig:
         topic_id = await rig.topic("t", durability=acks_from)
@@ -177,8 +175,9 @@ async def test_full_disk_refuses_records_without_a_false_ack(tmp_path: Path, ack
         assert len((await client.fetch(topic_id))[1]) == acked + 1
 
 
-async def test_one_broken_disk_of_two(tmp_path: Path) -> None:
-    """Its partitions answer a storage error, the other disk's go on, and the node tells which is offline."""
+async def test_one_failed_disk_of_two(tmp_path: Path) -> None:
+    """Its partitions return a storage error, those of the other continue, and the status names the offline
+    dir."""
     files = FakeFiles()
     async with node_rig(tmp_path, files, {"log.dirs": "/a,/b"}) as rig:
         topic_id = await rig.topic("t", partitions=2)
@@ -193,8 +192,8 @@ async def test_one_broken_disk_of_two(tmp_path: Path) -> None:
         assert status["offline_partitions"] == 1
 
 
-async def test_a_failed_fsync_is_never_acknowledged(tmp_path: Path) -> None:
-    """fdatasync fails once, on a thread: everybody who waits for that disk hears it, and the node ends."""
+async def test_failed_fsync_is_never_acknowledged(tmp_path: Path) -> None:
+    """fdatasync fails once, on a thread: every waiting request gets the error, and the node ends."""
     files = FakeFiles()
     async with node_rig(tmp_path, files) as rig:
         topic_id = await rig.topic("t", durability="fsync")
@@ -210,8 +209,8 @@ async def test_a_failed_fsync_is_never_acknowledged(tmp_path: Path) -> None:
             await rig.ended()
 
 
-async def test_a_bad_disk_found_by_the_checkpoint_ends_the_node(tmp_path: Path) -> None:
-    """Nobody produces; the periodic work on a thread meets the error, and the node does not pretend."""
+async def test_disk_error_in_a_checkpoint_ends_the_node(tmp_path: Path) -> None:
+    """Without any produce request."""
     files = FakeFiles()
     config = {"log.flush.offset.checkpoint.interval.ms": 10}
     async with node_rig(tmp_path, files, config) as rig:
@@ -251,9 +250,9 @@ class HeldFile:
         self._file.fdatasync()
 
 
-async def test_a_slow_disk_under_new_partitions_does_not_stop_the_node(tmp_path: Path) -> None:
-    """Thousands of partitions, or a disk that takes its time: meanwhile the node serves the topics that it
-    has, and sends its heartbeats."""
+async def test_slow_disk_under_new_partitions_delays_nothing_else(tmp_path: Path) -> None:
+    """Thousands of partitions, or slow creations: the node serves its other topics, and sends its
+    heartbeats."""
     files = HeldFiles("slow-")
     async with node_rig(tmp_path, files) as rig:
         topic_id = await rig.topic("quick")
@@ -269,8 +268,8 @@ async def test_a_slow_disk_under_new_partitions_does_not_stop_the_node(tmp_path:
         assert (await client.produce(slow_id, batch(b"v"), partition=2)).error_code == 0
 
 
-async def test_a_node_that_stops_while_partitions_are_made(tmp_path: Path) -> None:
-    """It waits for the disk, forgets what it made, and finds it again at the next start."""
+async def test_node_stops_while_partitions_are_created(tmp_path: Path) -> None:
+    """It waits for the disk, drops the new logs, and finds them at the next start."""
     files = HeldFiles("slow-")
     async with node_rig(tmp_path, files) as rig:
         slow_id = rig.controller.create_topic("slow", 3)
@@ -285,10 +284,9 @@ async def test_a_node_that_stops_while_partitions_are_made(tmp_path: Path) -> No
         assert (await client.produce(slow_id, batch(b"v"), partition=1)).base_offset == 0
 
 
-async def test_a_process_whose_disk_is_full_refuses_and_goes_on(tmp_path: Path) -> None:
-    """Scenario 29 in a process of its own: no file may grow beyond 200 kB. The producer is refused, the
-    process lives, and takes records again when there is room; after a kill everything acknowledged is
-    there, once."""
+async def test_process_with_a_full_disk_refuses_and_continues(tmp_path: Path) -> None:
+    """Scenario 29 in a process: no file may exceed 200 kB. Records are refused, the process lives, and
+    accepts records when there is space; after a kill every acknowledged record is there once."""
     controller = FakeController()
     controller.start()
     arguments = [sys.executable, node_process.__file__, str(tmp_path / "d"), str(controller.router.port)]

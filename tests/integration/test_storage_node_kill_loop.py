@@ -275,10 +275,10 @@ def check_disk(directory: Path, writers: list[Writer]) -> None:
         manager.abandon()
 
 
-def test_a_node_killed_again_and_again_loses_nothing(
+def test_repeated_kills_lose_no_acknowledged_record(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """SIGKILL under load, acks=1 and acks=all, async and fsync, with topics coming and going."""
+    """SIGKILL under load, acks=1 and acks=all, async and fsync, while topics are created and deleted."""
     seconds = float(os.environ.get("HEADRACE_KILL_SECONDS", "7"))
     seed = int(os.environ.get("HEADRACE_KILL_SEED", "1"))
     with asyncio.Runner(loop_factory=new_event_loop) as runner:

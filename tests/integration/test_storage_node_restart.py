@@ -27,8 +27,8 @@ from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, until
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
-async def test_everything_is_there_after_a_restart(rig: Rig, crash: bool) -> None:
-    """Same port, same node id, same data; only after a clean stop nothing had to be recovered."""
+async def test_restart_keeps_port_id_and_records(rig: Rig, crash: bool) -> None:
+    """Only after a clean stop no log is recovered."""
     topic_id = await rig.topic("t", partitions=2)
     client = await rig.client()
     for number in range(20):
@@ -45,11 +45,11 @@ async def test_everything_is_there_after_a_restart(rig: Rig, crash: bool) -> Non
     assert [value for _, value in found[1]] == [b"%d" % number for number in range(1, 20, 2)]
 
 
-async def test_a_log_that_was_cut_while_the_node_was_down_is_told(
+async def test_log_truncated_while_the_node_was_down_is_reported(
     rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It ended in order, and one of its two logs lost its end before the next start: the registration names
-    that one, and so does the node's log; the other is whole."""
+    """After a clean stop one of its two logs loses its end: the registration names that log, and so does the
+    node's log."""
 
     def cut_the_log_of(folder: str) -> None:
         (path,) = tmp_path.rglob(f"{folder}/*.log")
@@ -96,9 +96,9 @@ async def end(process: Any) -> None:
     await process.wait()
 
 
-async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    """A real process is killed in the middle of a stream of acks=1 produces; it comes back on its port,
-    and every acknowledged batch is there, in order, once."""
+async def test_kill_9_loses_no_acknowledged_batch(tmp_path: Path) -> None:
+    """During acks=1 produces; the process returns on its port, and every acknowledged batch is there, in
+    order, once."""
     controller = FakeController()
     controller.start()
     process, port = await start_process(tmp_path / "d", controller)
@@ -141,8 +141,8 @@ async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
         controller.close()
 
 
-async def test_a_generated_id_is_kept_by_the_disk(tmp_path: Path) -> None:
-    """The controller made the id up; the next start asks for it by name."""
+async def test_generated_node_id_is_stored_on_the_disk(tmp_path: Path) -> None:
+    """The controller generated it; the next start registers with it."""
     async with node_rig(tmp_path, config={"node.id": -1}) as rig:
         assert rig.node.node_id == 1001
         await rig.restart()
@@ -152,8 +152,8 @@ async def test_a_generated_id_is_kept_by_the_disk(tmp_path: Path) -> None:
         assert len(first[0]) == 16
 
 
-async def test_the_disks_decide_who_the_node_is(rig: Rig) -> None:
-    """A configured id that contradicts the disk ends the start; another cluster does, too."""
+async def test_identity_of_the_disk_is_checked(rig: Rig) -> None:
+    """Another configured node id, or another cluster, ends the start."""
     await rig.stop()
     rig.config["node.id"] = 2
     with pytest.raises(ConfigError, match="node 1"):
@@ -164,8 +164,9 @@ async def test_the_disks_decide_who_the_node_is(rig: Rig) -> None:
         await rig.new_node().start()
 
 
-async def test_the_controllers_no_ends_the_node(tmp_path: Path) -> None:
-    """Wrong cluster at once, a duplicate when it does not go away; all is released, so a next start works."""
+async def test_refused_registration_ends_the_node(tmp_path: Path) -> None:
+    """Another cluster at once, a duplicate id after its retries; everything is released, so that the next
+    start succeeds."""
     async with node_rig(tmp_path, config={"initial.broker.registration.timeout.ms": 150}) as rig:
         await rig.stop()
         for error in (
@@ -180,8 +181,8 @@ async def test_the_controllers_no_ends_the_node(tmp_path: Path) -> None:
         await rig.start()
 
 
-async def test_a_taken_port_is_replaced(rig: Rig) -> None:
-    """Somebody else listens on the remembered port: another one is chosen and remembered."""
+async def test_remembered_port_in_use_is_replaced(rig: Rig) -> None:
+    """The new one is stored."""
     old = rig.node.port
     await rig.stop()
     with socket.create_server(("127.0.0.1", old)):
@@ -193,8 +194,8 @@ async def test_a_taken_port_is_replaced(rig: Rig) -> None:
     assert rig.node.port == chosen
 
 
-async def test_a_configured_port_that_is_taken_is_an_error(rig: Rig) -> None:
-    """The user asked for that one; the dirs are free again afterwards."""
+async def test_configured_port_in_use_is_an_error(rig: Rig) -> None:
+    """The dirs are released."""
     await rig.stop()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         rig.config["listener.port"] = taken.getsockname()[1]
@@ -207,8 +208,8 @@ async def test_a_configured_port_that_is_taken_is_an_error(rig: Rig) -> None:
 
 
 async def test_wiped_node_takes_the_port_of_its_registration(rig: Rig, tmp_path: Path) -> None:
-    """Its log dir is empty; the registration of node 1 names the port. It waits for a controller to ask;
-    a node that was never registered takes any port."""
+    """Its log dir is empty; it waits for a controller to look its registration up; a node that was never
+    registered takes any port."""
     old = rig.node.port
     await rig.node.kill()
     await rig.ended()
@@ -229,10 +230,10 @@ async def test_wiped_node_takes_the_port_of_its_registration(rig: Rig, tmp_path:
 
 
 @pytest.mark.parametrize("is_wiped", [True, False], ids=["wiped", "with its disk"])
-async def test_node_without_controller_stops_while_it_starts(
+async def test_node_without_a_controller_stops_while_it_starts(
     rig: Rig, tmp_path: Path, is_wiped: bool
 ) -> None:
-    """It looks for its ports, or registers, and nothing answers: the start ends, and the dirs are free."""
+    """It waits for its ports, or for its registration: the start ends, and the dirs are released."""
     await rig.stop()
     if is_wiped:
         shutil.rmtree(tmp_path / "d0")
@@ -248,16 +249,16 @@ async def test_node_without_controller_stops_while_it_starts(
     await rig.start()
 
 
-async def test_two_nodes_do_not_share_a_disk(rig: Rig) -> None:
-    """The second start finds the lock; the first node is not disturbed."""
+async def test_log_dir_in_use_is_refused(rig: Rig) -> None:
+    """The first node is not disturbed."""
     with pytest.raises(KafkaStorageError, match="in use"):
         await rig.new_node().start()
     topic_id = await rig.topic("t")
     assert (await (await rig.client()).produce(topic_id, batch(b"a"))).error_code == 0
 
 
-async def test_a_node_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
-    """No controller anywhere: start waits, stop ends it."""
+async def test_starting_node_can_be_stopped(tmp_path: Path) -> None:
+    """No controller: start waits, stop ends it."""
     rig = Rig(tmp_path, None, {})
     rig.controller.start()
     rig.controller.is_silent = True
@@ -269,15 +270,15 @@ async def test_a_node_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
     rig.controller.close()
 
 
-async def test_stopping_twice_and_after_the_end_is_fine(rig: Rig) -> None:
-    """Whoever stops need not know who else did."""
+async def test_repeated_stop_is_no_error(rig: Rig) -> None:
+    """Also after the end."""
     await asyncio.gather(rig.node.stop(), rig.node.stop())
     await rig.node.stop()
     await rig.ended()
 
 
-async def test_a_node_that_fails_while_it_stops_does_not_hang(tmp_path: Path) -> None:
-    """The controller does not answer, so the farewell waits; the only disk breaks meanwhile."""
+async def test_node_that_fails_while_it_stops_does_not_hang(tmp_path: Path) -> None:
+    """The controller does not respond to the controlled shutdown; the only disk fails meanwhile."""
     files = FakeFiles()
     async with node_rig(tmp_path, files, {"controlled.shutdown.timeout.ms": 3_600_000}) as rig:
         topic_id = await rig.topic("t")
@@ -292,8 +293,8 @@ async def test_a_node_that_fails_while_it_stops_does_not_hang(tmp_path: Path) ->
             await rig.ended()
 
 
-async def test_a_new_disk_that_fails_on_its_identity_is_left_out(tmp_path: Path) -> None:
-    """The first start with two dirs; one cannot be written: the node starts on the other."""
+async def test_new_disk_that_fails_at_its_identity_is_offline(tmp_path: Path) -> None:
+    """The first start with two dirs: the node starts on the other."""
     files = FakeFiles()
     files.fail("rename", "/a/meta.properties")
     async with node_rig(tmp_path, files, {"log.dirs": "/a,/b"}) as rig:

@@ -57,8 +57,8 @@ def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], int]]]:
         process.communicate()
 
 
-async def test_kill_9_of_the_server_fails_requests_at_once(start: Start) -> None:
-    """Ten requests are under way when the server process is killed: all fail long before any timeout."""
+async def test_killed_server_fails_requests_at_once(start: Start) -> None:
+    """Ten requests are in flight: all fail long before any timeout."""
     process, port = start(str(FAKES / "transport_server.py"), "hold")
 
     client = await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
@@ -73,8 +73,9 @@ async def test_kill_9_of_the_server_fails_requests_at_once(start: Start) -> None
         await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
 
 
-async def test_a_stopped_server_is_noticed_by_heartbeat(start: Start) -> None:
-    """SIGSTOP: TCP stands and says nothing; the heartbeat's timeout ends the connection and the request."""
+async def test_stopped_server_is_detected_by_heartbeat(start: Start) -> None:
+    """SIGSTOP: TCP stays open without traffic; the heartbeat's timeout ends the connection and the
+    request."""
     process, port = start(str(FAKES / "transport_server.py"), "hold")
 
     options = ConnectionOptions(heartbeat_interval_ms=50, heartbeat_timeout_ms=200)
@@ -101,8 +102,8 @@ CLIENT = textwrap.dedent(
 )
 
 
-async def test_a_stopped_client_is_forgotten_by_heartbeat(start: Start) -> None:
-    """SIGSTOP of a client: its state is freed after the heartbeat's timeout; others are served."""
+async def test_stopped_client_is_detected_by_heartbeat(start: Start) -> None:
+    """Its state is freed after the timeout; other clients are served."""
     limits = RouterLimits(heartbeat_interval_ms=50, heartbeat_timeout_ms=200)
     async with serving(limits) as served:
         starting = asyncio.to_thread(start, "-c", CLIENT, str(served.router.port))
@@ -151,8 +152,8 @@ FORK = textwrap.dedent(
 )
 
 
-def test_a_forked_child_talks_on_its_own_context(start: Start) -> None:
-    """The parent holds an open connection and forks: the child opens its own, and both are served."""
+def test_forked_child_uses_its_own_context(start: Start) -> None:
+    """The parent has an open connection: the child opens its own, and both are served."""
     _, port = start(str(FAKES / "transport_server.py"))
     process, status = start("-c", FORK, str(port))
     assert status == 0
@@ -175,8 +176,8 @@ LEAVER = textwrap.dedent(
 )
 
 
-async def test_a_process_that_just_ends_does_not_hang(start: Start) -> None:
-    """Megabytes are on their way to a stopped server and nothing is closed: the process ends all the same."""
+async def test_process_ends_without_closing_its_connection(start: Start) -> None:
+    """Megabytes are in flight to a stopped server: the process ends all the same."""
     server, port = start(str(FAKES / "transport_server.py"), "hold")
 
     client = await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)

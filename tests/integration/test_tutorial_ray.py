@@ -49,8 +49,9 @@ def output_of(command: Headrace, arguments: list[str]) -> str:
     return done.stdout
 
 
-def test_the_tutorial_can_be_followed_on_ray(command: Headrace) -> None:
-    """Every command and program in order: records come back, the group has read them all, nothing is left."""
+def test_tutorial_runs_on_ray(command: Headrace) -> None:
+    """Every command and program in order: records are read back, the group has read them all, nothing is
+    left."""
     section = text_of("docs/TUTORIAL.md").partition(SECTION)[2]
     steps = [block for block in blocks(section) if block.language in ("python", SHELL)]
     printed = [play(command, step) for step in steps]
