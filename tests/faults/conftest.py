@@ -60,6 +60,12 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., FaultCluster]]:
 
 
 @pytest.fixture
+def cluster(make_cluster: Callable[..., FaultCluster]) -> FaultCluster:
+    """With the defaults of FaultCluster."""
+    return make_cluster()
+
+
+@pytest.fixture
 def measured(record_property: Callable[[str, str], None]) -> Callable[[Workload, float], None]:
     """`measured(work, begun_s)`: note how a workload got on since the first fault, for the summary."""
 

@@ -44,10 +44,9 @@ def followers_of(cluster: FaultCluster, topic: str = "t") -> list[Server]:
 
 @pytest.mark.parametrize("has_writes", [True, False])
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_s15_two_elections_at_once(make_cluster: Any, measured: Any, has_writes: bool, how: str) -> None:
+def test_s15_two_elections_at_once(cluster: Any, measured: Any, has_writes: bool, how: str) -> None:
     """The leader goes, and so does its successor as soon as it leads; with writes between, and without, which
     leaves an epoch in which nothing was written (KAFKA-10706, KIP-279)."""
-    cluster = make_cluster()
     cluster.create_topic("t", min_insync_replicas=1)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -70,10 +69,9 @@ def test_s15_two_elections_at_once(make_cluster: Any, measured: Any, has_writes:
     cluster.until_replicas_agree("t")
 
 
-def test_s16_a_longer_uncommitted_tail_is_cut_off(make_cluster: Any) -> None:
+def test_s16_a_longer_uncommitted_tail_is_cut_off(cluster: Any) -> None:
     """A leader that reaches no follower takes records that nobody else gets (acks=1). Replaced and healed, it
     truncates them by epoch; nobody ever reads one, from it either."""
-    cluster = make_cluster()
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     work.rest()
@@ -99,10 +97,9 @@ def test_s16_a_longer_uncommitted_tail_is_cut_off(make_cluster: Any) -> None:
     assert b"tail" not in cluster.logs_of("t")[old.id]
 
 
-def test_s17_too_few_replicas(make_cluster: Any) -> None:
+def test_s17_too_few_replicas(cluster: Any) -> None:
     """Below min.insync.replicas: what is under way is not confirmed any more, what comes then is refused
     before it is appended, and nobody reads what was not confirmed until enough replicas have it."""
-    cluster = make_cluster()
     cluster.create_topic("t", min_insync_replicas=2)
     leader = cluster.node(cluster.leader("t"))
     topic_id, raw = topic_id_of(cluster), cluster.raw(leader)
@@ -162,10 +159,9 @@ def drain(cluster: FaultCluster, leader: Server, node: Server, *, is_drained: bo
     cluster.until(lambda: cluster.knows(leader, answer.metadata_offset), "the leader knows of the drain")
 
 
-def test_s18_the_last_replica_loses_its_unflushed_pages(make_cluster: Any, measured: Any) -> None:
+def test_s18_the_last_replica_loses_its_unflushed_pages(cluster: Any, measured: Any) -> None:
     """Two replicas stop in order, the last one dies with its page cache. It is the first to come back, and
     must not lead: one of the ELR, which has everything, does (KIP-966)."""
-    cluster = make_cluster()
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -227,10 +223,9 @@ def test_s19_an_unclean_election_loses_within_bounds(make_cluster: Any) -> None:
     cluster.until_replicas_agree("t")
 
 
-def test_s20_a_broker_epoch_of_the_past_gets_nobody_into_the_isr(make_cluster: Any) -> None:
+def test_s20_a_broker_epoch_of_the_past_gets_nobody_into_the_isr(cluster: Any) -> None:
     """The leader heard a follower's process that is no more: the controller refuses to take it for the one
     that has come back (KIP-903)."""
-    cluster = make_cluster()
     cluster.create_topic("t", min_insync_replicas=2)
     follower = followers_of(cluster)[0]
     old_epoch = cluster.image().brokers[follower.id].broker_epoch
@@ -253,10 +248,9 @@ def test_s20_a_broker_epoch_of_the_past_gets_nobody_into_the_isr(make_cluster: A
 
 
 @pytest.mark.parametrize("is_leader", [True, False])
-def test_s21_a_wiped_disk(make_cluster: Any, measured: Any, is_leader: bool) -> None:
+def test_s21_a_wiped_disk(cluster: Any, measured: Any, is_leader: bool) -> None:
     """A node comes back with its id and an empty disk. It may not lead, asked for or not, until it has caught
     up; then it is a replica like the others."""
-    cluster = make_cluster()
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()

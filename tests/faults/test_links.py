@@ -33,11 +33,8 @@ def names_without(cluster: FaultCluster, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("is_heard_by_the_controller", [True, False])
-def test_s08_a_follower_is_isolated(
-    make_cluster: Any, measured: Any, is_heard_by_the_controller: bool
-) -> None:
+def test_s08_a_follower_is_isolated(cluster: Any, measured: Any, is_heard_by_the_controller: bool) -> None:
     """It leaves the ISR, for its lag or with its session; acknowledgements go on; healed, it comes back."""
-    cluster = make_cluster()
     work = started(cluster)
     begun_s = time.monotonic()
     name = f"node-{cluster.follower('t')}"
@@ -58,9 +55,8 @@ def test_s08_a_follower_is_isolated(
     cluster.until_replicas_agree("t")
 
 
-def test_s09_the_leader_is_isolated_from_the_controller_only(make_cluster: Any, measured: Any) -> None:
+def test_s09_the_leader_is_isolated_from_the_controller_only(cluster: Any, measured: Any) -> None:
     """Clients and followers reach it, but it was replaced: it acknowledges nothing from acks=all any more."""
-    cluster = make_cluster()
     work = started(cluster)
     begun_s = time.monotonic()
     old = cluster.node(cluster.leader("t"))
@@ -80,9 +76,8 @@ def test_s09_the_leader_is_isolated_from_the_controller_only(make_cluster: Any, 
     cluster.until_replicas_agree("t")
 
 
-def test_s10_a_client_is_isolated_from_a_leader_only(make_cluster: Any, measured: Any) -> None:
+def test_s10_a_client_is_isolated_from_a_leader_only(cluster: Any, measured: Any) -> None:
     """Its other partitions go on, nobody is elected, and what waited is written when it can be."""
-    cluster = make_cluster()
     work = started(cluster, partitions=3)
     begun_s = time.monotonic()
     before = cluster.image().topics["t"].partitions
@@ -103,9 +98,8 @@ def test_s10_a_client_is_isolated_from_a_leader_only(make_cluster: Any, measured
 
 
 @pytest.mark.parametrize("is_mute", [True, False])
-def test_s11_a_partition_in_one_direction(make_cluster: Any, measured: Any, is_mute: bool) -> None:
+def test_s11_a_partition_in_one_direction(cluster: Any, measured: Any, is_mute: bool) -> None:
     """The leader hears the other servers and is not heard, or the reverse: it is replaced either way."""
-    cluster = make_cluster()
     work = started(cluster)
     begun_s = time.monotonic()
     old = f"node-{cluster.leader('t')}"
@@ -195,9 +189,8 @@ def test_s11_the_active_controller_is_cut_off_from_the_others(
     assert work.unknown == 0, work.errors
 
 
-def test_s13_every_link_is_long_and_thin(make_cluster: Any, measured: Any) -> None:
+def test_s13_every_link_is_long_and_thin(cluster: Any, measured: Any) -> None:
     """100 ms and 3 Mbit/s everywhere: slow, but nobody is given up."""
-    cluster = make_cluster()
     work = started(cluster, partitions=3)
     before = [partition.leader_epoch for partition in cluster.image().topics["t"].partitions]
     begun_s = time.monotonic()
@@ -213,10 +206,9 @@ def test_s13_every_link_is_long_and_thin(make_cluster: Any, measured: Any) -> No
 
 
 @pytest.mark.parametrize("chance", [0.01, 0.05])
-def test_s14_connections_that_break_all_the_time(make_cluster: Any, measured: Any, chance: float) -> None:
+def test_s14_connections_that_break_all_the_time(cluster: Any, measured: Any, chance: float) -> None:
     """One write in a hundred, or twenty, resets its connection, with all that was under way on it: requests
     whose answers were lost are repeated. TCP itself lets nothing be doubled or reordered."""
-    cluster = make_cluster()
     work = started(cluster, partitions=3)
     begun_s = time.monotonic()
     cluster.network.shape(cluster.all_links(), reset_chance=chance)
@@ -232,10 +224,9 @@ def test_s14_connections_that_break_all_the_time(make_cluster: Any, measured: An
         cluster.until_replicas_agree("t", partition)
 
 
-def test_s14_bytes_that_trickle_and_halves_that_close(make_cluster: Any, measured: Any) -> None:
+def test_s14_bytes_that_trickle_and_halves_that_close(cluster: Any, measured: Any) -> None:
     """Requests in pieces of some bytes; then each direction of every connection ends while requests are
     under way; then everything is frozen and reset, which loses what was held."""
-    cluster = make_cluster()
     work = started(cluster, partitions=3)
     begun_s = time.monotonic()
     links = cluster.all_links()

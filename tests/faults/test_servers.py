@@ -16,9 +16,8 @@ SOME_OR_ALL = [2, pytest.param(5, marks=pytest.mark.faults)]
 
 
 @pytest.mark.parametrize("bounces", SOME_OR_ALL)
-def test_s01_the_leader_is_killed(make_cluster: Any, measured: Any, bounces: int) -> None:
+def test_s01_the_leader_is_killed(cluster: Any, measured: Any, bounces: int) -> None:
     """SIGKILL: another leads, producers go on before the dead one is back, and it comes back in sync."""
-    cluster = make_cluster()
     cluster.create_topic("t", 3, min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -38,9 +37,8 @@ def test_s01_the_leader_is_killed(make_cluster: Any, measured: Any, bounces: int
 
 
 @pytest.mark.parametrize("bounces", SOME_OR_ALL)
-def test_s02_the_leader_is_stopped(make_cluster: Any, measured: Any, bounces: int) -> None:
+def test_s02_the_leader_is_stopped(cluster: Any, measured: Any, bounces: int) -> None:
     """SIGTERM: the leadership is given away before the process ends, and no replica is missed meanwhile."""
-    cluster = make_cluster()
     cluster.create_topic("t", 3, min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -57,10 +55,9 @@ def test_s02_the_leader_is_stopped(make_cluster: Any, measured: Any, bounces: in
     cluster.until_replicas_agree("t")
 
 
-def test_s03_the_leader_stands_still(make_cluster: Any, measured: Any) -> None:
+def test_s03_the_leader_stands_still(cluster: Any, measured: Any) -> None:
     """SIGSTOP for three sessions: what it is asked meanwhile it does not acknowledge when it wakes up as the
     leader of the past, and it serves nothing that was not committed."""
-    cluster = make_cluster()
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -153,9 +150,8 @@ def test_s05_two_of_three_controllers_are_killed(make_cluster: Any, measured: An
 
 
 @pytest.mark.faults
-def test_s06_all_nodes_are_killed_together(make_cluster: Any, measured: Any) -> None:
+def test_s06_all_nodes_are_killed_together(cluster: Any, measured: Any) -> None:
     """The processes die, the page cache does not: everything acknowledged is there when they are back."""
-    cluster = make_cluster()
     cluster.create_topic("t", 3, min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -175,9 +171,8 @@ def test_s06_all_nodes_are_killed_together(make_cluster: Any, measured: Any) -> 
 
 
 @pytest.mark.faults
-def test_s07_all_nodes_are_restarted_one_after_the_other(make_cluster: Any, measured: Any) -> None:
+def test_s07_all_nodes_are_restarted_one_after_the_other(cluster: Any, measured: Any) -> None:
     """A clean rolling restart under load: nothing lost, and no error that reaches anybody."""
-    cluster = make_cluster()
     cluster.create_topic("t", 6, min_insync_replicas=2)
     work = Workload(cluster, "t", consumers=2).start()
     begun_s = time.monotonic()

@@ -47,7 +47,6 @@ def test_a_disk_with_a_log_is_not_blank() -> None:
 
 
 def test_the_cluster_id_is_stored() -> None:
-    """Once it is known."""
     files = a_directory()
     write_identity(files, METADATA_DIR, replace(load_identity(files, METADATA_DIR, 1), cluster_id="abc"))
     assert load_identity(files, METADATA_DIR, 1).cluster_id == "abc"

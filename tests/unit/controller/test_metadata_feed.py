@@ -98,7 +98,6 @@ def test_one_decision_larger_than_the_tail() -> None:
 
 
 def test_without_a_tail_all_readers_get_snapshots() -> None:
-    """metadata.tail.max.records 0."""
     feed = feed_of(1, 1, tail=0)
     assert feed.answer(1).is_snapshot
     assert feed.answer(2) is None

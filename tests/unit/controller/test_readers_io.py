@@ -82,7 +82,6 @@ def test_a_negative_wait_ends_at_once() -> None:
 
 
 def test_new_records_answer_all_waiting_readers() -> None:
-    """Two readers, one record."""
     rig = Rig()
     polls = [rig.poll(500), rig.poll(500, Peer(b"other"))]
     rig.publish()

@@ -14,6 +14,11 @@ def sound() -> tuple[History, Process, Process]:
     return history, writer, reader
 
 
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
 def names(history: History) -> set[str]:
     return set(history.anomalies())
 
@@ -65,9 +70,8 @@ def test_unseen() -> None:
     assert names(history) == {"unseen"}
 
 
-def test_unseen_without_an_offset() -> None:
+def test_unseen_without_an_offset(history: History) -> None:
     """Acknowledged without being told where, and nowhere to be found."""
-    history = History()
     history.process("w").send("k", b"x").ok(None)
     assert names(history) == {"unseen"}
 
@@ -127,9 +131,8 @@ def test_polls_that_skip_or_go_back() -> None:
     assert names(history) == set()
 
 
-def test_sends_that_overtake_each_other() -> None:
+def test_sends_that_overtake_each_other(history: History) -> None:
     """c was sent after b and lies before it; a later copy of what was retried is no reordering."""
-    history = History()
     writer, reader = history.process("w"), history.process("r")
     for value in (b"a", b"b", b"c"):
         writer.send("k", value, may_repeat=True)
@@ -139,9 +142,8 @@ def test_sends_that_overtake_each_other() -> None:
     assert names(history) == set()
 
 
-def test_a_first_copy_may_have_been_deleted() -> None:
+def test_a_first_copy_may_have_been_deleted(history: History) -> None:
     """b was written, deleted before anybody read it, and written again by a retry; if there may be any."""
-    history = History()
     writer, reader = history.process("w"), history.process("r")
     for value in (b"b", b"c"):
         writer.send("k", value, may_repeat=True)
@@ -153,9 +155,8 @@ def test_a_first_copy_may_have_been_deleted() -> None:
     assert names(history) == {"nonmonotonic-send"}
 
 
-def test_a_first_copy_lay_where_nobody_saw_another_record() -> None:
+def test_a_first_copy_lay_where_nobody_saw_another_record(history: History) -> None:
     """All that was deleted before c had been seen: b lay behind c from the first."""
-    history = History()
     writer, reader = history.process("w"), history.process("r")
     for value in (b"a", b"b", b"c"):
         writer.send("k", value, may_repeat=True)
@@ -207,9 +208,8 @@ def test_a_value_behind_the_first_copy_of_the_newest_is_not_lost() -> None:
     assert names(history) == {"lost-write"}, "a poll that failed has seen it, but nobody was given it"
 
 
-def test_precommitted_read() -> None:
+def test_precommitted_read(history: History) -> None:
     """A transaction that reads what it has written itself."""
-    history = History()
     op = history.process("p").txn()
     op.send("k", b"a").offset = 0
     op.poll("k", [(0, b"a")])
@@ -271,9 +271,8 @@ def test_g1c() -> None:
     assert names(history) == {"G1a"}
 
 
-def test_g1c_over_many() -> None:
+def test_g1c_over_many(history: History) -> None:
     """The shortest circle is told, one for each knot; histories may be long."""
-    history = History()
     ops = [history.process(f"p{number}").txn() for number in range(1_200)]  # more than Python may nest calls
     for number, op in enumerate(ops):
         op.send(f"k{number}", b"%d" % number).offset = 0
@@ -286,9 +285,8 @@ def test_g1c_over_many() -> None:
     assert history.anomalies() == {"G1c": ["p9#0 -> p7#0 -> p8#0"]}
 
 
-def test_g0_is_told_and_allowed() -> None:
+def test_g0_is_told_and_allowed(history: History) -> None:
     """Writes of two transactions lie each behind the other's."""
-    history = History()
     first, second = (history.process(name).txn() for name in ("p", "q"))
     for key, values in (("x", (b"a", b"b")), ("y", (b"c", b"d"))):
         for offset, value in enumerate(values):
@@ -317,9 +315,8 @@ def test_an_assignment_without_the_key_lets_it_begin_anywhere() -> None:
     assert names(history) == {"poll-skip"}, "no nonmonotonic-poll"
 
 
-def test_sends_inside_one_operation() -> None:
+def test_sends_inside_one_operation(history: History) -> None:
     """In the wrong order; with something in between, which is no fault."""
-    history = History()
     writer, reader = history.process("w"), history.process("r")
     op = writer.txn()
     op.send("k", b"a")

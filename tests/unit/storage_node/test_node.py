@@ -19,7 +19,6 @@ def rig() -> CoreRig:
 
 
 def test_metadata_response_has_the_newest_image(rig: CoreRig) -> None:
-    """After each step."""
     assert rig.ask(registry.METADATA, MetadataRequest()).answer.topics == ()
     topic_id = rig.topic("t")
     answer = rig.ask(registry.METADATA, MetadataRequest()).answer
@@ -37,7 +36,6 @@ def test_metadata_requests_are_bounded() -> None:
 
 
 def test_unserved_api_is_refused(rig: CoreRig) -> None:
-    """UnsupportedVersionError; the node continues."""
     request = rig.ask(registry.CREATE_TOPICS, CreateTopicsRequest(()))
     assert isinstance(request.error, UnsupportedVersionError)
 
@@ -107,7 +105,6 @@ def test_timer_is_set_to_the_earliest_deadline(rig: CoreRig) -> None:
 
 
 def test_idle_node_sets_no_timer(rig: CoreRig) -> None:
-    """No request waits."""
     topic_id = rig.topic()
     request = rig.fetch(topic_id, max_wait_ms=100)
     rig.produce(topic_id)

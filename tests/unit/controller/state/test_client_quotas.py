@@ -125,7 +125,6 @@ def test_invalid_filters(driver: Driver, components: list[QuotaFilter], error: A
     ],
 )
 def test_invalid_quotas(driver: Driver, entity: Any, values: Any, text: str) -> None:
-    """No record is written."""
     before = driver.image
     code, detail = (
         alter(driver, entity, consumer_byte_rate=9, **values)

@@ -197,7 +197,6 @@ def test_invalid_replication_configs(driver, resource, name, value) -> None:
 
 @pytest.mark.parametrize("value", ["*", "0:1", "0:1,12:345", ""])
 def test_throttled_replicas(driver, value) -> None:
-    """All, some, or none."""
     assert not alter(driver, ConfigChange("leader.replication.throttled.replicas", SET, value)).error_code
     assert values(driver)["leader.replication.throttled.replicas"] == value
 

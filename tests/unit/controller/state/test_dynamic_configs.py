@@ -407,7 +407,6 @@ def test_the_configs_of_groups_are_bounded(driver: Driver, name: str, low: int, 
 
 @pytest.mark.parametrize("name", ["", "g" * 2_049])
 def test_a_group_id_must_not_be_empty(driver: Driver, name: str) -> None:
-    """As at the coordinators."""
     answer = alter(driver, ConfigResource(32, name), consumer_session_timeout_ms=8_000)
     assert answer.error_code == InvalidRequestError.code
 

@@ -184,7 +184,6 @@ def test_after_unclean_restarts_of_all_the_last_known_leader_leads(driver: Drive
 
 
 def test_unclean_recovery_strategy_none_waits_for_an_operator() -> None:
-    """unclean.recovery.strategy=None."""
     driver = a_cluster(replicas=(1,), min_isr=1, **{"unclean.recovery.strategy": "None"})
     driver.fence(1)
     driver.come_back(1, 11, is_clean=False)

@@ -50,7 +50,6 @@ def test_the_default_is_the_highest_level(driver: Driver) -> None:
     ],
 )
 def test_one_invalid_update_refuses_all(driver: Driver, wrong: FeatureUpdate) -> None:
-    """Also valid ones."""
     before = driver.image
     assert update(driver, FeatureUpdate("group.version", 0, DOWN), wrong) == InvalidUpdateVersionError.code
     assert driver.image is before

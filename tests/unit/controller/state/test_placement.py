@@ -37,6 +37,5 @@ def test_more_replicas_than_nodes_are_refused(factor) -> None:
 
 
 def test_placement_without_active_nodes_is_refused() -> None:
-    """All nodes are fenced."""
     with pytest.raises(InvalidReplicationFactorError, match="0 storage nodes"):
         place(1, 1, [], 0)

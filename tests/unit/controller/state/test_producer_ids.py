@@ -25,7 +25,6 @@ def test_each_request_gets_the_next_block(driver: Driver) -> None:
 
 
 def test_a_process_that_was_replaced_gets_none(driver: Driver) -> None:
-    """Nor an unregistered node."""
     driver.join(1)
     for node_id, epoch in ((1, -1), (1, 10**6), (9, 0)):
         assert ask(driver, node_id, epoch).error_code == StaleBrokerEpochError.code
@@ -33,7 +32,6 @@ def test_a_process_that_was_replaced_gets_none(driver: Driver) -> None:
 
 
 def test_the_last_block_is_below_the_maximum(driver: Driver) -> None:
-    """It ends below 2^63."""
     driver.join(1)
     driver.take([ProducerIdsRecord(1, 0, 2**63 - 1 - BLOCK_IDS)])
     assert ask(driver, 1).error_code == 0

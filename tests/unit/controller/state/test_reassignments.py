@@ -164,7 +164,6 @@ def test_another_target_replaces_the_first(driver) -> None:
     ],
 )
 def test_invalid_targets(driver, target, error) -> None:
-    """No record is written."""
     before = driver.image
     assert driver.reassign("t", 0, target) == error.code
     assert driver.image is before

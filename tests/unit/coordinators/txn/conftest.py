@@ -7,3 +7,9 @@ from txn_rig import TxnRig
 @pytest.fixture
 def rig() -> TxnRig:
     return TxnRig()
+
+
+@pytest.fixture
+def producer(rig: TxnRig) -> tuple[int, int]:
+    """Id and epoch of an initialized producer."""
+    return rig.begun()

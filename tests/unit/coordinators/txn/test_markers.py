@@ -62,9 +62,10 @@ def test_deleted_topic_needs_no_marker(rig: TxnRig) -> None:
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_lost_marker_request_or_response_is_retried(rig: TxnRig, is_written: bool) -> None:
+def test_lost_marker_request_or_response_is_retried(
+    rig: TxnRig, producer: tuple[int, int], is_written: bool
+) -> None:
     """A repeated marker changes nothing."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.end(producer)
     rig.deliver(is_lost=True) if is_written else rig.lose()
@@ -75,9 +76,8 @@ def test_lost_marker_request_or_response_is_retried(rig: TxnRig, is_written: boo
 
 
 @pytest.mark.parametrize("code", [3, 6, 7, 19, 20, 56, 14, 5, 2, 87, TransactionCoordinatorFencedError.code])
-def test_refused_marker_is_retried(rig: TxnRig, code: int) -> None:
+def test_refused_marker_is_retried(rig: TxnRig, producer: tuple[int, int], code: int) -> None:
     """Whatever the error: the transaction completes once it passes."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.leaders[T0].refuses = code
     rig.end(producer)
@@ -91,9 +91,10 @@ def test_refused_marker_is_retried(rig: TxnRig, code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [InvalidProducerEpochError.code, UnsupportedVersionError.code, 43])
-def test_partition_with_a_newer_epoch_needs_no_marker(rig: TxnRig, code: int) -> None:
+def test_partition_with_a_newer_epoch_needs_no_marker(
+    rig: TxnRig, producer: tuple[int, int], code: int
+) -> None:
     """Nor one that accepts no transactions."""
-    producer = rig.begun()
     rig.add(producer, T0)
     rig.leaders[T0].refuses = code
     rig.end(producer)
@@ -101,9 +102,8 @@ def test_partition_with_a_newer_epoch_needs_no_marker(rig: TxnRig, code: int) ->
     assert rig.state() == "CompleteCommit"
 
 
-def test_failed_append_of_the_completion_is_retried(rig: TxnRig) -> None:
+def test_failed_append_of_the_completion_is_retried(rig: TxnRig, producer: tuple[int, int]) -> None:
     """KAFKA-9777, KAFKA-10080: it is written once."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.end(producer)
     rig.refuses = NotEnoughReplicasError("one replica")
@@ -118,9 +118,8 @@ def test_failed_append_of_the_completion_is_retried(rig: TxnRig) -> None:
     assert len(rig.log) == size + 1
 
 
-def test_response_to_earlier_markers_changes_nothing(rig: TxnRig) -> None:
+def test_response_to_earlier_markers_changes_nothing(rig: TxnRig, producer: tuple[int, int]) -> None:
     """KAFKA-16352: the present markers stay pending."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.end(producer)
     late = rig.asks[0]
@@ -151,9 +150,8 @@ def test_markers_of_several_transactions_share_requests(rig: TxnRig) -> None:
     assert sorted(rig.leaders[T0].committed) == sorted(producers)
 
 
-def test_marker_request_respects_the_nodes_limit(rig: TxnRig) -> None:
+def test_marker_request_respects_the_nodes_limit(rig: TxnRig, producer: tuple[int, int]) -> None:
     """Smaller requests succeed."""
-    producer = rig.begun()
     for key in (*[("t", number) for number in range(3)], ("u", 0), ("u", 1)):
         rig.write(producer, key, key)
     rig.max_markers = 2

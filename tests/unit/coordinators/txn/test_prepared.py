@@ -123,9 +123,8 @@ def test_prepare_of_an_aborted_or_fenced_transaction_is_refused(rig: TxnRig) -> 
     assert rig.prepare(fenced).code == FENCED
 
 
-def test_prepare_is_answered_once_committed(rig: TxnRig) -> None:
+def test_prepare_is_answered_once_committed(rig: TxnRig, producer: tuple[int, int]) -> None:
     """A new coordinator without the record may still abort the transaction."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.refuses = NotEnoughReplicasError("one replica")
     assert rig.prepare(producer).code == NotEnoughReplicasError.code

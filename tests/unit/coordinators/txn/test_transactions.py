@@ -37,9 +37,8 @@ WRONG_STATE, WRONG_ID = InvalidTxnStateError.code, InvalidProducerIdMappingError
 # --- the whole path -----------------------------------------------------------------------------------------
 
 
-def test_transaction_is_committed(rig: TxnRig) -> None:
+def test_transaction_is_committed(rig: TxnRig, producer: tuple[int, int]) -> None:
     """The decision is answered, the markers follow, and the id is ready for the next transaction."""
-    producer = rig.begun()
     assert producer == (1000, 0)
     assert rig.write(producer, T0, "x")
     assert rig.write(producer, U0, "y")
@@ -72,9 +71,8 @@ def test_aborted_transaction_leaves_no_partitions(rig: TxnRig) -> None:
     assert (rig.leaders[T0].aborted, rig.leaders[U0].aborted) == (["x"], ["y"])
 
 
-def test_offsets_partition_gets_a_marker(rig: TxnRig) -> None:
+def test_offsets_partition_gets_a_marker(rig: TxnRig, producer: tuple[int, int]) -> None:
     """As other partitions do."""
-    producer = rig.begun()
     assert rig.add_offsets(producer, "g").code == 0
     ((topic, number),) = rig.known().partitions()
     assert topic == CONSUMER_OFFSETS
@@ -85,9 +83,8 @@ def test_offsets_partition_gets_a_marker(rig: TxnRig) -> None:
     assert rig.state() == "CompleteCommit"
 
 
-def test_markers_wait_until_the_decision_is_committed(rig: TxnRig) -> None:
+def test_markers_wait_until_the_decision_is_committed(rig: TxnRig, producer: tuple[int, int]) -> None:
     """A coordinator that takes over without the decision would decide again."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.commits_at_once = False
     call = rig.end(producer)
@@ -98,9 +95,8 @@ def test_markers_wait_until_the_decision_is_committed(rig: TxnRig) -> None:
     assert len(rig.asks) == 1
 
 
-def test_lost_decision_has_no_markers(rig: TxnRig) -> None:
+def test_lost_decision_has_no_markers(rig: TxnRig, producer: tuple[int, int]) -> None:
     """The next coordinator does not have it."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.commits_at_once = False
     rig.end(producer)
@@ -135,9 +131,8 @@ def test_new_coordinator_continues_sending_markers(rig: TxnRig, is_commit: bool,
         )
 
 
-def test_markers_after_a_reload_wait_for_the_commit(rig: TxnRig) -> None:
+def test_markers_after_a_reload_wait_for_the_commit(rig: TxnRig, producer: tuple[int, int]) -> None:
     """Records that only the new leader has are not decided yet."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.commits_at_once = False
     rig.end(producer)
@@ -222,9 +217,8 @@ def test_without_producer_ids_the_error_is_retriable(rig: TxnRig) -> None:
     assert rig.state() == "Ongoing"
 
 
-def test_retries_take_no_epochs_while_appends_fail(rig: TxnRig) -> None:
+def test_retries_take_no_epochs_while_appends_fail(rig: TxnRig, producer: tuple[int, int]) -> None:
     """KAFKA-9666: below min ISR the log refuses, or accepts records that are not committed."""
-    producer = rig.begun()
     rig.refuses = NotEnoughReplicasError("one replica")
     for _ in range(5):
         assert rig.init().code == NotEnoughReplicasError.code
@@ -238,9 +232,8 @@ def test_retries_take_no_epochs_while_appends_fail(rig: TxnRig) -> None:
     assert rig.begun() == (producer[0], 2)
 
 
-def test_failed_append_of_a_fencing_takes_no_epoch(rig: TxnRig) -> None:
+def test_failed_append_of_a_fencing_takes_no_epoch(rig: TxnRig, producer: tuple[int, int]) -> None:
     """The transaction continues until it can be fenced."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.refuses = NotEnoughReplicasError("one replica")
     for _ in range(3):
@@ -254,9 +247,8 @@ def test_failed_append_of_a_fencing_takes_no_epoch(rig: TxnRig) -> None:
 # --- partitions ---------------------------------------------------------------------------------------------
 
 
-def test_partitions_are_added_once(rig: TxnRig) -> None:
+def test_partitions_are_added_once(rig: TxnRig, producer: tuple[int, int]) -> None:
     """A known partition is not written again."""
-    producer = rig.begun()
     rig.add(producer, T1, T0, T1)
     size = len(rig.log)
     assert rig.add(producer, T0).error_code == 0
@@ -264,8 +256,7 @@ def test_partitions_are_added_once(rig: TxnRig) -> None:
     assert rig.known().partitions() == [T0, T1]
 
 
-def test_missing_partition_refuses_all_of_the_request(rig: TxnRig) -> None:
-    producer = rig.begun()
+def test_missing_partition_refuses_all_of_the_request(rig: TxnRig, producer: tuple[int, int]) -> None:
     added = rig.add(producer, T0, ("t", 9), ("w", 0))
     codes = [each.error_code for each in added.results]
     unknown = UnknownTopicOrPartitionError.code
@@ -273,9 +264,8 @@ def test_missing_partition_refuses_all_of_the_request(rig: TxnRig) -> None:
     assert rig.state() == "Empty"
 
 
-def test_verification_adds_no_partition(rig: TxnRig) -> None:
+def test_verification_adds_no_partition(rig: TxnRig, producer: tuple[int, int]) -> None:
     """KIP-890: a leader asks whether the partition is in the transaction."""
-    producer = rig.begun()
     rig.add(producer, T0)
     size = len(rig.log)
     asked = rig.add(producer, T0, T1, verify_only=True)
@@ -288,9 +278,8 @@ def test_verification_adds_no_partition(rig: TxnRig) -> None:
     assert len(rig.log) == size + 1
 
 
-def test_late_record_after_an_abort_is_refused(rig: TxnRig) -> None:
+def test_late_record_after_an_abort_is_refused(rig: TxnRig, producer: tuple[int, int]) -> None:
     """Scenario 46: the verification fails, since the transaction does not have the partition."""
-    producer = rig.begun()
     rig.add(producer, T0)
     rig.end(producer, commit=False)
     rig.settle()
@@ -311,9 +300,8 @@ def test_several_transactions_in_one_request(rig: TxnRig) -> None:
     assert rig.state("b") == "Empty"
 
 
-def test_partitions_are_bounded(rig: TxnRig) -> None:
+def test_partitions_are_bounded(rig: TxnRig, producer: tuple[int, int]) -> None:
     """Per request, and per transaction."""
-    producer = rig.begun()
     assert rig.add(producer, *[T0] * 10_001).error_code == InvalidRequestError.code
     numbers = tuple(range(1, 10_001))
     rig.put(1, 0, "b", partitions=(TransactionTopic("t", numbers),))
@@ -355,9 +343,8 @@ def test_end_of_an_older_client_without_an_open_transaction(
     assert rig.known().value.producer_epoch == 7
 
 
-def test_older_clients_keep_their_epoch(rig: TxnRig) -> None:
+def test_older_clients_keep_their_epoch(rig: TxnRig, producer: tuple[int, int]) -> None:
     """Transaction version 1; the response has no epoch."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     assert rig.end(producer, v2=False).answer == EndTxnResponse(0)
     assert rig.end(producer, v2=False).code == CONCURRENT
@@ -367,9 +354,8 @@ def test_older_clients_keep_their_epoch(rig: TxnRig) -> None:
     assert rig.write(producer, T0, "y")
 
 
-def test_retried_end_gets_the_same_answer(rig: TxnRig) -> None:
+def test_retried_end_gets_the_same_answer(rig: TxnRig, producer: tuple[int, int]) -> None:
     """While the markers are pending, and afterwards; the opposite decision is refused."""
-    producer = rig.begun()
     rig.write(producer, T0, "x")
     rig.end(producer)
     assert rig.end(producer).code == CONCURRENT

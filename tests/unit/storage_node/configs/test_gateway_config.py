@@ -14,7 +14,6 @@ def config(**values: Any) -> NodeConfig:
 
 
 def test_without_them_there_is_no_listener() -> None:
-    """The default."""
     assert configured_listeners(config(), "own") == []
 
 
@@ -45,6 +44,5 @@ def test_bound_and_advertised_addresses() -> None:
     ],
 )
 def test_invalid_listeners_are_refused(listeners: str, told: str, words: str) -> None:
-    """Before the node starts."""
     with pytest.raises(ConfigError, match=words):
         config(listeners=listeners, advertised_listeners=told)

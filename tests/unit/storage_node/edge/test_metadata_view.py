@@ -81,7 +81,6 @@ def test_a_replica_in_a_log_dir_that_failed_is_offline() -> None:
 
 
 def test_fenced_nodes_are_described_on_request(view: MetadataView) -> None:
-    """Node 2 is fenced."""
     answer = view.cluster(DescribeClusterRequest())
     assert (answer.cluster_id, answer.controller_id, answer.metadata_offset) == ("c", 7, 11)
     up = ClusterNode(1, "h", 9_001, None, 1, is_fenced=False, in_controlled_shutdown=False)

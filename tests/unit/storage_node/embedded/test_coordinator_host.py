@@ -270,7 +270,6 @@ def test_read_of_a_replaced_segment_is_repeated(rig: Rig) -> None:
 
 
 def test_corrupt_log_is_reported_to_coordinator_and_operator(rig: Rig) -> None:
-    """The node keeps running."""
     rig.append(b"a")
     rig.coordinators.read(rig.key)
     rig.check()

@@ -189,7 +189,6 @@ async def test_requests_are_forwarded(parts: Rig) -> None:
 
 
 async def test_forwarding_without_a_controller_fails_in_time(parts: Rig) -> None:
-    """With a retriable error."""
     await parts.link.is_active.wait()
     parts.controller.close()
     await until(lambda: not parts.link.membership.is_connected)

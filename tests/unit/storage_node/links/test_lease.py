@@ -11,7 +11,6 @@ def new(learned: int) -> Lease:
 
 
 def test_no_lease_before_the_first_heartbeat() -> None:
-    """At any time."""
     lease = new(learned=100)
     assert not lease.holds(0)
 

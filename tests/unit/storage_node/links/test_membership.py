@@ -215,7 +215,6 @@ def test_another_cluster_ends_the_node_at_once(node: Driver) -> None:
 
 
 def test_a_retriable_refusal_is_retried_without_a_limit(node: Driver) -> None:
-    """The controller is starting."""
     node(m.Connected())
     for now_ms in range(0, 100_000, 10_000):
         assert node(refused(NotControllerError), now_ms) == (m.SetTimer(m.REGISTER_TIMER, now_ms + 100),)

@@ -85,7 +85,6 @@ async def test_requests_to_one_node_share_a_connection() -> None:
 
 
 async def test_requests_to_the_controller_use_the_link() -> None:
-    """Its errors are outcomes."""
     async with scene() as (served, asker):
         asker.ask(NO_NODE, 1_500)
         assert await asker.outcomes_of(1) == [METADATA_BODY]

@@ -379,7 +379,6 @@ def test_marker_of_previous_transaction_keeps_verification(log: Log) -> None:
 
 
 def test_old_epoch_is_not_verified(log: Log) -> None:
-    """The producer is fenced."""
     append(log, idempotent(9, 0, epoch=3))
     with pytest.raises(InvalidProducerEpochError):
         log.producers.states.begin_verification(9, 2, 0, NOW, bumps_epoch=True)
@@ -420,6 +419,5 @@ def test_newer_epoch_starts_a_new_verification(log: Log) -> None:
 
 
 def test_verification_can_be_disabled(log: Log) -> None:
-    """transaction.partition.verification.enable=false."""
     log.append_as_leader(transactional(9, 0), leader_epoch=0, wall_ms=NOW, guard=UNCHECKED)
     check_producers(log)

@@ -49,7 +49,6 @@ AGED = log_of((10, 100, 9), (10, 100, 8), (10, 100, 2), (10, 100, 1))
 
 
 def test_no_limit_expires_nothing() -> None:
-    """Both limits are -1."""
     assert expired(AGED) == (0, 0, False)
 
 

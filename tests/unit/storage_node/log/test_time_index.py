@@ -21,7 +21,6 @@ def test_only_rising_timestamps_get_an_entry() -> None:
 
 
 def test_records_without_timestamps_leave_the_index_empty() -> None:
-    """-1 is no timestamp."""
     assert len(index_of((-1, 100))) == 0
     assert TimeIndex(100).last == TimestampOffset(-1, 100)
 

@@ -53,7 +53,6 @@ def test_records_below_the_log_start_do_not_count() -> None:
 
 
 def test_logs_without_timestamps_or_records() -> None:
-    """There is no answer."""
     log = open_log(FakeFiles())
     assert log.reader.offset_for_timestamp(0) is log.reader.max_timestamp_offset() is None
     append(log, batch(2, timestamp=-1, step=0))

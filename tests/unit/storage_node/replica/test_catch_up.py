@@ -67,7 +67,6 @@ def test_sequential_reader_waits_for_the_disk_only_once() -> None:
 
 
 def test_without_read_ahead_every_read_is_cold() -> None:
-    """fetch.read.ahead.bytes=0."""
     rig = new_rig(fetch_read_ahead_bytes=0)
     reader = Reader(rig, sealed_topic(rig), 1)
     while reader.go_on():
@@ -98,7 +97,6 @@ def test_loaded_pages_are_dropped_behind_the_reader() -> None:
 
 
 def test_pages_cached_before_stay() -> None:
-    """Other readers use them."""
     rig = new_rig()
     reader = Reader(rig, sealed_topic(rig, is_cold=False), 1)
     while reader.go_on():

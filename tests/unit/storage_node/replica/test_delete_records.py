@@ -128,7 +128,6 @@ def test_compacted_topic_is_refused(policy: str, code: int) -> None:
 
 
 def test_internal_topics_are_refused(rig: CoreRig) -> None:
-    """InvalidTopicError."""
     topic_id = rig.topic("__consumer_offsets")
     assert asked(rig, topic_id, 0).first.error_code == InvalidTopicError.code
 
@@ -172,7 +171,6 @@ def test_requests_share_a_checkpoint() -> None:
 
 
 def test_request_of_a_disconnected_client_leaves_purgatory() -> None:
-    """At once."""
     rig, topic_id = alone()
     peer = FakePeer(session=5)
     request = asked(rig, topic_id, 1, peer=peer)
@@ -221,7 +219,6 @@ def _start_on(files: Any, node: int) -> int:
 
 
 def test_unreachable_follower_causes_a_timeout() -> None:
-    """The client retries."""
     cluster = replicated()
     cluster.cut = {(3, 1)}
     cluster.break_link(3, 1)

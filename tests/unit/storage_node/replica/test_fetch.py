@@ -51,7 +51,6 @@ def test_offset_outside_of_the_log_is_out_of_range(rig: CoreRig) -> None:
 
 
 def test_offset_inside_a_batch_returns_the_whole_batch(rig: CoreRig) -> None:
-    """The client skips."""
     topic_id = rig.topic()
     rig.produce(topic_id, batch(b"a", b"b", b"c"))
     request = rig.fetch(topic_id, 2)
@@ -73,7 +72,6 @@ def test_each_invalid_partition_has_its_error(rig: CoreRig) -> None:
 
 @pytest.mark.parametrize("isolation", [-1, 2, 127])
 def test_unknown_isolation_level_is_refused(rig: CoreRig, isolation: int) -> None:
-    """The whole request."""
     assert isinstance(rig.fetch(rig.topic(), isolation=isolation).error, InvalidRequestError)
 
 
@@ -95,7 +93,6 @@ def test_partition_limit_returns_at_least_the_first_batch(rig: CoreRig) -> None:
 
 
 def test_response_is_bounded_by_fetch_max_bytes() -> None:
-    """The node's own limit."""
     rig = CoreRig(fetch_max_bytes=1_024)
     topic_id = rig.topic()
     for _ in range(10):
@@ -131,7 +128,6 @@ def test_batch_above_the_limit_is_returned_only_as_the_first(rig: CoreRig) -> No
 
 
 def test_fetch_is_refused_when_too_many_response_bytes_are_queued(rig: CoreRig) -> None:
-    """Slow readers."""
     topic_id = rig.topic()
     rig.produce(topic_id)
     rig.room = 0
@@ -150,7 +146,6 @@ def test_partitions_per_request_are_bounded(rig: CoreRig) -> None:
 
 
 def test_fetch_at_the_log_end_waits_for_the_next_batch(rig: CoreRig) -> None:
-    """A long poll."""
     topic_id = rig.topic()
     request = rig.fetch(topic_id, max_wait_ms=500)
     assert not request.is_answered
@@ -190,7 +185,6 @@ def test_min_bytes_is_limited_to_max_bytes(rig: CoreRig) -> None:
 
 
 def test_fetch_returns_available_records_after_max_wait(rig: CoreRig) -> None:
-    """Fewer than min_bytes."""
     topic_id = rig.topic()
     request = rig.fetch(topic_id, max_wait_ms=500, min_bytes=10_000)
     rig.produce(topic_id, batch(b"few"))
@@ -201,7 +195,6 @@ def test_fetch_returns_available_records_after_max_wait(rig: CoreRig) -> None:
 
 
 def test_wait_is_bounded_by_fetch_max_wait_ms() -> None:
-    """The node's own limit."""
     rig = CoreRig(fetch_max_wait_ms=200)
     request = rig.fetch(rig.topic(), max_wait_ms=2**31 - 1)
     rig.pass_time(200)
@@ -209,7 +202,6 @@ def test_wait_is_bounded_by_fetch_max_wait_ms() -> None:
 
 
 def test_zero_or_negative_wait_or_min_bytes_returns_at_once(rig: CoreRig) -> None:
-    """Also without partitions."""
     topic_id = rig.topic()
     assert rig.fetch(topic_id, max_wait_ms=-5).is_answered
     assert rig.fetch(topic_id, max_wait_ms=500, min_bytes=0).is_answered
@@ -240,7 +232,6 @@ def test_waiting_fetch_is_completed_by_each_kind_of_error(rig: CoreRig) -> None:
 
 
 def test_disconnected_consumer_leaves_purgatory(rig: CoreRig) -> None:
-    """At once."""
     peer = FakePeer(session=5)
     request = rig.fetch(rig.topic(), max_wait_ms=60_000, peer=peer)
     peer.is_connected = False
@@ -318,7 +309,6 @@ def test_corrupt_cached_record_is_detected_by_the_consumer() -> None:
 
 
 def test_read_error_takes_the_log_dir_offline() -> None:
-    """EIO."""
     rig = CoreRig(log_tail_cache_bytes=0)
     topic_id = rig.topic()
     rig.produce(topic_id)

@@ -181,7 +181,6 @@ def test_replica_without_producer_state_is_not_in_sync() -> None:
 
 
 def test_retry_below_min_isr_is_refused() -> None:
-    """As the first attempt."""
     cluster = Replicas.settled(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     send(cluster, idempotent(9, 0))
     cluster.settle()

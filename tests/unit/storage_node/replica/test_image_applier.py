@@ -301,7 +301,6 @@ def test_durability_is_dynamic(rig: CoreRig) -> None:
 
 
 def test_flush_messages_requests_a_flush(rig: CoreRig) -> None:
-    """After that many records."""
     topic_id = rig.topic("t", flush_messages="3")
     rig.produce(topic_id, batch(b"a", b"b"))
     assert rig.pop(FlushLog) == []

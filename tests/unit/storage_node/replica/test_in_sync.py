@@ -163,7 +163,6 @@ def test_proposed_and_removed_members_count_until_the_decision() -> None:
     ("offset", "watermark", "start", "joins"), [(9, 10, 0, False), (10, 10, 11, False), (11, 10, 11, True)]
 )
 def test_joining_follower_has_reached_high_watermark_and_epoch_start(offset, watermark, start, joins) -> None:
-    """Both are needed."""
     view = leading(isr=(1,), start=start)
     fetched(view, 2, offset, 20)
     assert (view.propose_growth(2, watermark, EPOCH, anybody) is not None) == joins

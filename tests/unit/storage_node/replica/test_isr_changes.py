@@ -86,7 +86,6 @@ def test_failed_request_is_repeated_unchanged(changes: IsrChanges) -> None:
 
 @pytest.mark.parametrize("error", [NotControllerError, StaleBrokerEpochError])
 def test_top_level_error_repeats_all_proposals(changes: IsrChanges, error) -> None:
-    """They stay open."""
     partition = proposed(changes)
     first = changes.take(1, 11, 0)
     assert changes.answered(answer(error_code=error.code), 0) == []

@@ -59,19 +59,16 @@ def test_offsets_by_timestamp(rig: CoreRig, topic_id: bytes, asked: int, timesta
 
 @pytest.mark.parametrize("asked", [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP])
 def test_earliest_and_latest_of_an_empty_log(rig: CoreRig, asked: int) -> None:
-    """Both are 0."""
     assert rig.list_offsets(rig.topic(), asked).first.offset == 0
 
 
 @pytest.mark.parametrize("asked", [MAX_TIMESTAMP, 0])
 def test_empty_log_has_no_offset_by_timestamp(rig: CoreRig, asked: int) -> None:
-    """No record, no offset."""
     assert rig.list_offsets(rig.topic(), asked).first.offset == -1
 
 
 @pytest.mark.parametrize("asked", [-4, -5, -(2**63)])
 def test_other_negative_timestamps_are_refused(rig: CoreRig, topic_id: bytes, asked: int) -> None:
-    """InvalidRequestError."""
     assert rig.list_offsets(topic_id, asked).first.error_code == InvalidRequestError.code
 
 
@@ -122,7 +119,6 @@ def test_invalid_requests_are_refused(topic_id: bytes) -> None:
 
 
 def test_read_error_in_a_search_takes_the_log_dir_offline(rig: CoreRig, topic_id: bytes) -> None:
-    """EIO."""
     rig.files.fail("pread", ".log")
     assert rig.list_offsets(topic_id, 100).first.error_code == KafkaStorageError.code
     assert rig.ended()

@@ -234,7 +234,6 @@ def test_disk_error_of_the_cleaner_takes_the_log_dir_offline() -> None:
 
 
 def test_retention_waits_for_the_cleaning() -> None:
-    """compact,delete."""
     rig = CoreRig(log_segment_delete_delay_ms=0)
     topic_id = rig.topic(cleanup_policy="compact,delete", segment_ms="1", retention_bytes="1")
     fill(rig, topic_id, 6)

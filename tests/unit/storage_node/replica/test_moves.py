@@ -162,7 +162,6 @@ def test_alter_to_the_present_dir_cancels_a_move(rig: CoreRig) -> None:
 
 
 def test_topic_deleted_during_a_move(rig: CoreRig) -> None:
-    """Both copies are deleted."""
     topic_id = filled(rig)
     move(rig, "/b")
     (step,) = rig.pop(CopyLog)
@@ -175,7 +174,6 @@ def test_topic_deleted_during_a_move(rig: CoreRig) -> None:
 
 
 def test_moves_are_throttled(rig: CoreRig) -> None:
-    """The rate is dynamic."""
     topic_id = rig.topic("t")
     for _ in range(6):
         rig.produce(topic_id, batch(b"v" * 900_000))
@@ -222,7 +220,6 @@ def test_full_target_dir_ends_only_the_move(rig: CoreRig) -> None:
 
 
 def test_failed_source_dir_takes_the_replica_offline(rig: CoreRig) -> None:
-    """The copy is incomplete."""
     topic_id = filled(rig)
     move(rig, "/b")
     rig.files.fail("pread", "/a/t-0")

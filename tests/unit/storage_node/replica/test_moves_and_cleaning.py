@@ -161,7 +161,6 @@ def test_requested_log_start_moves_with_the_log() -> None:
 
 
 def test_unwritten_log_start_is_requested_by_the_next_tick() -> None:
-    """The disk was full."""
     rig, topic_id = compacted()
     want_start(rig, topic_id, 3)
     rig.files.fail("pwrite", "log-start-offset", errno.ENOSPC)

@@ -50,7 +50,6 @@ def append(partition: Partition) -> int:
 
 
 def test_new_partition_has_no_leader() -> None:
-    """Before the first registration."""
     partition = Partition(NAME, b"i" * 16, 1, new_log())
     with pytest.raises(NotLeaderOrFollowerError):
         partition.leader_log()
@@ -84,7 +83,6 @@ def test_older_registration_is_ignored() -> None:
 
 
 def test_same_registration_is_no_change() -> None:
-    """`assign` returns False."""
     assert not leading(new_log()).assign(registration(1, 3), 0)
 
 
@@ -163,7 +161,6 @@ def test_offline_and_deleted_partitions_raise_their_errors() -> None:
 
 
 def test_partition_without_a_log_is_offline() -> None:
-    """Its disk is missing."""
     partition = Partition(NAME, b"i" * 16, 1, None)
     partition.assign(registration(1, 0), 0)
     with pytest.raises(KafkaStorageError):

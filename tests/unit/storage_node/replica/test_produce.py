@@ -31,7 +31,6 @@ def rig() -> CoreRig:
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_single_replica_acknowledges_at_once(rig: CoreRig, acks: int) -> None:
-    """acks=1 and acks=all."""
     topic_id = rig.topic()
     first = rig.produce(topic_id, batch(b"a", b"b"), acks=acks).first
     second = rig.produce(topic_id, batch(b"c"), acks=acks).first
@@ -65,14 +64,12 @@ def test_invalid_acks_0_request_gets_no_response(rig: CoreRig) -> None:
 
 @pytest.mark.parametrize("acks", [2, -2, 127])
 def test_invalid_acks_are_refused(rig: CoreRig, acks: int) -> None:
-    """Nothing is appended."""
     topic_id = rig.topic()
     assert isinstance(rig.produce(topic_id, acks=acks).error, InvalidRequiredAcksError)
     assert rig.values(topic_id) == []
 
 
 def test_counts_of_entries_and_batches_must_match(rig: CoreRig) -> None:
-    """Nothing is appended."""
     topic_id = rig.topic()
     entries = (ProducePartition(topic_id, 0),)
     for frames in ((), (batch(b"a"), batch(b"b"))):
@@ -139,7 +136,6 @@ def test_leader_epoch_is_checked(rig: CoreRig) -> None:
 
 
 def test_below_min_isr_only_acks_all_is_refused(rig: CoreRig) -> None:
-    """Nothing is appended."""
     topic_id = rig.topic(replicas=(1, 2), min_insync_replicas="2")
     rig.metadata(PartitionChangeRecord(topic_id, 0, isr=(1,)))
     assert rig.produce(topic_id, acks=-1).first.error_code == NotEnoughReplicasError.code
@@ -162,7 +158,6 @@ def test_min_isr_holds_in_full_after_adding_a_replica(rig: CoreRig) -> None:
 
 
 def test_response_has_the_log_append_time(rig: CoreRig) -> None:
-    """With message.timestamp.type=LogAppendTime."""
     topic_id = rig.topic(message_timestamp_type="LogAppendTime")
     assert rig.produce(topic_id, batch(b"a", timestamp_ms=5)).first.log_append_time_ms == WALL_MS
 
@@ -256,7 +251,6 @@ def test_new_epoch_of_the_same_leader_fails_waiting_requests(rig: CoreRig) -> No
 
 
 def test_deleted_topic_completes_waiting_requests(rig: CoreRig) -> None:
-    """The id is unknown."""
     topic_id = rig.topic(durability="fsync")
     request = rig.produce(topic_id)
     rig.remove(topic_id)
@@ -264,7 +258,6 @@ def test_deleted_topic_completes_waiting_requests(rig: CoreRig) -> None:
 
 
 def test_disconnected_producer_leaves_purgatory(rig: CoreRig) -> None:
-    """At once."""
     topic_id = rig.topic(durability="fsync")
     peer = FakePeer(session=5)
     request = rig.produce(topic_id, peer=peer)

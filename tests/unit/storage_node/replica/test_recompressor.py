@@ -78,7 +78,6 @@ def test_producer_keeps_the_codec_of_the_batch(rig: CoreRig) -> None:
 
 
 def test_broker_default_holds_for_topics_without_their_own() -> None:
-    """`compression.type` of the node."""
     rig = CoreRig(compression_type="gzip")
     topic_id, own = rig.topic(), rig.topic("own", compression_type="producer")
     rig.produce(topic_id, batch())

@@ -120,7 +120,6 @@ def test_unknown_session_and_wrong_session_epoch_are_errors(cluster, follower) -
 
 
 def test_a_session_belongs_to_its_connection(cluster, follower) -> None:
-    """And ends with it."""
     follower.fetch(0)
     follower.peer = FakePeer(5_001)
     assert follower.fetch().answer.error_code == FetchSessionIdNotFoundError.code
@@ -155,7 +154,6 @@ def test_forgotten_partition_leaves_the_session(cluster, follower) -> None:
     ],
 )
 def test_partition_error_does_not_end_the_session(cluster, follower, facts, error) -> None:
-    """Other partitions continue."""
     request = follower.fetch(**{"offset": 0, **facts})
     assert request.first.error_code == error.code
     if error is OffsetOutOfRangeError:
@@ -163,7 +161,6 @@ def test_partition_error_does_not_end_the_session(cluster, follower, facts, erro
 
 
 def test_older_leader_epoch_is_fenced(cluster, follower) -> None:
-    """And is no progress."""
     cluster.change(leader=1)
     assert follower.fetch(0, leader_epoch=0).first.error_code == FencedLeaderEpochError.code
     assert cluster.partition(1).in_sync.followers[2].end_offset == -1

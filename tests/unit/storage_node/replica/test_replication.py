@@ -60,7 +60,6 @@ def test_lagging_follower_leaves_the_isr_and_waiting_records_commit() -> None:
 
 
 def test_caught_up_follower_joins_the_isr() -> None:
-    """With the same log."""
     cluster = Replicas.settled(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.cut_link(3, 1)
     cluster.produce()
@@ -87,7 +86,6 @@ def test_idle_follower_stays_in_sync() -> None:
 
 
 def test_new_leader_has_all_acknowledged_records() -> None:
-    """The next offset follows."""
     cluster = Replicas.settled(min_isr=2)
     cluster.write(b"a")
     cluster.crash(1)
@@ -170,7 +168,6 @@ def test_logs_that_diverged_over_several_epochs_converge() -> None:
 
 
 def test_acks_all_below_min_isr_appends_nothing() -> None:
-    """NotEnoughReplicasError."""
     cluster = Replicas.settled(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.change(isr=(1,))
     assert cluster.produce().first.error_code == NotEnoughReplicasError.code
@@ -209,7 +206,6 @@ def test_follower_without_fetches_does_not_rejoin_the_isr() -> None:
 
 
 def test_isr_shrink_after_the_append_is_an_error() -> None:
-    """NotEnoughReplicasAfterAppendError."""
     cluster = Replicas.settled(min_isr=2)
     for node in (2, 3):
         cluster.cut.add((node, 1))
@@ -302,7 +298,6 @@ def test_reassigned_replica_joins_when_it_has_everything() -> None:
 
 
 def test_replication_factor_from_one_to_three_and_back() -> None:
-    """In one leader epoch."""
     cluster = Replicas(nodes=3, rf=1)
     assert cluster.produce(b"a").is_answered
     cluster.change(replicas=(1, 2, 3), adding_replicas=(2, 3))
@@ -375,7 +370,6 @@ def test_fsync_follower_counts_only_flushed_records() -> None:
 
 
 def test_fsync_acks_all_survives_power_loss_of_all_nodes() -> None:
-    """At the same time."""
     cluster = Replicas.settled(durability="fsync", min_isr=2)
     requests = [cluster.produce(b"%d" % number) for number in range(5)]
     cluster.settle()
@@ -389,7 +383,6 @@ def test_fsync_acks_all_survives_power_loss_of_all_nodes() -> None:
 
 
 def test_corrupt_response_is_fetched_again() -> None:
-    """Its CRC is wrong."""
     cluster = Replicas.settled(nodes=2)
     cluster.produce(b"a")
     fetch = next(fetch for fetch in cluster._fetches if fetch.request.is_answered)

@@ -33,7 +33,6 @@ def test_produce_wait_is_bounded() -> None:
 
 
 def test_acks_0_is_appended_with_a_full_purgatory() -> None:
-    """Other requests are refused."""
     rig = CoreRig(purgatory_max_requests=1)
     topic_id = rig.topic(durability="fsync")
     rig.produce(topic_id)
@@ -45,7 +44,6 @@ def test_acks_0_is_appended_with_a_full_purgatory() -> None:
 
 
 def test_response_waiting_for_metadata_is_sent_with_its_step(rig: CoreRig) -> None:
-    """Not at its deadline."""
     answers: list[int] = []
     rig.core.when_metadata_reaches(
         rig.image.offset + 1, lambda: answers.append(rig.core.image.offset), 4_000, rig.now_ms

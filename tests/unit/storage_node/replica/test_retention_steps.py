@@ -65,7 +65,6 @@ def test_first_check_comes_soon_after_the_start() -> None:
 
 
 def test_changed_retention_holds_at_the_next_check() -> None:
-    """No restart."""
     rig, _ = node_with(interval_ms=2_000)
     pass_seconds(rig, 5, WALL_MS + HOUR)
     rig.configure("t", "retention.ms", "1000")
@@ -140,7 +139,6 @@ def test_written_start_of_a_replaced_log_is_ignored() -> None:
 
 
 def test_unwritten_start_does_not_take_effect() -> None:
-    """The disk has failed."""
     rig, topic_id = node_with()
     rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], 2)
     rig.check()

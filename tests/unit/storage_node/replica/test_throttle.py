@@ -81,7 +81,6 @@ def test_isr_members_are_never_throttled(side) -> None:
 
 @pytest.mark.parametrize("side", SIDES)
 def test_throttled_replica_fetches_no_more_often_than_an_idle_one(side) -> None:
-    """No busy loop."""
     cluster = behind(side, 0)
     cluster.settle()
     asked = 0
@@ -100,7 +99,6 @@ def test_throttled_replica_fetches_no_more_often_than_an_idle_one(side) -> None:
 
 @pytest.mark.parametrize("side", SIDES)
 def test_new_rate_holds_for_delayed_replicas(side) -> None:
-    """Within a second."""
     cluster = behind(side, 0)
     cluster.pass_time(2_000)
     cluster.publish(ConfigRecord(BROKER_RESOURCE, "", f"{side}.replication.throttled.rate", None))

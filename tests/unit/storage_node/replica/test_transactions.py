@@ -92,7 +92,6 @@ def test_coordinator_errors_are_translated_for_producers(
 
 @pytest.mark.parametrize("error", [NetworkError("gone"), RequestTimedOutError("late")])
 def test_missing_response_is_retriable(rig: TransactionRig, error: NetworkError) -> None:
-    """The producer retries."""
     request = rig.send(transactional(7, 0))
     (question,) = rig.asked()
     rig.no_answer(question, error)
@@ -215,7 +214,6 @@ def test_disabled_verification_still_adds_partitions() -> None:
 
 
 def test_requests_waiting_for_coordinators_are_bounded() -> None:
-    """By number."""
     rig = TransactionRig(purgatory_max_requests=3)
     held = [rig.send(transactional(7, number)) for number in range(3)]
     assert isinstance(rig.send(transactional(7, 3)).error, ThrottlingQuotaExceededError)
@@ -247,7 +245,6 @@ def test_acks_0_in_a_transaction(rig: TransactionRig) -> None:
 
 
 def test_clients_cannot_write_to_internal_topics(rig: TransactionRig) -> None:
-    """InvalidTopicError."""
     topic_id = rig.topic("__consumer_offsets")
     for data in (batch(1), transactional(7, 0)):
         request = rig.produce(topic_id, data, transactional_id=ID)
@@ -344,7 +341,6 @@ def test_uncommitted_marker_times_out() -> None:
 
 
 def test_coordinator_learns_of_markers_in_internal_topics(rig: TransactionRig) -> None:
-    """Not of others."""
     topic_id = rig.topic("__consumer_offsets")
     heard = []
     rig.core.transactions.on_marker = lambda *facts, **more: heard.append((*facts, more))

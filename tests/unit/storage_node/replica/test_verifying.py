@@ -59,7 +59,6 @@ def test_waiting_batch_is_copied(rig: Rig) -> None:
 
 
 def test_one_timeout_covers_verification_and_acks() -> None:
-    """timeout_ms of the request."""
     rig = Rig()
     rig.configure("t", "durability", "fsync")
     request = rig.begin(timeout_ms=1_000)
