@@ -24,11 +24,6 @@ BOTH = (("user", "u"), ("client-id", "c"))
 IP = (("ip", "10.0.0.1"),)
 
 
-@pytest.fixture
-def driver() -> Driver:
-    return Driver()
-
-
 def alter(
     driver: Driver, entity: Any, *, validate_only: bool = False, **values: float | None
 ) -> tuple[int, str]:

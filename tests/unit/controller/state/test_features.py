@@ -10,11 +10,6 @@ from headrace.protocol.metadata.replay import image_of, image_records
 UP, DOWN, UNSAFE = 1, 2, 3
 
 
-@pytest.fixture
-def driver() -> Driver:
-    return Driver()
-
-
 def update(driver: Driver, *updates: FeatureUpdate, validate_only: bool = False) -> int:
     code: int = driver.ask(UpdateFeaturesRequest(updates, validate_only)).error_code
     return code

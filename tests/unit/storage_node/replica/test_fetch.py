@@ -18,11 +18,6 @@ from headrace.protocol.messages.data import FetchPartition, FetchRequest
 from node_rig import batch, values_of
 
 
-@pytest.fixture
-def rig() -> CoreRig:
-    return CoreRig()
-
-
 def sizes(frames: list[bytes]) -> list[int]:
     return [len(frame) for frame in frames]
 

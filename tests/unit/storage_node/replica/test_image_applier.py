@@ -23,11 +23,6 @@ from headrace.storage_node.replica.partition import PartitionState
 from node_rig import batch
 
 
-@pytest.fixture
-def rig() -> CoreRig:
-    return CoreRig()
-
-
 def folders(rig: CoreRig, path: str = "/d") -> list[str]:
     return [name for name in rig.files.listdir(path) if rig.files.is_directory(f"{path}/{name}")]
 

@@ -20,11 +20,6 @@ from node_rig import batch
 
 
 @pytest.fixture
-def rig() -> CoreRig:
-    return CoreRig()
-
-
-@pytest.fixture
 def topic_id(rig: CoreRig) -> bytes:
     """Records at 100, 300 (offsets 0, 1), and 200 (offset 2)."""
     topic_id = rig.topic()
@@ -139,9 +134,8 @@ def test_segment_deleted_during_a_search(rig: CoreRig, topic_id: bytes) -> None:
     assert rig.produce(topic_id).first.error_code == 0
 
 
-def test_search_by_timestamp_runs_on_a_thread() -> None:
+def test_search_by_timestamp_runs_on_a_thread(rig: CoreRig) -> None:
     """The response follows the state at its end: the topic may be deleted."""
-    rig = CoreRig()
     topic_id = rig.topic()
     rig.produce(topic_id)
     entries = tuple(ListOffsetsPartition(topic_id, index, 0) for index in (0, 1))
@@ -155,9 +149,8 @@ def test_search_by_timestamp_runs_on_a_thread() -> None:
     assert late.first.error_code == UnknownTopicIdError.code
 
 
-def test_running_searches_are_bounded() -> None:
+def test_running_searches_are_bounded(rig: CoreRig) -> None:
     """Further ones are refused until some have ended."""
-    rig = CoreRig()
     topic_id = rig.topic()
     rig.produce(topic_id)
     body = ListOffsetsRequest(0, (ListOffsetsPartition(topic_id, 0, 0),))
@@ -168,9 +161,8 @@ def test_running_searches_are_bounded() -> None:
     assert rig.list_offsets(topic_id, 0).first.offset == 0
 
 
-def test_duplicate_partition_is_refused() -> None:
+def test_duplicate_partition_is_refused(rig: CoreRig) -> None:
     """One small request must not cause many searches."""
-    rig = CoreRig()
     entry = ListOffsetsPartition(rig.topic(), 0, 0)
     request = rig.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, (entry, entry)))
     assert isinstance(request.error, InvalidRequestError)

@@ -11,11 +11,6 @@ from headrace.protocol.metadata.records import FenceBrokerRecord, RegisterBroker
 from headrace.storage_node.replica.partition_table import PartitionTable
 
 
-@pytest.fixture
-def rig() -> CoreRig:
-    return CoreRig()
-
-
 def test_find_raises_the_error_of_a_missing_partition(rig: CoreRig) -> None:
     """Unknown topic id, index outside of the topic, no replica on this node."""
     table = rig.core.table

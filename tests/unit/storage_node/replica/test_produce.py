@@ -24,11 +24,6 @@ from headrace.storage_node.effects import FlushLog
 from node_rig import WALL_MS, batch
 
 
-@pytest.fixture
-def rig() -> CoreRig:
-    return CoreRig()
-
-
 @pytest.mark.parametrize("acks", [1, -1])
 def test_single_replica_acknowledges_at_once(rig: CoreRig, acks: int) -> None:
     topic_id = rig.topic()

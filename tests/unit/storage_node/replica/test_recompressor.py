@@ -28,11 +28,6 @@ from transaction_rig import TransactionRig, transactional
 ZSTD = {"compression_type": "zstd"}
 
 
-@pytest.fixture
-def rig() -> CoreRig:
-    return CoreRig()
-
-
 def codecs(rig: CoreRig, topic_id: bytes) -> list[int]:
     """Of the batches in the log, in their order."""
     log = rig.core.table.partitions[topic_id, 0].log
@@ -183,9 +178,8 @@ def test_acks_0_is_appended_and_not_answered(rig: CoreRig) -> None:
     assert len(rig.values(topic_id)) == 1
 
 
-def test_acks_all_waits_for_the_disk_after_the_append() -> None:
+def test_acks_all_waits_for_the_disk_after_the_append(rig: CoreRig) -> None:
     """durability=fsync: the recompressed batch is acknowledged when it is flushed."""
-    rig = CoreRig()
     topic_id = rig.topic(durability="fsync", **ZSTD)
     request = rig.produce(topic_id, batch())
     assert rig.pop(FlushLog) == []
@@ -282,9 +276,8 @@ def test_topic_that_is_deleted_meanwhile(rig: CoreRig) -> None:
     assert rig.values(new_id) == []
 
 
-def test_too_few_replicas_refuse_before_and_after() -> None:
+def test_too_few_replicas_refuse_before_and_after(rig: CoreRig) -> None:
     """min.insync.replicas with acks=all: at once, and if the ISR shrinks during recompression."""
-    rig = CoreRig()
     topic_id = rig.topic(replicas=(1, 2), min_insync_replicas="2", **ZSTD)
     before = rig.produce(topic_id, batch())
     rig.metadata(PartitionChangeRecord(topic_id, 0, isr=(1,)))

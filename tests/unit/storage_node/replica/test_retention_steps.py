@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import pytest
 from core_rig import CoreRig
 from headrace.protocol.errors import OffsetOutOfRangeError
 from headrace.protocol.metadata.records import PartitionChangeRecord
-from headrace.storage_node.replica import log_starts
 from node_rig import WALL_MS, batch
 from replica_rig import TOPIC, Replicas
 
@@ -72,10 +70,9 @@ def test_changed_retention_holds_at_the_next_check() -> None:
     assert logs(rig)[0].log_start_offset == 3
 
 
-def test_logs_per_step_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of logs take several steps; one checkpoint per step."""
-    monkeypatch.setattr(log_starts, "_CHECKED_LOGS", 2 * log_starts._EXPIRED_LOGS_WEIGHT)
-    rig, _ = node_with(5, interval_ms=1_000, retention_ms="0")
+def test_logs_per_step_are_bounded() -> None:
+    """Twenty expired logs per step, with one checkpoint."""
+    rig, _ = node_with(45, interval_ms=1_000, retention_ms="0")
     rig.tick(WALL_MS + 1)
     done = []
     for _ in range(4):
@@ -83,7 +80,7 @@ def test_logs_per_step_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         rig.tick(WALL_MS + 1)
         assert rig.checkpoint_starts() == (len(done) < 3)
         done.append(sum(log.log_start_offset == 3 for log in logs(rig)))
-    assert done == [2, 4, 5, 5]
+    assert done == [20, 40, 45, 45]
 
 
 def test_segments_below_the_start_are_removed_after_a_restart() -> None:

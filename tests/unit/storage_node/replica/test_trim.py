@@ -1,7 +1,6 @@
 """Removal of segments below the log start."""
 
 import pytest
-from headrace.storage_node.replica import log_starts
 from replica_rig import Replicas
 
 
@@ -39,20 +38,19 @@ def test_followers_remove_segments_below_the_leaders_log_start() -> None:
     assert cluster.values(2) == cluster.values(1)
 
 
-def test_removed_segments_per_step_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None while a flush runs."""
-    monkeypatch.setattr(log_starts, "_TRIMMED_SEGMENTS", 2)
-    cluster = rolled(7)
+def test_removed_segments_per_step_are_bounded() -> None:
+    """Eight per step, none while a flush runs."""
+    cluster = rolled(25)
     rig = cluster.nodes[2]
     rig.flush()
-    move_start(cluster, 6)
+    move_start(cluster, 24)
     left = []
     for _ in range(4):
         rig.tick()
         rig.tick()
         rig.flush()
         left.append(len(segments(cluster, 2)))
-    assert left == [6, 4, 2, 2]
+    assert left == [18, 10, 2, 2]
 
 
 def test_truncation_waits_for_the_removal_of_segments() -> None:
