@@ -99,8 +99,7 @@ def test_names_of_the_given_cluster_are_completed(
 
 
 def test_unreachable_cluster_completes_nothing(tab: Callable[..., list[str]]) -> None:
-    """Neither one that accepts connections and does not respond, nor one that is down: no names, and no
-    message."""
+    """Neither one that does not respond, nor one that is down: no names, and no message."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         write_cluster_file(ClusterFile("default", "h:1", (f"127.0.0.1:{silent.getsockname()[1]}",), 1, "/d"))
         assert tab("topic", "delete", "o") == []

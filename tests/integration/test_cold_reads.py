@@ -206,8 +206,7 @@ async def test_corrupt_batch_on_disk_is_not_served(rig: Rig, tmp_path: Path) -> 
 
 
 def test_partly_cached_range_counts_as_not_cached(tmp_path: Path) -> None:
-    """No reader gets half of a range. (How much of a file is cached is up to the kernel, which may read
-    ahead.)"""
+    """No reader gets half of a range. (How much of a file is cached is up to the kernel.)"""
     files = OsFiles()
     file = files.open(str(tmp_path / "a"), create=True)
     assert isinstance(file, OsFile)

@@ -226,8 +226,7 @@ async def test_controlled_shutdown_ends_the_session(tmp_path) -> None:
 
 
 async def test_metadata_polls_wait_for_records_or_their_timeout(tmp_path) -> None:
-    """An empty poll ends at its timeout; new records complete it; a poll ahead of the log is refused; polls
-    of closed connections are dropped."""
+    """A poll ahead of the log is refused; polls of closed connections are dropped."""
     async with controller(tmp_path) as server, node(server) as me, node(server) as other:
         await me.join()
         empty = await me.follow(max_wait_ms=30)

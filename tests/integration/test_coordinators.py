@@ -77,8 +77,7 @@ async def test_group_joins_commits_and_leaves() -> None:
 
 
 async def test_group_survives_its_coordinator() -> None:
-    """Another node loads its copy of the log and coordinates; the old one, restarted, does not answer for the
-    group unless it leads."""
+    """The next one loads its copy of the log; the old one, restarted, answers only if it leads."""
     with local(nodes=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100, **FAST) as cluster:
         async with client_of(cluster) as client:
             await client.create("t", 1)

@@ -41,8 +41,7 @@ async def flood(probe: Probe, to: tuple[str, int], api: Any, body: Any, connecti
 
 
 async def test_flood_of_endless_fetches_is_bounded(probe: Probe, cluster: LocalCluster) -> None:
-    """Row 33: thousands of fetches that can never complete; other clients are served, and the fetches are
-    dropped with their connections."""
+    """Row 33: fetches that can never complete delay no other client, and end with their connections."""
     wanted = data.FetchPartition(probe.topic_id, 0, 0, 2**31 - 1)
     body = data.FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, (wanted,))
     await flood(probe, probe.node, registry.FETCH, body, 20, 200)
@@ -90,8 +89,7 @@ def unread_bytes(cluster: LocalCluster, is_node: bool) -> int:
 
 @pytest.mark.parametrize("kind", ["snapshots", "news", "metadata", "configs"])
 async def test_unread_responses_are_bounded(probe: Probe, cluster: LocalCluster, kind: str) -> None:
-    """Small requests with large responses, thousands of them: memory is bounded while the client does not
-    read, and others are served."""
+    """Small requests with large responses: memory is bounded, and other clients are served."""
     specs = tuple(control.NewTopicSpec(f"many-{number}", 60, 1) for number in range(20))
     await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest(specs))
     resources = tuple(control.ConfigResource(2, spec.name) for spec in specs)
@@ -127,8 +125,7 @@ async def test_unread_responses_are_bounded(probe: Probe, cluster: LocalCluster,
 
 
 async def test_expensive_decisions_do_not_delay_heartbeats(probe: Probe) -> None:
-    """Hundreds of validate_only creations of ten thousand partitions: a heartbeat is answered between
-    them."""
+    """Hundreds of validate_only creations of ten thousand partitions, and a heartbeat between them."""
     spec = control.NewTopicSpec("huge", 9_000, 1)
     body = control.CreateTopicsRequest((spec,), 1_000, True)
     bad = await Connection.open(*probe.controller, client_id="bad", timeout_s=TIMEOUT_S)

@@ -208,8 +208,7 @@ async def test_row_37_invalid_topics_are_refused(probe: Probe) -> None:
 
 
 async def test_row_38_invalid_configs_are_refused(probe: Probe) -> None:
-    """Foreign keys, unknown operations, values out of range: each error is short and on one line, and nothing
-    is stored."""
+    """Foreign keys, unknown operations, values out of range: with a short error on one line."""
     await probe.ask(
         registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("good", 1, 1),))
     )

@@ -139,8 +139,7 @@ async def test_half_a_request_has_no_effect(probe: Probe, cluster: LocalCluster)
 
 
 async def test_silent_connections_hold_little_memory(probe: Probe, cluster: LocalCluster) -> None:
-    """Rows 4, 7 and 8: 400 connections announce 100 MiB each and trickle, 400 send nothing: others are
-    served."""
+    """Rows 4, 7 and 8: 400 connections announce 100 MiB each and trickle, 400 send nothing."""
     before = rss_bytes()
     slow = [await WireClient.to(probe.kafka[1]) for _ in range(400)]
     silent = [await WireClient.to(probe.kafka[1]) for _ in range(400)]

@@ -34,8 +34,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 async def test_invalid_sequences_and_epochs_are_refused(probe: Probe) -> None:
-    """Row 30: gaps, repeats, old epochs, and the number after 2^31-1; a refused batch is not stored, a
-    repeated one is stored once."""
+    """Row 30: gaps, repeats, old epochs, and the number after 2^31-1."""
     await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("s", 1, 1),)))
 
     async def produced(
@@ -210,8 +209,7 @@ async def described(probe: Probe) -> dict[str, str | None]:
 
 
 async def test_invalid_configs_are_refused(probe: Probe) -> None:
-    """Row 38: as on the other plane, with a short error on one line; nothing is stored, and no value is a
-    secret, since there are none."""
+    """Row 38: as on the other plane, with a short error on one line; no value is a secret."""
     spec = control.NewTopicSpec("good", 1, 1)
     await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
     before = await described(probe)

@@ -28,8 +28,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 async def test_requests_with_many_small_elements_are_bounded(probe: Probe, cluster: LocalCluster) -> None:
-    """100 connections fetch 500 partitions each, of which a third fits, and 50 describe 90,000 groups, which
-    would take 200 MB each."""
+    """100 fetches of 500 partitions, of which a third fits, and 50 requests of 200 MB each."""
     spec = control.NewTopicSpec("wide", PARTITIONS, 1)
     await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
     clients = [await WireClient.to(probe.kafka[1]) for _ in range(150)]

@@ -148,8 +148,7 @@ def test_s40_sequence_after_an_abort_is_no_duplicate() -> None:
 
 
 def test_s42_zombie_is_fenced() -> None:
-    """Another producer has the same id: the open transaction of the first is aborted, and the first is
-    fenced."""
+    """By the next producer with its id, which aborts the open transaction."""
     with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
         clients.admin().create_topics(NewTopic("t")).raise_for_errors()
         old, new = (clients.producer(transactional_id="me") for _ in range(2))
@@ -224,8 +223,7 @@ def test_copy_loop_is_exactly_once_through_aborts() -> None:
 
 
 def test_transactions_continue_through_killed_nodes() -> None:
-    """Leaders and coordinators are killed in turn: committed records are stored once and in order, aborted
-    ones are not visible."""
+    """Leaders and coordinators are killed in turn: committed records are stored once and in order."""
     with headrace.local(nodes=3) as cluster, headrace.connect(cluster.bootstrap) as clients:
         topic = NewTopic("t", partitions=3, replication_factor=3, configs={"min.insync.replicas": "2"})
         admin = clients.admin()

@@ -50,8 +50,7 @@ def test_topic_named_twice_is_returned_once(wire: Wire) -> None:
 
 
 def test_fetch_errors_have_kafkas_fields(wire: Wire) -> None:
-    """No log start offset beside an error; the list of aborted transactions is null unless requested, but
-    empty for an unknown partition."""
+    """No log start offset beside an error; aborted transactions are null unless requested."""
     for partition, offset, aborted in ((0, 99, None), (9, 0, [])):
         part = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1000}
         fields = {"replica_id": -1, "max_bytes": 1000, "topics": [{"topic": TOPIC, "partitions": [part]}]}

@@ -55,8 +55,7 @@ def test_librdkafka_pushes_its_metrics(cluster: LocalCluster, shell: CommandLine
 
 
 def test_quotas_throttle_clients(cluster: LocalCluster, shell: CommandLine) -> None:
-    """librdkafka gets the throttle time; a consumer gets all records, later; other clients are not
-    throttled."""
+    """librdkafka gets the throttle time; consumers get all records; other clients are not throttled."""
     topic = new_topic(cluster, "slow", 1)
     assert shell("quota", "alter", "--client", "slow", "--set", "producer_byte_rate=200000", "--set",
         "consumer_byte_rate=300000")[0] == 0  # fmt: skip

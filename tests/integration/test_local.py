@@ -47,8 +47,7 @@ def test_cluster_restarts_on_its_data_dir(tmp_path: Path) -> None:
 def test_temporary_files_are_not_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_temporary: bool
 ) -> None:
-    """With hundreds of small files, of groups and transactions, fsyncs and the deletion of flushed files take
-    seconds."""
+    """Fsyncs of hundreds of small files, and their deletion, would take seconds."""
     synced: list[int] = []
     for name in ("fdatasync", "fsync"):
         monkeypatch.setattr(f"{files_io.__name__}.os.{name}", synced.append)
@@ -65,8 +64,7 @@ def test_temporary_files_are_not_flushed(
 
 
 def test_clients_of_the_cluster_are_closed_before_the_servers(tmp_path: Path) -> None:
-    """Records and commits in flight are stored. A listener that raises does not prevent that, and its error
-    is raised when all are closed."""
+    """Records and commits in flight are stored; the error of a listener is raised afterwards."""
 
     class Listener:
         def on_revoked(self, _consumer: object, _tps: object) -> None:

@@ -147,8 +147,7 @@ def visible(cluster: LocalCluster, topic: str) -> list[str]:
 
 @pytest.mark.parametrize(("seed", "has_gates"), [(0, False), (100, False), (1, True), (2, True), (3, True)])
 def test_each_batch_is_visible_once(cluster: LocalCluster, seed: int, has_gates: bool) -> None:
-    """At the end a new driver opens the sink, and a reader reads all. No attempt changes a decided batch,
-    whenever it started."""
+    """At the end a new driver opens the sink, and a reader reads all."""
     history = History(cluster, seed, has_gates=has_gates)
     history.run()
     with Sink(history.options, history.query) as sink:
@@ -177,8 +176,7 @@ def test_finished_query_is_forgotten(cluster: LocalCluster) -> None:
 
 
 def test_tasks_of_an_aborted_batch_are_fenced(cluster: LocalCluster) -> None:
-    """Their open transactions are aborted, and running attempts write no more; tasks that never wrote are no
-    error."""
+    """Their transactions are aborted, and running attempts write no more."""
     cluster.admin().create_topics(NewTopic("fenced")).raise_for_errors()
     given = write_options({"bootstrap": cluster.bootstrap, "topic": "fenced"})
     row = pa.record_batch({"value": ["v"]})

@@ -142,8 +142,7 @@ def test_ranges_end_in_compacted_gaps(cluster: LocalCluster) -> None:
 
 @pytest.mark.faults
 def test_truncated_log_is_detected(cluster: LocalCluster) -> None:
-    """An unclean leader lacks planned records: an error, or the remaining rows and the number of lost
-    ones."""
+    """An unclean leader lacks planned records: an error, or the rest and the number of lost ones."""
     create(cluster, "short", 2, unclean_leader_election_enable="true", min_insync_replicas=1)
     wanted = write_options({"bootstrap": cluster.bootstrap, "topic": "short"})
     write_arrow([table(0, 100)], wanted)

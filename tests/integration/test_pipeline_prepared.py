@@ -95,8 +95,7 @@ def leave_prepared(
 def test_late_attempt_cannot_fence_a_decided_batch(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its InitProducerId comes after the decision: it waits, and gets the reason. So does an admin who would
-    fence the id."""
+    """Its InitProducerId waits, and gets the reason. So does an admin who would fence the id."""
     wanted = options(cluster, "zombie")
     zombie = options(cluster, "zombie", max_block_ms="2000")
     finish = Sink._finish

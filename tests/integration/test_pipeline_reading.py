@@ -366,8 +366,7 @@ def test_micro_batch_limited_by_bytes(cluster: LocalCluster) -> None:
 def test_progress_is_committed_to_a_group(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group with members refuses it: after a warning the stream continues, and does not retry for a
-    while."""
+    """A group with members refuses it: after a warning the stream continues."""
     monkeypatch.setattr(group_progress_io, "TIMEOUT_S", 60.0)  # the first group makes its topic
     create(cluster, "told", 2)
     fill(cluster, "told", 10)

@@ -105,8 +105,7 @@ def test_rows_are_written_to_their_topic_and_partition(cluster: LocalCluster) ->
 
 
 def test_every_kind_of_record_is_read_as_written(cluster: LocalCluster) -> None:
-    """Null, empty, all bytes, more than a MB; headers without a value, and twice by one name. Null columns
-    too."""
+    """Null, empty, all bytes, more than a MB; headers without a value, and repeated keys."""
     mb = 1 << 20
     configs = {"max.message.bytes": str(8 * mb)}
     cluster.admin().create_topics(NewTopic("all", 1, configs=configs)).raise_for_errors()
@@ -243,8 +242,7 @@ def test_replaced_driver_decides_nothing(cluster: LocalCluster) -> None:
 
 
 def test_lost_rows_of_a_decision_are_an_error(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that returns after the transactions were aborted reports the loss each time, until it is
-    acknowledged."""
+    """A driver that returns too late reports the loss each time, until it is acknowledged."""
     wanted = create(cluster, "late")
     writes = [prepare_arrow(rows(f"{t}"), wanted, query="late", task=t) for t in range(2)]
 
@@ -271,8 +269,7 @@ def test_lost_rows_of_a_decision_are_an_error(cluster: LocalCluster, monkeypatch
 def test_late_attempt_does_not_report_committed_rows_as_lost(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fences the id between the commits and the end of the decision; while another transaction hides the
-    rows, nothing can be said."""
+    """It fences the id between the commits and the end of the decision."""
     wanted = create(cluster, "taken")
     writes = [prepare_arrow(rows(f"{t}"), wanted, query="taken", task=t) for t in range(2)]
 

@@ -148,8 +148,7 @@ def test_acknowledged_records_survive_kill_9(headrace: Headrace) -> None:
 
 
 def test_restarted_node_keeps_its_identity(headrace: Headrace) -> None:
-    """kill -9 of a node: it returns with the same node id, folder and port, so that old addresses stay
-    valid."""
+    """kill -9 of a node: it returns with the same node id, folder and port."""
     before = headrace.status()["nodes"][0]
     os.kill(before["pid"], signal.SIGKILL)
 

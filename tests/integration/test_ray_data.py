@@ -92,8 +92,7 @@ def seen(cluster: LocalCluster, topic: str) -> list[int]:
 
 
 def test_topic_is_a_dataset(cluster: LocalCluster) -> None:
-    """All rows once, in the given number of tasks, and counted without their values; the same rows again when
-    more were appended."""
+    """All rows once, in the given number of tasks; the same rows again when more were appended."""
     create(cluster, "whole")
     dataset = read(cluster, "whole", override_num_blocks=7)
     append(cluster, "whole", range(SIZE, SIZE + 30))
@@ -265,8 +264,7 @@ ray_data.write(ray_data.read("die-in", columns=["value"], **at), "die-out", sink
 
 
 def test_driver_is_killed_before_its_decision(cluster: LocalCluster, ray_address: str) -> None:
-    """No row is visible; the next driver writes the batch once, and readers do not wait for open
-    transactions."""
+    """No row is visible; the next driver writes the batch once, and no transaction stays open."""
     create(cluster, "die-in")
     create(cluster, "die-out", rows=0)
     arguments = [sys.executable, "-W", "ignore", "-c", DYING_DRIVER, ray_address, cluster.bootstrap]

@@ -66,8 +66,7 @@ def test_all_controllers_restart_with_their_data(headrace: Headrace) -> None:
 
 
 def test_actors_make_no_blocking_calls(headrace: Headrace) -> None:
-    """Each server has looked up the others through Ray: their stderr has no warning of Ray about a blocking
-    call inside an async actor."""
+    """Ray warns on stderr about a blocking call inside an async actor."""
     facts = headrace.status()
     servers = [*facts["controllers"], *facts["nodes"]]
     assert len(servers) == 4

@@ -138,8 +138,7 @@ async def test_stopped_node_leads_nothing(made: Cluster) -> None:
 async def test_replica_moves_between_dirs_under_load(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """By the command line: all records are there afterwards, also after a restart; cordoned dirs get no
-    replicas; the files are valid."""
+    """By the command line, and over a restart; cordoned dirs get no replicas."""
 
     async def shell(made: Cluster, *arguments: str, code: int = 0) -> Any:
         line = ["-b", f"127.0.0.1:{made.node.port}", *arguments, "-o", "json"]

@@ -94,8 +94,7 @@ async def test_oversized_frame_closes_its_connection_only(tmp_path: Path) -> Non
 
 
 async def test_waiting_fetches_are_bounded(tmp_path: Path) -> None:
-    """From many connections: purgatory holds its maximum, further ones are refused, and producers are not
-    delayed."""
+    """Purgatory holds its maximum, further ones are refused, and producers are not delayed."""
     async with node_rig(tmp_path, config={"purgatory.max.requests": 50}) as rig:
         topic_id = await rig.topic("t")
         entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
@@ -176,8 +175,7 @@ async def test_full_disk_refuses_records(tmp_path: Path, acks_from: str) -> None
 
 
 async def test_one_failed_disk_of_two(tmp_path: Path) -> None:
-    """Its partitions return a storage error, those of the other continue, and the status names the offline
-    dir."""
+    """Its partitions return a storage error, those of the other continue."""
     files = FakeFiles()
     async with node_rig(tmp_path, files, {"log.dirs": "/a,/b"}) as rig:
         topic_id = await rig.topic("t", partitions=2)
@@ -251,8 +249,7 @@ class HeldFile:
 
 
 async def test_slow_disk_under_new_partitions_delays_nothing_else(tmp_path: Path) -> None:
-    """Thousands of partitions, or slow creations: the node serves its other topics, and sends its
-    heartbeats."""
+    """The node serves its other topics, and sends its heartbeats."""
     files = HeldFiles("slow-")
     async with node_rig(tmp_path, files) as rig:
         topic_id = await rig.topic("quick")

@@ -48,8 +48,7 @@ async def test_restart_keeps_port_id_and_records(rig: Rig, crash: bool) -> None:
 async def test_log_truncated_while_the_node_was_down_is_reported(
     rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a clean stop one of its two logs loses its end: the registration names that log, and so does the
-    node's log."""
+    """The registration names the log that lost its end, and so does the node's log."""
 
     def cut_the_log_of(folder: str) -> None:
         (path,) = tmp_path.rglob(f"{folder}/*.log")
@@ -97,8 +96,7 @@ async def end(process: Any) -> None:
 
 
 async def test_kill_9_loses_no_acknowledged_batch(tmp_path: Path) -> None:
-    """During acks=1 produces; the process returns on its port, and every acknowledged batch is there, in
-    order, once."""
+    """During acks=1 produces; the process returns on its port."""
     controller = FakeController()
     controller.start()
     process, port = await start_process(tmp_path / "d", controller)
@@ -165,8 +163,7 @@ async def test_identity_of_the_disk_is_checked(rig: Rig) -> None:
 
 
 async def test_refused_registration_ends_the_node(tmp_path: Path) -> None:
-    """Another cluster at once, a duplicate id after its retries; everything is released, so that the next
-    start succeeds."""
+    """Another cluster at once, a duplicate id after its retries; everything is released."""
     async with node_rig(tmp_path, config={"initial.broker.registration.timeout.ms": 150}) as rig:
         await rig.stop()
         for error in (
@@ -208,8 +205,7 @@ async def test_configured_port_in_use_is_an_error(rig: Rig) -> None:
 
 
 async def test_wiped_node_takes_the_port_of_its_registration(rig: Rig, tmp_path: Path) -> None:
-    """Its log dir is empty; it waits for a controller to look its registration up; a node that was never
-    registered takes any port."""
+    """Its log dir is empty; a node that was never registered takes any port."""
     old = rig.node.port
     await rig.node.kill()
     await rig.ended()

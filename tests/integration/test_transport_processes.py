@@ -74,8 +74,7 @@ async def test_killed_server_fails_requests_at_once(start: Start) -> None:
 
 
 async def test_stopped_server_is_detected_by_heartbeat(start: Start) -> None:
-    """SIGSTOP: TCP stays open without traffic; the heartbeat's timeout ends the connection and the
-    request."""
+    """SIGSTOP: TCP stays open; the heartbeat's timeout ends the connection and the request."""
     process, port = start(str(FAKES / "transport_server.py"), "hold")
 
     options = ConnectionOptions(heartbeat_interval_ms=50, heartbeat_timeout_ms=200)

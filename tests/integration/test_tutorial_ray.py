@@ -50,8 +50,7 @@ def output_of(command: Headrace, arguments: list[str]) -> str:
 
 
 def test_tutorial_runs_on_ray(command: Headrace) -> None:
-    """Every command and program in order: records are read back, the group has read them all, nothing is
-    left."""
+    """Every command and program in order: the group has read all records, and nothing is left."""
     section = text_of("docs/TUTORIAL.md").partition(SECTION)[2]
     steps = [block for block in blocks(section) if block.language in ("python", SHELL)]
     printed = [play(command, step) for step in steps]

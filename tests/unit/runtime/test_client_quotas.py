@@ -185,8 +185,7 @@ def test_client_that_waits_stays_below_the_quota(
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 20_000)), max_size=60), st.integers(1, 50))
 def test_token_bucket_never_gives_more_than_its_refill(steps: list[tuple[int, int]], bound: int) -> None:
-    """A client that spends only when nothing is missing has the burst, the refill since, and one more
-    request."""
+    """And the burst, and one more request."""
     made, now_ms, total = quotas(**{MUTATIONS: float(bound)}), 0, 0
     held = made.of_client(MUTATIONS, "u", "c")
     assert held is not None

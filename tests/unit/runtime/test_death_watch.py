@@ -117,8 +117,7 @@ def test_ended_workers_and_machines_are_distinguished() -> None:
 
 
 def test_each_message_counts_once_per_gcs() -> None:
-    """Processed messages are acknowledged with the next poll; a repeated message is ignored, and a restarted
-    GCS numbers from the start."""
+    """A repeated message is ignored, and a restarted GCS numbers from the start."""
     stub = Stub(
         reply(b"one", worker_gone(1, b"a"), worker_gone(2, b"b")),
         reply(b"one", worker_gone(2, b"b"), worker_gone(3, b"c")),

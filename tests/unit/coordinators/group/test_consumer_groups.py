@@ -405,8 +405,7 @@ def test_describe_shows_current_and_target_assignments(rig: ConsumerGroupRig) ->
 
 
 def test_commit_at_an_older_epoch_is_accepted_for_owned_partitions(rig: ConsumerGroupRig) -> None:
-    """KIP-1251: the member does not know its newer epoch yet. Partitions assigned or revoked since are
-    refused, and so are future epochs."""
+    """KIP-1251: not for partitions assigned or revoked since, nor at a future epoch."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
     old = first.epoch

@@ -215,8 +215,7 @@ def test_static_member_leaves_for_good_with_epoch_minus_one(rig: ConsumerGroupRi
 
 
 def test_instance_id_is_reserved_until_its_member_leaves(rig: ConsumerGroupRig) -> None:
-    """UNRELEASED_INSTANCE_ID for another member; the same member may join again, since its response may be
-    lost."""
+    """UNRELEASED_INSTANCE_ID for another member; the same member may join again."""
     first = _static(rig, "a")
     first.beat()
     with pytest.raises(errors.UnreleasedInstanceIdError):
@@ -352,8 +351,7 @@ def test_failed_removal_restarts_the_session(rig: ConsumerGroupRig) -> None:
 
 
 def test_claimed_partitions_are_bounded(rig: ConsumerGroupRig) -> None:
-    """Partitions that a member claims but does not own are not kept, nor is the state of a replaced
-    member."""
+    """Claims without ownership are not kept, nor is the state of a replaced member."""
     reported = rig.shard._consumer._members.reported
     first = _static(rig, "m0")
     first.beat()

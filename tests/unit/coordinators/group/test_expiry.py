@@ -135,8 +135,7 @@ def test_explicit_expiry_does_not_apply_to_a_live_group(rig: GroupRig, more: dic
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_reload_does_not_expire_offsets_early(rig: GroupRig, leaves: bool) -> None:
-    """KAFKA-8069, scenario 53: the times are in the log, and members of the last generation are members until
-    their sessions expire."""
+    """KAFKA-8069, scenario 53: the times are in the log, and members exist until their sessions expire."""
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
     keep_alive(rig, member, 1, 200)

@@ -192,8 +192,7 @@ def test_failed_append_leaves_the_classic_group_unchanged(rig: ConsumerGroupRig)
 def test_migration_policy_is_enforced(
     rig: ConsumerGroupRig, policy: str, *, goes_up: bool, goes_down: bool
 ) -> None:
-    """A refused upgrade fails in the new protocol; a refused downgrade leaves classic members in the new
-    group."""
+    """A refused upgrade fails; a refused downgrade leaves classic members in the new group."""
     _classic_pair(rig)
     with_config(rig, group_consumer_migration_policy=policy)
     if not goes_up:

@@ -68,8 +68,7 @@ def test_returning_static_member_causes_no_rebalance(rig: GroupRig, reloads: boo
 
 
 def test_rolling_restart_of_static_members_causes_no_rebalance(rig: GroupRig) -> None:
-    """Scenario 51: one after the other returns, the coordinator changes meanwhile, and generation,
-    assignments and commits stay."""
+    """Scenario 51: also when the coordinator changes meanwhile."""
     joins = [rig.join(group_instance_id=each) for each in "ijk"]
     rig.advance(0)
     ids = {each: join.answer.member_id for each, join in zip("ijk", joins, strict=True)}

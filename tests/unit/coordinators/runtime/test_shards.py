@@ -138,8 +138,7 @@ def test_corrupt_log_fails_only_its_shard() -> None:
 
 
 def test_bit_flip_after_a_clean_shutdown_is_found() -> None:
-    """A cleanly closed log is not scanned at the next start: without the CRC check a flipped offset would be
-    loaded."""
+    """A cleanly closed log is not scanned at the start: the load checks the CRC."""
     rig = CoordinatorRig()
     rig.host.put(0, batch_of(("g", 1)))
     batch = rig.host.logs[0].batches[0]
@@ -448,8 +447,7 @@ def test_responses_of_other_servers_are_decided_on(rig: CoordinatorRig) -> None:
 
 
 def test_end_of_leadership_answers_all_requests() -> None:
-    """Parked, waiting for a commit or for a timer: all get NOT_COORDINATOR; later timers and responses have
-    no effect."""
+    """With NOT_COORDINATOR; later timers and responses have no effect."""
     rig = late()
     waiting = [rig.set(1), rig.park(), rig.join(), rig.sync(), rig.describe("g")]
     answered = rig.host.asked[0][4]

@@ -380,8 +380,7 @@ def test_delayed_end_does_not_end_the_next_transaction(rig: TxnRig, is_commit: b
 
 
 def test_end_with_the_last_epoch(rig: TxnRig) -> None:
-    """The end is written with the highest epoch, the next transaction has a new id; retries get the same
-    response."""
+    """The next transaction has a new producer id; retries get the same response."""
     rig.put(1, 32_766, partitions=(TransactionTopic("t", (0,)),))
     rig.leaders[T0].append(500, 32_766, "x")
     call = rig.end((500, 32_766))

@@ -7,8 +7,7 @@ from headrace.runtime.files.file_layer import read_file, write_file_atomically
 
 @pytest.mark.parametrize("mode", ["none", "all", *range(8)])
 def test_atomic_write_survives_power_loss(mode: str | int) -> None:
-    """At every operation: the file has the old or the new content, and the new one once the call has
-    returned."""
+    """The file has the old or the new content, and the new one once the call has returned."""
     for crash_at in range(20):
         files = FakeFiles()
         files.mkdir("/d")

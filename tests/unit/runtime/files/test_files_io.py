@@ -28,8 +28,7 @@ def test_full_device_is_an_error(tmp_path: Path) -> None:
 
 
 def test_memory_error_is_not_a_disk_failure(tmp_path: Path) -> None:
-    """With a real memory limit: cached bytes count as not cached, and the blocking read raises
-    MemoryError."""
+    """Cached bytes count as not cached, and the blocking read raises MemoryError."""
     file = OsFiles().open(f"{tmp_path}/a", create=True)
     file.pwrite(0, [b"x" * 100])
     for size in (1 << 48, 1 << 62):
