@@ -18,6 +18,7 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression, read_batch_header
+from headrace.storage_node.log.log import Log
 from log_rig import NOW, append, batch, check_dense, open_log
 from stored_batches import stored
 
@@ -121,9 +122,8 @@ def test_timestamps_outside_bounds_are_rejected(timestamp: int, keys: dict[str, 
         assert is_taken
 
 
-def test_servers_may_write_control_batches() -> None:
+def test_servers_may_write_control_batches(log: Log) -> None:
     """`internal` batches skip the rules for clients, but not the checks of the bytes."""
-    log = open_log(FakeFiles())
     marker = batch(
         1, is_control=True, is_transactional=True, producer_id=5, producer_epoch=0, base_sequence=-1
     )

@@ -3,6 +3,7 @@
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import MessageTooLargeError
+from headrace.storage_node.log.log import Log
 from log_rig import FOLDER, NOW, append, batch, check_dense, keys_of, open_log, read_all
 
 
@@ -48,9 +49,8 @@ def test_thousands_of_batches_in_one_segment_are_found() -> None:
     assert len(check_dense(log)) == count
 
 
-def test_epoch_without_records_survives_power_loss(files: FakeFiles) -> None:
+def test_epoch_without_records_survives_power_loss(files: FakeFiles, log: Log) -> None:
     """The next flush writes an epoch even if nothing else is new."""
-    log = open_log(files)
     append(log, batch(), epoch=1)
     log.flush()
     log.assign_leader_epoch(4)

@@ -7,6 +7,7 @@ from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaError
 from headrace.protocol.records.header import read_batch_header
 from headrace.runtime.files.files_io import OsFiles
+from headrace.storage_node.log.log import Log
 from log_rig import NOW, append, batch, check_dense, keys_of, open_log
 
 
@@ -73,9 +74,8 @@ def test_flushed_batches_survive_power_loss(files: FakeFiles) -> None:
     assert found == [(number, f"{number}:0".encode()) for number in range(5)]
 
 
-def test_flush_excludes_later_appends(files: FakeFiles) -> None:
+def test_flush_excludes_later_appends(files: FakeFiles, log: Log) -> None:
     """A flush covers the batches at its start; only one runs at a time."""
-    log = open_log(files)
     append(log, batch(1))
     flush = log.start_flush()
     assert flush is not None
@@ -95,9 +95,8 @@ def test_flush_excludes_later_appends(files: FakeFiles) -> None:
     assert open_log(files.power_loss("none")).log_end_offset == 3
 
 
-def test_open_log_is_flushed_after_recovery(files: FakeFiles) -> None:
+def test_open_log_is_flushed_after_recovery(files: FakeFiles, log: Log) -> None:
     """After a kill the page cache has everything; what readers then see must not be lost with the power."""
-    log = open_log(files)
     append(log, batch(1))
     killed = files.restart()
     assert open_log(killed).recovery_point == 1

@@ -11,9 +11,8 @@ from headrace.storage_node.log.roll_rules import jitter_ms
 from log_rig import FOLDER, NOW, TP, append, batch, check_dense, config, keys_of, open_log, read_all
 
 
-def test_append_assigns_dense_offsets_and_keeps_bytes() -> None:
+def test_append_assigns_dense_offsets_and_keeps_bytes(log: Log) -> None:
     """Only base offset and leader epoch change; the bytes from the CRC on are those of the producer."""
-    log = open_log(FakeFiles())
     sent = [batch(3, tag="a"), batch(1, tag="b"), batch(2, tag="c")]
     infos = [log.append_as_leader(data, leader_epoch=4, wall_ms=NOW) for data in sent]
     assert [(info.base_offset, info.last_offset, info.log_append_time_ms) for info in infos] == [
@@ -28,9 +27,8 @@ def test_append_assigns_dense_offsets_and_keeps_bytes() -> None:
     assert (log.log_end_offset, log.size_bytes, log.epochs.latest_epoch) == (6, sum(map(len, sent)), 4)
 
 
-def test_append_is_one_write(files: FakeFiles) -> None:
+def test_append_is_one_write(files: FakeFiles, log: Log) -> None:
     """The hot path has one disk operation."""
-    log = open_log(files)
     files.operations.clear()
     append(log, batch(5))
     append(log, memoryview(batch(5)))
@@ -89,9 +87,8 @@ def test_active_segment_rolls(keys: dict[str, int]) -> None:
     assert len(check_dense(log)) == 12
 
 
-def test_segment_rolls_before_relative_offsets_overflow() -> None:
+def test_segment_rolls_before_relative_offsets_overflow(log: Log) -> None:
     """A relative offset has 31 bits."""
-    log = open_log(FakeFiles())
     log.truncate_fully_and_start_at(0)
     append(log, batch(1))
     log.segments.active.next_offset = 2**31 - 1
@@ -114,9 +111,8 @@ def test_segment_jitter_spreads_rolls() -> None:
     assert len(log.segments) == 2
 
 
-def test_roll_of_empty_segment_does_nothing(files: FakeFiles) -> None:
+def test_roll_of_empty_segment_does_nothing(files: FakeFiles, log: Log) -> None:
     """Two rolls in a row must not use one file name."""
-    log = open_log(files)
     log.roll(NOW)
     append(log, batch(1))
     log.roll(NOW)
@@ -160,9 +156,8 @@ def test_clean_close_needs_no_recovery(files: FakeFiles, is_flushed: bool) -> No
 
 
 @pytest.mark.parametrize("operation", ["pwrite", "fdatasync", "fsync_directory", "rename"])
-def test_disk_error_refuses_later_appends(files: FakeFiles, operation: str) -> None:
+def test_disk_error_refuses_later_appends(files: FakeFiles, operation: str, log: Log) -> None:
     """EIO once during append or flush; every later append and flush fails, though the disk would work."""
-    log = open_log(files)
     append(log, batch(1))
     log.assign_leader_epoch(1)
     files.fail(operation)
@@ -205,9 +200,8 @@ def _fill(log: Log) -> None:
         append(log, batch(1))
 
 
-def test_truncation_to_log_end_removes_empty_epoch(files: FakeFiles) -> None:
+def test_truncation_to_log_end_removes_empty_epoch(files: FakeFiles, log: Log) -> None:
     """It may contradict the leader's history, and the follower would truncate for ever (KAFKA-10706)."""
-    log = open_log(files)
     append(log, batch(2), epoch=3)
     log.assign_leader_epoch(5)
     log.truncate_to(log.log_end_offset)
@@ -236,9 +230,8 @@ def test_truncation_to_a_batch_over_segments() -> None:
         assert check_dense(open_log(files.restart(), was_clean=True, recovery_point=0)) == expected
 
 
-def test_log_restarts_at_an_offset(files: FakeFiles) -> None:
+def test_log_restarts_at_an_offset(files: FakeFiles, log: Log) -> None:
     """A follower too far behind restarts at the leader's log start offset."""
-    log = open_log(files)
     append(log, batch(3))
     log.truncate_fully_and_start_at(100)
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (100, 100, 0)
@@ -298,9 +291,8 @@ def append_more(log: Log) -> bytes:
     return bytes(log.reader.read(8, 10**6, upto_offset=9).data[0])
 
 
-def test_deleted_log_leaves_no_file(files: FakeFiles) -> None:
+def test_deleted_log_leaves_no_file(files: FakeFiles, log: Log) -> None:
     """A reader meets a missing file, which is not a disk failure."""
-    log = open_log(files)
     append(log, batch(1))
     log.delete()
     assert not files.exists(FOLDER)
@@ -309,9 +301,8 @@ def test_deleted_log_leaves_no_file(files: FakeFiles) -> None:
     assert not log.is_offline
 
 
-def test_reconfigure_applies_from_the_next_append() -> None:
+def test_reconfigure_applies_from_the_next_append(log: Log) -> None:
     """The new limits hold for the next batch."""
-    log = open_log(FakeFiles())
     append(log, batch(1))
     log.reconfigure(config(segment_bytes=100))
     append(log, batch(1))

@@ -7,10 +7,9 @@ from headrace.storage_node.log.log import Log
 from log_rig import append, batch, check_dense, open_log, read_all, split
 
 
-def test_reads_are_bounded() -> None:
+def test_reads_are_bounded(log: Log) -> None:
     """Never beyond `upto_offset`, whole batches only, about `max_bytes`, at least one batch with
     `min_one`."""
-    log = open_log(FakeFiles())
     sent = [batch(2, tag=str(number)) for number in range(10)]
     for data in sent:
         append(log, data)
@@ -65,9 +64,8 @@ def test_bytes_between_is_exact_at_batch_boundaries() -> None:
     assert log.reader.bytes_between(24, 24) == log.reader.bytes_between(9, 3) == 0
 
 
-def test_log_start_offset_hides_records(files: FakeFiles) -> None:
+def test_log_start_offset_hides_records(files: FakeFiles, log: Log) -> None:
     """Lower offsets are out of range, also if their batch is still on disk, and after a restart."""
-    log = open_log(files)
     append(log, batch(3))
     append(log, batch(3))
     log.advance_log_start_offset(4)

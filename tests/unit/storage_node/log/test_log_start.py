@@ -5,6 +5,7 @@ from fake_files import FakeFiles
 from headrace.protocol.errors import OffsetOutOfRangeError
 from headrace.storage_node.log import names
 from headrace.storage_node.log.checkpoints import parse_offsets
+from headrace.storage_node.log.log import Log
 from log_rig import NOW, TP, append, batch, filled, keys_of, manager_of, open_log, read_all
 
 
@@ -67,9 +68,8 @@ def test_failed_checkpoint_moves_no_start_offset(files: FakeFiles) -> None:
     assert list(manager.dirs.offline) == ["/d"]
 
 
-def test_pending_start_survives_a_truncation_above_it() -> None:
+def test_pending_start_survives_a_truncation_above_it(log: Log) -> None:
     """It is never above the log end offset."""
-    log = open_log(FakeFiles())
     for _ in range(6):
         append(log, batch())
     log.request_start_offset(4)
@@ -110,9 +110,8 @@ def test_log_may_start_inside_its_first_batch(files: FakeFiles) -> None:
     assert (again.log_start_offset, again.log_end_offset) == (5, 7)
 
 
-def test_start_inside_a_batch_is_checkpointed_before_the_segment(files: FakeFiles) -> None:
+def test_start_inside_a_batch_is_checkpointed_before_the_segment(files: FakeFiles, log: Log) -> None:
     """And again after it, with the other effects of a truncation."""
-    log = open_log(files)
     log.truncate_fully_and_start_at(5)
     written: list[tuple[int, bool]] = []
     log.on_truncate = lambda cut: written.append(

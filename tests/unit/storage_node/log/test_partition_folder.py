@@ -9,6 +9,7 @@ from headrace.protocol.model import MAX_TOPIC_NAME_LENGTH, TopicPartition
 from headrace.runtime.files.files_io import OsFiles
 from headrace.storage_node.log import names
 from headrace.storage_node.log.checkpoints import parse_offsets
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.log_manager import LogManager
 from log_rig import FOLDER, NOW, TP, append, batch, config, detach, open_log
 
@@ -70,9 +71,8 @@ def test_longest_topic_name_on_a_real_disk(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-def test_flush_syncs_folder_once(files: FakeFiles) -> None:
+def test_flush_syncs_folder_once(files: FakeFiles, log: Log) -> None:
     """Hundreds of logs are closed at a shutdown; nothing is lost with the power."""
-    log = open_log(files)
     append(log, batch(2))
     before = len(files.operations)
     log.close()

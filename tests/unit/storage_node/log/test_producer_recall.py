@@ -55,9 +55,8 @@ def test_last_five_batches_are_known_after_clean_shutdown(segment_bytes: int) ->
     check_producers(log)
 
 
-def test_last_five_batches_are_known_after_crash(files: FakeFiles) -> None:
+def test_last_five_batches_are_known_after_crash(files: FakeFiles, log: Log) -> None:
     """The snapshot is that of the last roll, and the batches after it are replayed."""
-    log = open_log(files)
     for number in range(4):
         append(log, idempotent(9, number))
     log.roll()

@@ -25,11 +25,15 @@ from producer_oracle import (
 OTHER_FOLDER = "/e/t-0"
 
 
+@pytest.fixture
+def log(files: FakeFiles) -> Log:
+    return open_log(files, **SMALL_SEGMENTS)
+
+
 @pytest.mark.parametrize("lost", ["newest", "all"])
 @pytest.mark.parametrize("damage", ["gone", "empty", "torn", "zeros"])
-def test_damaged_snapshots_are_not_needed(files: FakeFiles, damage: str, lost: str) -> None:
+def test_damaged_snapshots_are_not_needed(files: FakeFiles, damage: str, lost: str, log: Log) -> None:
     """An older snapshot is used, or the batches alone."""
-    log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     log.close()
     found = snapshots(files)
@@ -44,9 +48,8 @@ def test_damaged_snapshots_are_not_needed(files: FakeFiles, damage: str, lost: s
     check_producers(reopened(files.restart(), was_clean=not is_legacy, recovery_point=log.log_end_offset))
 
 
-def test_clean_log_without_snapshots_has_no_producers(files: FakeFiles) -> None:
+def test_clean_log_without_snapshots_has_no_producers(files: FakeFiles, log: Log) -> None:
     """As in Kafka, its batches are not read."""
-    log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     log.close()
     for offset in snapshots(files):
@@ -55,9 +58,8 @@ def test_clean_log_without_snapshots_has_no_producers(files: FakeFiles) -> None:
     assert len(again.producers.states) == 0
 
 
-def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash(files: FakeFiles) -> None:
+def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash(files: FakeFiles, log: Log) -> None:
     """From the snapshot at the new start: a duplicate is not stored."""
-    log = open_log(files, **SMALL_SEGMENTS)
     append(log, idempotent(1, 0))
     log.roll(NOW)
     append(log, batch(1))
@@ -154,9 +156,8 @@ def test_compaction_keeps_producers_of_deleted_batches(files: FakeFiles) -> None
         assert again.producers.states.oldest_transaction is None
 
 
-def test_snapshot_before_deleted_batches_is_not_used(files: FakeFiles) -> None:
+def test_snapshot_before_deleted_batches_is_not_used(files: FakeFiles, log: Log) -> None:
     """It would reopen a transaction whose marker was deleted, and block the last stable offset."""
-    log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     contents = [files.content(f"{FOLDER}/{offset:020d}.snapshot") for offset in snapshots(files)]
     stale = next(
@@ -246,9 +247,8 @@ def test_snapshot_above_the_log_end_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("mode", ["none", "all", 1, 2])
-def test_flushed_transaction_index_survives_power_loss(files: FakeFiles, mode: str | int) -> None:
+def test_flushed_transaction_index_survives_power_loss(files: FakeFiles, mode: str | int, log: Log) -> None:
     """Below the recovery point it is trusted: a missing entry would show aborted records."""
-    log = open_log(files, **SMALL_SEGMENTS)
     verified(log, transactional(2, 0))
     end(log, 2, epoch=1, is_commit=False)
     for _ in range(2):

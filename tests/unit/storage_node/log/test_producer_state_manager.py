@@ -2,18 +2,24 @@
 
 import errno
 
+import pytest
 from fake_files import FakeFiles
 from headrace.storage_node.log.disk_room import DiskRoom
 from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.producer_snapshot import parse_producer_snapshot
 from log_rig import FOLDER, NOW, append, batch, open_log
 from producer_oracle import SMALL_SEGMENTS, check_producers, fill, idempotent, reopened, snapshots
 
 
-def test_snapshot_per_segment_and_at_the_log_end(files: FakeFiles) -> None:
+@pytest.fixture
+def log(files: FakeFiles) -> Log:
+    return open_log(files, **SMALL_SEGMENTS)
+
+
+def test_snapshot_per_segment_and_at_the_log_end(files: FakeFiles, log: Log) -> None:
     """Kafka's names and shape; after a clean shutdown only the tail of the active segment is read, for the
     index."""
-    log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     bases = [segment.base_offset for segment in log.segments]
     assert snapshots(files) == bases[1:]
@@ -53,9 +59,8 @@ def test_last_snapshot_on_full_disk(files: FakeFiles) -> None:
     check_producers(reopened(files.restart(), recovery_point=log.log_end_offset))
 
 
-def test_truncation_deletes_snapshots_durably(files: FakeFiles) -> None:
+def test_truncation_deletes_snapshots_durably(files: FakeFiles, log: Log) -> None:
     """Otherwise one of them would later apply to other batches."""
-    log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     log.flush()
     cut_to = snapshots(files)[-1]
@@ -69,9 +74,8 @@ def test_truncation_deletes_snapshots_durably(files: FakeFiles) -> None:
         check_producers(reopened(files.power_loss(mode), recovery_point=log.recovery_point))
 
 
-def test_retired_segment_takes_its_snapshot_along(files: FakeFiles) -> None:
+def test_retired_segment_takes_its_snapshot_along(files: FakeFiles, log: Log) -> None:
     """Retention removes both; the producer state stays."""
-    log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     before = log.producers.states.to_snapshot()
     start = log.segments[2].base_offset

@@ -52,9 +52,8 @@ def test_batch_with_flipped_bit_is_never_served(bit: int) -> None:
 
 
 @pytest.mark.parametrize("bit", [0, 6])
-def test_flipped_bit_is_noticed_in_open_log(files: FakeFiles, bit: int) -> None:
+def test_flipped_bit_is_noticed_in_open_log(files: FakeFiles, bit: int, log: Log) -> None:
     """Scenario 27 without a restart: the newest batches are found without the index."""
-    log = open_log(files)
     for number in range(BATCHES):
         append(log, batch(2, tag=str(number)))
     batches = read_all(log)

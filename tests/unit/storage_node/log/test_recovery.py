@@ -3,6 +3,7 @@
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError
+from headrace.storage_node.log.log import Log
 from log_rig import FOLDER, NOW, append, batch, check_dense, keys_of, open_log, read_all
 
 FIRST = f"{FOLDER}/00000000000000000000"
@@ -22,9 +23,8 @@ def closed_disk() -> tuple[FakeFiles, list[bytes]]:
     return files, batches
 
 
-def test_tail_torn_at_every_byte(files: FakeFiles) -> None:
+def test_tail_torn_at_every_byte(files: FakeFiles, log: Log) -> None:
     """Scenario 26: the log is truncated to the last whole batch."""
-    log = open_log(files)
     for number in range(4):
         append(log, batch(2, tag=str(number)))
     batches = read_all(log)

@@ -3,6 +3,7 @@
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.records.header import Compression
+from headrace.storage_node.log.log import Log
 from log_rig import append, batch, open_log
 
 
@@ -31,9 +32,8 @@ def test_timestamps_out_of_order() -> None:
     assert log.reader.max_timestamp_offset() == (4, 600, 0)
 
 
-def test_first_of_equal_largest_timestamps() -> None:
+def test_first_of_equal_largest_timestamps(log: Log) -> None:
     """As in Kafka."""
-    log = open_log(FakeFiles())
     append(log, batch(3, timestamp=7, step=0))
     append(log, batch(3, timestamp=7, step=0))
     assert log.reader.max_timestamp_offset() == (0, 7, 0)
@@ -52,8 +52,7 @@ def test_records_below_the_log_start_do_not_count() -> None:
     assert log.reader.max_timestamp_offset() == (5, 120, 0)
 
 
-def test_logs_without_timestamps_or_records() -> None:
-    log = open_log(FakeFiles())
+def test_logs_without_timestamps_or_records(log: Log) -> None:
     assert log.reader.offset_for_timestamp(0) is log.reader.max_timestamp_offset() is None
     append(log, batch(2, timestamp=-1, step=0))
     assert log.reader.offset_for_timestamp(0) is log.reader.max_timestamp_offset() is None
