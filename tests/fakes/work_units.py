@@ -13,11 +13,12 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# from what waits to what computes
+# From tests that wait to tests that compute. Ray and Apache Kafka come first: each is one long unit, which
+# would else run alone at the end.
 FOLDERS = (
+    "oracle",
     "faults",
     "integration",
-    "oracle",
     "golden",
     "fuzz",
     "contract",
