@@ -31,7 +31,7 @@ def kill_each(cluster: FaultCluster, load: KafkaLoad) -> None:
 
 
 def test_nodes_are_killed_under_producers(make_cluster: Any) -> None:
-    """librdkafka, with and without transactions: a node that leads dies and comes back."""
+    """librdkafka, with and without transactions: a leader is killed and restarts."""
     cluster = make_cluster(kafka=True)
     with KafkaLoad(cluster, Librdkafka, LibrdkafkaTransactions) as load:
         node = cluster.node(cluster.leader("t"))
@@ -46,7 +46,7 @@ def test_nodes_are_killed_under_producers(make_cluster: Any) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 def test_each_node_is_killed_under_each_producer(make_cluster: Any, kind: Any) -> None:
-    """One client alone, so that what it goes through is its own."""
+    """One client at a time."""
     cluster = make_cluster(kafka=True)
     with KafkaLoad(cluster, kind) as load:
         kill_each(cluster, load)
@@ -56,9 +56,9 @@ def test_each_node_is_killed_under_each_producer(make_cluster: Any, kind: Any) -
 
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", [Librdkafka, LibrdkafkaTransactions], ids=lambda kind: kind.__name__)
-def test_nodes_are_cut_from_each_other_and_clients_reach_all(make_cluster: Any, kind: Any) -> None:
-    """The leader hears neither the others nor the controller, but its clients: what it takes from them counts
-    for nothing, they go on with the next leader, and its tail goes when it is back."""
+def test_links_between_nodes_are_cut(make_cluster: Any, kind: Any) -> None:
+    """Clients reach all nodes: the isolated leader acknowledges nothing, they continue with the next leader,
+    and its log is truncated afterwards."""
     cluster = make_cluster(kafka=True)
     with KafkaLoad(cluster, kind) as load:
         for _ in range(2):
@@ -74,8 +74,8 @@ def test_nodes_are_cut_from_each_other_and_clients_reach_all(make_cluster: Any, 
 
 
 @pytest.mark.faults
-def test_nodes_are_restarted_in_turn_under_each_producer(make_cluster: Any) -> None:
-    """All clients at once, in order: a rolling restart."""
+def test_rolling_restart_under_each_producer(make_cluster: Any) -> None:
+    """All clients at once."""
     cluster = make_cluster(kafka=True)
     with KafkaLoad(cluster, *ALL) as load:
         for node in cluster.nodes:
@@ -115,9 +115,9 @@ def taken(reader: Consumer, count: int) -> list[Any]:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("policy", ["error", "earliest"])
-def test_a_reader_hears_that_the_log_was_cut(make_cluster: Any, policy: str) -> None:
-    """KIP-320: a node whose log is older becomes the leader, uncleanly. A reader that was further is not left
-    beyond the end, nor among other records: it hears of it, or, with a policy, goes on where they differ."""
+def test_consumer_detects_a_truncated_log(make_cluster: Any, policy: str) -> None:
+    """KIP-320: a node with an older log is elected uncleanly. A consumer beyond it gets an error, or, with a
+    reset policy, continues at the divergence."""
     cluster = make_cluster(kafka=True)
     cluster.create_topic("t", replication=2, min_insync_replicas=1, unclean_leader_election_enable="true")
     first = cluster.node(cluster.leader("t"))

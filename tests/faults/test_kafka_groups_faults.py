@@ -143,13 +143,13 @@ def change_controller(cluster: FaultCluster, load: KafkaLoad, group: Group) -> N
     ],
     ids=lambda kind: kind.__name__,
 )
-def test_the_coordinator_is_killed_while_members_commit(make_cluster: Any, kind: Any) -> None:
-    """Its successor has every commit that was acknowledged."""
+def test_coordinator_is_killed_while_members_commit(make_cluster: Any, kind: Any) -> None:
+    """Its successor has every acknowledged commit."""
     play(make_cluster, kind, kill_coordinator)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", [LibrdkafkaMember, NewLibrdkafkaMember], ids=lambda kind: kind.__name__)
-def test_the_controller_changes_while_a_group_rebalances(make_cluster: Any, kind: Any) -> None:
-    """Members come and go meanwhile; nobody is kept waiting by it."""
+def test_controller_changes_during_rebalances(make_cluster: Any, kind: Any) -> None:
+    """Members join and leave meanwhile, without delay."""
     play(make_cluster, kind, change_controller, controllers=3)

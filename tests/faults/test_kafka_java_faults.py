@@ -82,8 +82,7 @@ def bounce(cluster: FaultCluster, topics: tuple[str, ...], *, hard: bool) -> Non
 
 
 def test_transactions_are_copied_while_nodes_are_killed(make_cluster: Any, tmp_path: Path) -> None:
-    """Kafka's TransactionalMessageCopier, one for each partition, with aborts by chance: each record is there
-    once in the other topic."""
+    """By Kafka's TransactionalMessageCopier, with random aborts: each record is copied once."""
     cluster = make_cluster(kafka=True, config=NODE)
     for topic in ("in", "out"):
         cluster.create_topic(topic, PARTITIONS, min_insync_replicas=2)
@@ -133,7 +132,7 @@ def test_transactions_are_copied_while_nodes_are_killed(make_cluster: Any, tmp_p
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["restarted", "killed"])
-def test_streams_count_words_while_nodes_are_bounced(make_cluster: Any, tmp_path: Path, hard: bool) -> None:
+def test_streams_count_words_while_nodes_restart(make_cluster: Any, tmp_path: Path, hard: bool) -> None:
     """exactly_once_v2: every count of every word is in the output once, and in order."""
     cluster = make_cluster(kafka=True, config=NODE)
     for topic in ("lines", "counts"):

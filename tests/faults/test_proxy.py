@@ -96,8 +96,8 @@ def receive(caller: socket.socket, size: int) -> bytes:
     return found
 
 
-def test_bytes_pass_both_ways_and_are_counted(network: ChaosNetwork, echo: Echo) -> None:
-    """More than the buffers between hold, unchanged; the end comes through."""
+def test_bytes_pass_in_both_directions_and_are_counted(network: ChaosNetwork, echo: Echo) -> None:
+    """More than the buffers hold; the end of the stream passes."""
     with call(network) as caller:
         data = bytes(range(256)) * 40_000
         sending = threading.Thread(target=caller.sendall, args=(data,))
@@ -113,8 +113,8 @@ def test_bytes_pass_both_ways_and_are_counted(network: ChaosNetwork, echo: Echo)
     assert echo.ends == ["end"]
 
 
-def test_a_frozen_link_holds_bytes_until_it_heals(network: ChaosNetwork, echo: Echo) -> None:
-    """A partition: what was sent comes late, in order; the other links do not notice."""
+def test_frozen_link_holds_bytes_until_it_heals(network: ChaosNetwork, echo: Echo) -> None:
+    """Bytes arrive late, in order; other links are not affected."""
     with call(network) as caller, call(network, "client-2") as other:
         network.freeze(ONE)
         caller.sendall(b"one")
@@ -129,8 +129,8 @@ def test_a_frozen_link_holds_bytes_until_it_heals(network: ChaosNetwork, echo: E
         assert receive(caller, 3) == b"one"
 
 
-def test_a_link_frozen_one_way(caller: socket.socket, network: ChaosNetwork, echo: Echo) -> None:
-    """The server hears, and is not heard."""
+def test_link_frozen_in_one_direction(caller: socket.socket, network: ChaosNetwork, echo: Echo) -> None:
+    """The server receives requests, and its responses are held."""
     network.freeze(ONE, Way.BACK)
     caller.sendall(b"one")
     until(lambda: network.figures("client-1", "node-1")["held_back"] == 3)
@@ -139,8 +139,8 @@ def test_a_link_frozen_one_way(caller: socket.socket, network: ChaosNetwork, ech
     assert receive(caller, 3) == b"one"
 
 
-def test_a_link_that_is_frozen_before_anyone_calls(network: ChaosNetwork, echo: Echo) -> None:
-    """The name is read, and goes no further."""
+def test_link_frozen_before_the_connection(network: ChaosNetwork, echo: Echo) -> None:
+    """The name is read, and not forwarded."""
     network.freeze(ONE)
     with dial(network) as caller:
         caller.sendall(b"client-1")
@@ -148,8 +148,8 @@ def test_a_link_that_is_frozen_before_anyone_calls(network: ChaosNetwork, echo: 
         assert echo.received == b""
 
 
-def test_a_reset_is_seen_as_one_on_both_sides(network: ChaosNetwork, echo: Echo) -> None:
-    """And what was held for the connection never arrives; new connections are welcome."""
+def test_reset_ends_both_sides(network: ChaosNetwork, echo: Echo) -> None:
+    """Held bytes never arrive; new connections succeed."""
     with call(network) as caller:
         network.freeze(ONE)
         caller.sendall(b"lost")
@@ -164,8 +164,8 @@ def test_a_reset_is_seen_as_one_on_both_sides(network: ChaosNetwork, echo: Echo)
     assert b"lost" not in echo.received
 
 
-def test_a_cut_link_refuses_those_who_say_its_name(network: ChaosNetwork, echo: Echo) -> None:
-    """Others may still call."""
+def test_cut_link_refuses_its_client(network: ChaosNetwork, echo: Echo) -> None:
+    """Other clients connect."""
     with call(network) as caller:
         assert network.cut(ONE) == 1
         with pytest.raises(ConnectionResetError):
@@ -179,8 +179,8 @@ def test_a_cut_link_refuses_those_who_say_its_name(network: ChaosNetwork, echo: 
     call(network).close()
 
 
-def test_a_half_closed_link(caller: socket.socket, network: ChaosNetwork, echo: Echo) -> None:
-    """The server sees an end and may still answer; the caller's later bytes go nowhere."""
+def test_half_closed_link(caller: socket.socket, network: ChaosNetwork, echo: Echo) -> None:
+    """The server sees an end and may still respond; later bytes of the client are dropped."""
     network.freeze(ONE, Way.BACK)
     caller.sendall(b"before")
     until(lambda: network.figures("client-1", "node-1")["held_back"] == 6)
@@ -192,15 +192,15 @@ def test_a_half_closed_link(caller: socket.socket, network: ChaosNetwork, echo: 
     assert caller.recv(1) == b""
 
 
-def test_a_trickle_changes_nothing_but_the_pieces(caller: socket.socket, network: ChaosNetwork) -> None:
+def test_trickle_changes_only_the_pieces(caller: socket.socket, network: ChaosNetwork) -> None:
     """Every byte in a write of its own."""
     network.shape(ONE, piece_bytes=1)
     caller.sendall(b"abc" * 100)
     assert receive(caller, 300) == b"abc" * 100
 
 
-def test_delay_and_rate_are_at_least_what_was_asked(caller: socket.socket, network: ChaosNetwork) -> None:
-    """Lower bounds only: how much more it becomes is the machine's business."""
+def test_delay_and_rate_are_lower_bounds(caller: socket.socket, network: ChaosNetwork) -> None:
+    """A busy machine may add to both."""
     network.shape(ONE, Way.OUT, delay_s=0.05)
     network.shape(ONE, Way.BACK, bytes_per_s=10_000, piece_bytes=100)
     begun = time.monotonic()
@@ -210,14 +210,13 @@ def test_delay_and_rate_are_at_least_what_was_asked(caller: socket.socket, netwo
 
 
 def test_losses_reset_connections(caller: socket.socket, network: ChaosNetwork) -> None:
-    """With certainty here."""
     network.shape(ONE, Way.OUT, reset_chance=1.0)
     caller.sendall(b"one")
     with pytest.raises(ConnectionResetError):
         caller.recv(1)
 
 
-def test_a_server_that_is_gone_or_has_moved(network: ChaosNetwork, echo: Echo) -> None:
+def test_stopped_or_moved_server(network: ChaosNetwork, echo: Echo) -> None:
     """No server is a reset; the next one is found by its route."""
     echo.close()
     with dial(network) as caller, pytest.raises(ConnectionResetError):
@@ -229,7 +228,7 @@ def test_a_server_that_is_gone_or_has_moved(network: ChaosNetwork, echo: Echo) -
 
 
 def test_links_between_groups() -> None:
-    """Both directions of opening; one way means two kinds of flow."""
+    """Connections opened in both directions; one way means two kinds of flow."""
     assert between(["node-1"], ["node-2", "node-1"]) == [("node-1", "node-2"), ("node-2", "node-1")]
     assert toward(["node-1"], ["node-2"]) == [
         (("node-1", "node-2"), Way.OUT),

@@ -189,9 +189,9 @@ def test_s07_all_nodes_are_restarted_one_after_the_other(cluster: Any, measured:
 
 
 @pytest.mark.parametrize("hard", [True, False], ids=["kill", "stop"])
-def test_the_only_replica_knows_again_what_it_has_stored(make_cluster: Any, hard: bool) -> None:
-    """Five batches are in the log and their answers lost when the only node ends. Snapshots of producers, in
-    which there is the last batch alone, lie among and behind them: none is given up, none is there twice."""
+def test_only_replica_recognizes_stored_batches(make_cluster: Any, hard: bool) -> None:
+    """Five batches are stored and their responses lost when the only node ends. With snapshots of producers
+    among and behind them, none is lost or duplicated."""
     cluster = make_cluster(nodes=1)
     cluster.create_topic("t", 1, 1, segment_bytes=1 << 20)
     (node,) = cluster.nodes

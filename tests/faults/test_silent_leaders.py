@@ -31,11 +31,11 @@ def come_back(cluster: FaultCluster, node: Server) -> None:
 
 
 @pytest.mark.parametrize("silence", [pause, cut_off])
-def test_clients_do_not_wait_for_a_leader_that_is_silent(
+def test_clients_do_not_wait_for_a_silent_leader(
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch, silence: Any
 ) -> None:
-    """No connection breaks and no request times out: only the metadata can tell them. They are done, each
-    record once and in order, while the old leader says nothing, and nothing is added once it is back."""
+    """No connection breaks and no request times out: only the metadata shows it. Each record is stored once
+    and in order while the old leader is silent, and nothing is added once it is back."""
     no_heartbeats = functools.partial(
         dealer_io.ConnectionOptions, heartbeat_interval_ms=HOUR_MS, heartbeat_timeout_ms=HOUR_MS
     )
@@ -76,8 +76,8 @@ def read_up_to(consumer: Any, read: list[bytes], count: int) -> None:
 def test_stale_node_list_is_hedged_to_other_addresses(
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client's last refresh saw node 1 alone; the others are back when that one stops. Neither metadata
-    nor an admin operation waits for the timeout of a request to it, which is an hour here."""
+    """The last refresh saw node 1 alone, which then stops. Neither metadata nor an admin operation waits for
+    the timeout of a request to it, which is an hour here."""
     no_heartbeats = functools.partial(
         dealer_io.ConnectionOptions, heartbeat_interval_ms=HOUR_MS, heartbeat_timeout_ms=HOUR_MS
     )

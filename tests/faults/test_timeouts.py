@@ -18,8 +18,8 @@ PLACE = TopicPartition("t", 0)
 
 
 @pytest.mark.parametrize("is_paused", [True, False], ids=["silent", "gone"])
-def test_calls_end_while_the_cluster_is_away(make_cluster: Any, is_paused: bool) -> None:
-    """An auto-commit with an hour is under way. Calls with half a second end, not after that hour."""
+def test_calls_end_while_the_cluster_is_down(make_cluster: Any, is_paused: bool) -> None:
+    """With an auto-commit of an hour in flight, calls with half a second end in time."""
     cluster = make_cluster(nodes=1, config={"offsets.topic.replication.factor": 1})
     cluster.create_topic("t", replication=1)
     bootstrap = cluster.bootstrap

@@ -17,8 +17,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
 
 
-def test_a_driver_is_killed_when_its_tasks_have_written(cluster: Any, tmp_path: Path) -> None:
-    """Their transactions are open, nothing is decided: the next driver writes the same batch, once."""
+def test_driver_is_killed_after_its_tasks(cluster: Any, tmp_path: Path) -> None:
+    """Their transactions are open and undecided: the next driver writes the same batch, once."""
     create(cluster, "crash", "crash-copy", partitions=1)
     fill(cluster, "crash", range(100))
     where = (cluster.bootstrap, "crash", str(tmp_path))

@@ -12,8 +12,8 @@ from spark_topics import create, fill, stored
 PROGRAM = Path(__file__).parent / "on_ray.py"
 
 
-def test_a_topic_goes_through_spark_on_ray_and_a_dataset_and_back(cluster: Any) -> None:
-    """Executors are on the node that was asked for; one that Ray does not have is refused by its name."""
+def test_topic_through_spark_on_ray_and_a_dataset(cluster: Any) -> None:
+    """Executors run on the given node; an unknown node is refused by its name."""
     create(cluster, "ray", "ray-copy")
     fill(cluster, "ray", range(1000))
     # not pytest's: Ray's sockets are in it, whose paths may have 107 characters

@@ -27,7 +27,7 @@ HEADERS = ("headers", "array<struct<key:string,value:binary>>")
 
 
 def test_rows_have_the_columns_of_the_kafka_source(spark: Any, cluster: Any) -> None:
-    """All that a record has, with headers where they are asked for; some columns if only these are."""
+    """With headers on request; or selected columns only."""
     create(cluster, "columns", partitions=1)
     at_ms = wall_ms() - 5000  # retention counts from here
     with cluster.producer() as producer:
@@ -46,15 +46,15 @@ def test_rows_have_the_columns_of_the_kafka_source(spark: Any, cluster: Any) -> 
     assert headrace.spark.read(spark, columns=["offset", "key"], **wanted).columns == ["offset", "key"]
 
 
-def test_an_empty_topic_has_the_columns_and_no_rows(spark: Any, cluster: Any) -> None:
-    """And is no job."""
+def test_empty_topic_has_columns_and_no_rows(spark: Any, cluster: Any) -> None:
+    """Without a job."""
     create(cluster, "empty")
     df = headrace.spark.read(spark, **given(cluster, "empty"))
     assert (df.dtypes, df.count()) == (KAFKA_COLUMNS, 0)
 
 
-def test_filters_leave_the_exact_rows(spark: Any, cluster: Any) -> None:
-    """As they are written down, or made before; what they speak of need not be among the columns."""
+def test_filters_return_the_exact_rows(spark: Any, cluster: Any) -> None:
+    """Written as text, or made before; filtered columns need not be selected."""
     create(cluster, "filtered", partitions=1)
     fill(cluster, "filtered", range(20))
     conditions = [("offset", ">=", 5), ("offset", "<", 8)]
@@ -66,8 +66,8 @@ def test_filters_leave_the_exact_rows(spark: Any, cluster: Any) -> None:
         headrace.spark.read(spark, filters=[("value", "=", b"x")], **given(cluster, "filtered"))
 
 
-def test_what_workers_have_imported_is_no_garbage(spark: Any) -> None:
-    """They collect after every task: what their parent has imported is left out."""
+def test_imported_modules_are_excluded_from_garbage_collection(spark: Any) -> None:
+    """Workers collect after every task."""
 
     def frozen(batches: Any) -> Any:
         import gc
@@ -79,8 +79,8 @@ def test_what_workers_have_imported_is_no_garbage(spark: Any) -> None:
     assert spark.range(1).mapInArrow(frozen, "count bigint").first()["count"] > 10_000
 
 
-def test_each_range_is_a_task_near_its_records(spark: Any, cluster: Any) -> None:
-    """The rows are those of the time of the plan; places reach the scheduler."""
+def test_each_range_is_a_task_near_its_leader(spark: Any, cluster: Any) -> None:
+    """With the rows of the plan; the scheduler gets the locations."""
     create(cluster, "ranges")
     fill(cluster, "ranges", range(1000))
     df = headrace.spark.read(spark, **given(cluster, "ranges", minPartitions=4))
@@ -93,8 +93,8 @@ def test_each_range_is_a_task_near_its_records(spark: Any, cluster: Any) -> None
     assert values(df.where("offset >= 990")) == list(range(990, 1000))
 
 
-def test_what_is_not_there_is_an_error_at_once(spark: Any, cluster: Any) -> None:
-    """Before there is a job: topics, options, offsets."""
+def test_missing_topics_options_and_offsets_are_refused(spark: Any, cluster: Any) -> None:
+    """Before there is a job."""
     with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'nowhere'"):
         headrace.spark.read(spark, **given(cluster, "nowhere"))
     with pytest.raises(
@@ -112,8 +112,8 @@ def test_what_is_not_there_is_an_error_at_once(spark: Any, cluster: Any) -> None
     assert values(headrace.spark.read(spark, failOnDataLoss=False, **wanted)) == list(range(40, 100))
 
 
-def test_a_topic_that_was_created_again_is_an_error_that_says_so(spark: Any, cluster: Any) -> None:
-    """Between plan and read; the action of a user shows the words, one of headrace raises the error."""
+def test_recreated_topic_is_an_error(spark: Any, cluster: Any) -> None:
+    """Between plan and read: a user's action shows the message, headrace's raises the error."""
     create(cluster, "recreated", "target", partitions=1)
     fill(cluster, "recreated", range(10))
     df = headrace.spark.read(spark, **given(cluster, "recreated"))
@@ -127,8 +127,8 @@ def test_a_topic_that_was_created_again_is_an_error_that_says_so(spark: Any, clu
     assert lenient.count() == 0
 
 
-def test_a_node_dies_in_the_middle_of_a_read(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """And a task falls with half of its rows handed on: each row is there once."""
+def test_node_is_killed_during_a_read(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """And a task fails after half of its rows: each row is there once."""
     create(cluster, "dying", partitions=1, replicas=3)
     count = 60_000
     fill(cluster, "dying", range(count), size=200)
@@ -149,7 +149,7 @@ def test_a_node_dies_in_the_middle_of_a_read(spark: Any, cluster: Any, tmp_path:
     assert (tmp_path / "1").exists(), "the second attempt"
 
 
-def test_a_process_has_one_session(spark: Any) -> None:
+def test_process_has_one_session(spark: Any) -> None:
     """A second one would be the first, and stop it."""
     with (
         pytest.raises(ConfigError, match="is already running in this process"),
@@ -159,8 +159,8 @@ def test_a_process_has_one_session(spark: Any) -> None:
     assert spark.range(3).count() == 3
 
 
-def test_workers_have_none_of_sparks_archives_on_their_path(spark: Any) -> None:
-    """Python would read their tables again before every task."""
+def test_workers_have_no_archives_of_spark_on_their_path(spark: Any) -> None:
+    """Python would read their tables before every task."""
 
     def path(batches: Any) -> Any:
         import sys

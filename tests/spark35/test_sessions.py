@@ -15,7 +15,7 @@ import sessions_raydp
 LINES = 2000
 
 
-def test_sessions_and_pages_are_those_of_the_log_once(spark: Any, cluster: headrace.LocalCluster) -> None:
+def test_sessions_and_pages_equal_those_of_plain_python(spark: Any, cluster: headrace.LocalCluster) -> None:
     """The second run finds both batches committed, and adds nothing."""
     lines = access_log.find_input()[0][:LINES]
     common.create(cluster, common.LINES, common.SESSIONS, common.PAGES)

@@ -10,10 +10,8 @@ from spark_topics import create, fill, given, recreate, stored, values
 from waiting import wait_for
 
 
-def test_what_is_there_is_read_in_batches_and_a_restart_goes_on(
-    spark: Any, cluster: Any, tmp_path: Path
-) -> None:
-    """With limits, into another topic exactly once; the second run reads what came since."""
+def test_available_rows_are_read_in_batches(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """With limits, into another topic exactly once; the second run reads the rows appended since."""
     create(cluster, "now", "then")
     sizes: list[int] = []
 
@@ -40,8 +38,8 @@ def test_what_is_there_is_read_in_batches_and_a_restart_goes_on(
     assert progress["sources"][0]["metrics"]["totalOffsetsBehindLatest"] == 0
 
 
-def test_a_batch_that_failed_runs_again_with_the_same_rows(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """It wrote, and then the driver fell: what has come since is not in its second run."""
+def test_failed_batch_runs_again_with_the_same_rows(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """It wrote, and then the driver failed: later rows are not in its second run."""
     create(cluster, "again", "copied")
     fill(cluster, "again", range(100))
     seen: list[tuple[int, list[int]]] = []
@@ -64,10 +62,8 @@ def test_a_batch_that_failed_runs_again_with_the_same_rows(spark: Any, cluster: 
     assert stored(cluster, "copied") == list(range(150))
 
 
-def test_a_stream_waits_for_rows_and_goes_on_where_it_was_stopped(
-    spark: Any, cluster: Any, tmp_path: Path
-) -> None:
-    """From the end, as Spark starts; what comes while it is down is read after. A group shows where it is."""
+def test_stopped_stream_continues_at_its_offsets(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """From the end, as Spark starts; a group shows its offsets."""
     create(cluster, "live", partitions=1)
     fill(cluster, "live", range(10))
     seen: dict[int, list[int]] = {}  # the batch that a stop cuts off runs again
@@ -94,10 +90,8 @@ def test_a_stream_waits_for_rows_and_goes_on_where_it_was_stopped(
     assert list(seen.values()) == [list(range(10, 20)), list(range(20, 30))]
 
 
-def test_a_topic_that_is_created_again_before_the_first_batch(
-    spark: Any, cluster: Any, tmp_path: Path
-) -> None:
-    """With more records than the old one had: nobody could tell by offsets."""
+def test_topic_is_recreated_before_the_first_batch(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """With more records than the old one: offsets do not show it."""
     create(cluster, "anew", partitions=1)
     fill(cluster, "anew", range(10))
     seen: list[list[int]] = []

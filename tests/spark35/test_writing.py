@@ -36,8 +36,8 @@ def falls_after(work: Any) -> Callable[..., Any]:
     return falling
 
 
-def test_rows_are_written_with_all_that_they_say(spark: Any, cluster: Any) -> None:
-    """Key, partition, timestamp and headers; the report tells where they lie."""
+def test_rows_are_written_with_key_partition_timestamp_and_headers(spark: Any, cluster: Any) -> None:
+    """The report has their offsets."""
     create(cluster, "told")
     at_ms = wall_ms()  # retention counts from here
     rows = spark.sql(
@@ -55,8 +55,8 @@ def test_rows_are_written_with_all_that_they_say(spark: Any, cluster: Any) -> No
     assert all(each.timestamp == at_ms + int(each.value) for each in found)
 
 
-def test_columns_that_cannot_be_records_are_refused_before_any_task(spark: Any, cluster: Any) -> None:
-    """With what is allowed."""
+def test_invalid_columns_are_refused_before_any_task(spark: Any, cluster: Any) -> None:
+    """The error lists the allowed ones."""
     with pytest.raises(ValueError, match="unknown column 'id': the columns are value and"):
         headrace.spark.write(spark.range(3), bootstrap=cluster.bootstrap, topic="told")
     with pytest.raises(TypeError, match=r"'value' has type int64: .*\.cast\(.string.\) in Spark"):
@@ -65,7 +65,7 @@ def test_columns_that_cannot_be_records_are_refused_before_any_task(spark: Any, 
         headrace.spark.write_batch(numbers(spark, 3), 0, query="q", bootstrap=cluster.bootstrap)
 
 
-def test_a_task_that_wrote_and_fell_wrote_twice_at_least_once_and_once_exactly_once(
+def test_retried_task_writes_twice_at_least_once_and_once_exactly_once(
     spark: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first attempt has stored all of its rows."""
@@ -81,8 +81,8 @@ def test_a_task_that_wrote_and_fell_wrote_twice_at_least_once_and_once_exactly_o
     assert stored(cluster, "once", "read_uncommitted") == sorted([*range(100)] * 2)
 
 
-def test_a_batch_that_is_committed_is_not_written_again(spark: Any, cluster: Any) -> None:
-    """Whoever plays it again; the next one is."""
+def test_committed_batch_is_not_written_again(spark: Any, cluster: Any) -> None:
+    """Whichever driver repeats it; the next batch is."""
     create(cluster, "replayed")
     to = {"bootstrap": cluster.bootstrap, "topic": "replayed", "query": "replayed"}
     assert headrace.spark.write_batch(numbers(spark, 10), 4, **to)
@@ -95,11 +95,11 @@ def test_a_batch_that_is_committed_is_not_written_again(spark: Any, cluster: Any
     assert stored(cluster, "replayed") == sorted([*range(10)] * 2)
 
 
-def test_an_error_of_a_task_is_raised_as_it_was_and_nothing_is_left_open(
+def test_error_of_a_task_is_raised_and_nothing_stays_open(
     spark: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A row that is too large, in one of two tasks: readers see nothing of the batch, and need not wait; nor
-    does a task that comes late write."""
+    """A row is too large in one of two tasks: no row of the batch is visible, and a late task writes
+    nothing."""
     real, kept = prepare_arrow, str(tmp_path / "gate")
 
     def keeps(batches: Any, options: Any, *, gate: Any, **names: Any) -> Any:
@@ -122,8 +122,8 @@ def test_an_error_of_a_task_is_raised_as_it_was_and_nothing_is_left_open(
     assert stored(cluster, "small") == list(range(10))
 
 
-def test_a_node_dies_in_the_middle_of_a_write(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """And the tasks' first attempts fall behind it: each row is there once."""
+def test_node_is_killed_during_a_write(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """And the first attempts of tasks fail after it: each row is there once."""
     create(cluster, "written", partitions=1, replicas=3)
     rows = numbers(spark, 20_000, tasks=1).mapInArrow(handed_on(tmp_path), "value string")
     leader = leader_of(cluster, "written")

@@ -49,8 +49,8 @@ def topics(spark: Any, cluster: Any) -> Topics:
     return Topics(spark, cluster)
 
 
-def test_the_functions_write_here_too(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
-    """`headrace.spark.write` of rows with times, at least once."""
+def test_functions_write_on_spark_4(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
+    """`headrace.spark.write` of rows with timestamps, at least once."""
     name = topic(1)
     columns = "cast(id as string) as value", "timestamp_millis(1700000000000 + id) as timestamp"
     rows, at = spark.range(3).selectExpr(*columns), {"kafka.bootstrap.servers": topics.cluster.bootstrap}
@@ -58,8 +58,8 @@ def test_the_functions_write_here_too(spark: Any, topics: Topics, topic: Callabl
     assert topics.numbers(name) == [0, 1, 2]
 
 
-def test_what_is_written_is_read(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
-    """All columns there and back, headers too."""
+def test_written_rows_are_read(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
+    """All columns, with headers."""
     name = topic(2)
     rows = spark.range(0, 1000, 1, 1).selectExpr(
         "cast(id as string) as key",
@@ -85,8 +85,8 @@ def test_what_is_written_is_read(spark: Any, topics: Topics, topic: Callable[...
     assert topics.read(name).schema.names[-1] == "timestampType"
 
 
-def test_nothing_is_written_and_read(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
-    """A topic without records, a pattern that no topic meets, rows that there are not."""
+def test_empty_writes_and_reads(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
+    """A topic without records, a pattern without a match, no rows."""
     name = topic(2)
     topics.write(spark.range(0).selectExpr("cast(id as string) as value"), name)
     assert topics.numbers(name) == []
@@ -95,8 +95,8 @@ def test_nothing_is_written_and_read(spark: Any, topics: Topics, topic: Callable
     assert (read.count(), read.columns[0]) == (0, "key")
 
 
-def test_filters_say_what_is_read(topics: Topics, topic: Callable[..., str]) -> None:
-    """The same rows as without; and the plan shows that Spark has nothing left to do."""
+def test_filters_are_pushed_down(topics: Topics, topic: Callable[..., str]) -> None:
+    """The same rows as without; the plan shows no filter of Spark."""
     name = topic(3)
     for partition in range(3):
         topics.put(name, range(100 * partition, 100 * partition + 50), partition)
@@ -119,7 +119,7 @@ def test_filters_say_what_is_read(topics: Topics, topic: Callable[..., str]) -> 
     assert "Filter (" not in plan
 
 
-def test_ranges_columns_and_offsets_are_chosen(topics: Topics, topic: Callable[..., str]) -> None:
+def test_ranges_columns_and_offsets_are_selected(topics: Topics, topic: Callable[..., str]) -> None:
     """By the options of Spark's connector; a schema of some columns reads no others."""
     name = topic(2)
     topics.put(name, range(100))
@@ -143,7 +143,7 @@ def test_ranges_columns_and_offsets_are_chosen(topics: Topics, topic: Callable[.
         ({}, "value string", "column 'value' must be binary, not string"),
     ],
 )
-def test_what_cannot_be_read_is_said(
+def test_invalid_reads_are_refused(
     topics: Topics, topic: Callable[..., str], options: dict[str, str], schema: str | None, wanted: str
 ) -> None:
     """Before any task runs."""
@@ -161,19 +161,18 @@ def test_what_cannot_be_read_is_said(
         (["'v' as value", "9 as partition"], "append", {"kafka.max.block.ms": "3000"}, "partition"),
     ],
 )
-def test_what_cannot_be_written_is_said(
+def test_invalid_writes_are_refused(
     spark: Any, topics: Topics, topic: Callable[..., str], columns: list[str], mode: str,
     options: dict[str, str], wanted: str,
 ) -> None:  # fmt: skip
-    """And nothing is."""
     name = topic(1)
     with pytest.raises(PySparkException, match=wanted):
         topics.write(spark.range(3).selectExpr(*columns), name, mode, **options)
     assert topics.numbers(name) == []
 
 
-def test_offsets_that_are_gone(topics: Topics, topic: Callable[..., str]) -> None:
-    """An error that says how many; without failOnDataLoss what is left."""
+def test_deleted_offsets(topics: Topics, topic: Callable[..., str]) -> None:
+    """An error with their number; without failOnDataLoss the remaining rows."""
     name = topic(1)
     topics.put(name, range(30))
     from headrace import TopicPartition
@@ -187,10 +186,8 @@ def test_offsets_that_are_gone(topics: Topics, topic: Callable[..., str]) -> Non
         topics.read(name, endingOffsets=json.dumps({name: {"0": 31}})).collect()
 
 
-def test_a_topic_that_is_created_again_between_plan_and_read(
-    topics: Topics, topic: Callable[..., str]
-) -> None:
-    """Another topic of the same name, with the same offsets, is not read in its place."""
+def test_topic_is_recreated_between_plan_and_read(topics: Topics, topic: Callable[..., str]) -> None:
+    """The new topic, with the same offsets, is not read in its place."""
     name = topic(1)
     topics.put(name, range(30))
     planned = topics.read(name).rdd  # Spark plans here, and reads with the first action
@@ -206,10 +203,10 @@ def test_a_topic_that_is_created_again_between_plan_and_read(
         planned.count()
 
 
-def test_a_task_that_is_run_again_after_it_wrote(
+def test_retried_task_writes_once(
     spark: Any, topics: Topics, topic: Callable[..., str], tmp_path: Any
 ) -> None:
-    """Its first attempt has written all of its rows and then fails: they are there once."""
+    """Its first attempt has written all of its rows and then fails."""
     name, mark = topic(2), str(tmp_path / "failed")
 
     def fail_once(batches: Any) -> Any:
@@ -228,9 +225,8 @@ def test_a_task_that_is_run_again_after_it_wrote(
     assert topics.numbers(name) == list(range(2000))
 
 
-def test_a_job_that_fails_leaves_nothing(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
-    """No row is seen, not of the task either that had written before the other failed; and no open
-    transaction stays in the way of readers."""
+def test_failed_job_leaves_no_rows(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
+    """Nor of the task that had written before the other failed; no transaction stays open."""
     name, bootstrap = topic(2), topics.cluster.bootstrap
 
     def fail(batches: Any) -> Any:
@@ -255,7 +251,6 @@ def test_a_job_that_fails_leaves_nothing(spark: Any, topics: Topics, topic: Call
 
 
 def test_at_least_once(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
-    """Without transactions."""
     name = topic(2)
     rows = spark.range(100).selectExpr("cast(id as string) as value", f"'{name}' as topic")
     topics.write(rows, None, exactlyOnce="false")
@@ -263,8 +258,8 @@ def test_at_least_once(spark: Any, topics: Topics, topic: Callable[..., str]) ->
     assert topics.read(name).count() == 100
 
 
-def test_a_single_write_leaves_no_decision(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
-    """There is no batch after it that would ask."""
+def test_single_write_leaves_no_decision(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
+    """No later batch would read it."""
     topics.write(spark.range(3).selectExpr("cast(id as string) as value"), topic(1))
     last = {}
     for row in topics.read("__pipeline_commits", "key binary, value binary, offset bigint").collect():

@@ -9,8 +9,8 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "PIPELINE.md"
 
 
-def test_the_program_of_the_page_runs(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the session that is there, and is not stopped."""
+def test_program_of_the_page_runs(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the session of the tests, which is not stopped."""
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     (program,) = (block for block in blocks if "register(spark)" in block)
     exec(program.replace("    spark.stop()\n", ""), {})

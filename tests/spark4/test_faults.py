@@ -26,8 +26,8 @@ def nodes() -> Iterator[LocalCluster]:
         yield started
 
 
-def test_a_node_dies_in_the_middle_of_a_batch(nodes: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the parts of Spark's tasks, without Spark: what is read is on its way to where it is written."""
+def test_node_is_killed_during_a_batch(nodes: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the parts of Spark's tasks, without Spark."""
     nodes.admin().create_topics(NewTopic("in", 1, 3), NewTopic("out", 3, 3)).raise_for_errors()
     with nodes.producer() as producer:
         for number in range(COUNT):
@@ -58,11 +58,8 @@ def test_a_node_dies_in_the_middle_of_a_batch(nodes: LocalCluster, monkeypatch: 
     assert sorted(found) == list(range(COUNT))
 
 
-def test_a_node_dies_in_the_middle_of_a_read_and_of_a_write(
-    spark: Any, nodes: LocalCluster, tmp_path: Path
-) -> None:
-    """The task has read some rows and written some: it goes on with the next leaders, and every row is there
-    once."""
+def test_node_is_killed_during_a_read_and_a_write(spark: Any, nodes: LocalCluster, tmp_path: Path) -> None:
+    """The task continues with the next leaders, and every row is there once."""
     nodes.admin().create_topics(NewTopic("from", 1, 3), NewTopic("to", 3, 3)).raise_for_errors()
     with nodes.producer() as producer:
         for number in range(COUNT):

@@ -15,10 +15,7 @@ import sessions_stream
 LINES = 1500
 
 
-def test_sessions_and_pages_are_those_of_the_log_over_a_restart(
-    spark: Any, cluster: headrace.LocalCluster, tmp_path: Path
-) -> None:
-    """Sessions go on over it."""
+def test_sessions_continue_over_a_restart(spark: Any, cluster: headrace.LocalCluster, tmp_path: Path) -> None:
     lines = access_log.find_input()[0][:LINES]
     common.create(cluster, common.LINES, common.SESSIONS)
     closing = [*lines, sessions_stream.end_of_log(lines)]

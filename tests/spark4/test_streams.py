@@ -76,9 +76,9 @@ def copy(spark: Any, cluster: Any, topic: Callable[..., str], tmp_path: Path) ->
     return Copy(spark, cluster, topic(), topic(), tmp_path / "checkpoint")
 
 
-def test_what_is_available_is_copied_and_a_restart_goes_on(copy: Copy) -> None:
-    """Limits cut the batches; tools see the lag; a batch that is played again is there once, if from a
-    checkpoint of before; partitions that came since are read from their start."""
+def test_available_rows_are_copied_and_a_restart_continues(copy: Copy) -> None:
+    """Limits divide the batches; the lag is shown; a repeated batch is there once; new partitions are read
+    from their start."""
     copy.put(range(100))
     batches = copy.run(maxOffsetsPerTrigger="40", minOffsetsPerTrigger="30", **{"kafka.group.id": "copying"})
     assert [each["numInputRows"] for each in batches] == [40, 40, 20]
@@ -104,8 +104,8 @@ def test_what_is_available_is_copied_and_a_restart_goes_on(copy: Copy) -> None:
     assert copy.seen() == sorted([*range(130), *range(130)])
 
 
-def test_a_query_that_goes_on_reads_what_comes(copy: Copy) -> None:
-    """From the end that was there at its start; what it has processed is told while it waits for more."""
+def test_running_query_reads_new_rows(copy: Copy) -> None:
+    """From the end at its start; its progress is committed while it waits."""
     copy.put(range(10))
     rows = copy.rows(startingOffsets="latest", **{"kafka.group.id": "following"})
     query = copy.start(rows, available_now=False)
@@ -121,9 +121,8 @@ def test_a_query_that_goes_on_reads_what_comes(copy: Copy) -> None:
         query.stop()
 
 
-def test_what_comes_after_the_start_is_for_the_next_run(copy: Copy) -> None:
-    """A run of what is available ends, whatever is written meanwhile: here its own target is its source.
-    Bytes limit a batch too, by the average of the logs."""
+def test_rows_appended_after_the_start_are_for_the_next_run(copy: Copy) -> None:
+    """The source is its own target here. Bytes limit a batch too, by the average record size."""
     copy.target = copy.source
     copy.put(range(1000, 3000))
     dirs = copy.cluster.admin().describe_log_dirs()
@@ -135,9 +134,8 @@ def test_what_comes_after_the_start_is_for_the_next_run(copy: Copy) -> None:
     assert copy.seen() == sorted([*range(1000, 3000), *range(1000, 3000)])
 
 
-def test_what_is_gone(copy: Copy) -> None:
-    """Retention was faster than the query, and a topic was deleted: an error that says what and how much; or
-    what is left."""
+def test_lost_rows_and_topics(copy: Copy) -> None:
+    """After retention, and after a deletion: an error with the loss; or the remaining rows."""
     other = f"{copy.source}-other"
     copy.cluster.admin().create_topics(NewTopic(other, 1)).raise_for_errors()
     copy.put(range(20))
@@ -154,8 +152,8 @@ def test_what_is_gone(copy: Copy) -> None:
     assert copy.seen() == sorted([*range(20), *range(100, 110), *range(21, 60, 2), *range(30, 60, 2)])
 
 
-def test_a_topic_that_is_created_again_between_two_runs(copy: Copy) -> None:
-    """With more records than the old one had: an error, or all of the new one."""
+def test_topic_is_recreated_between_two_runs(copy: Copy) -> None:
+    """With more records than the old one: an error, or all of the new one."""
     copy.put(range(10))
     copy.run()
     copy.cluster.admin().delete_topics(copy.source).raise_for_errors()
@@ -200,9 +198,9 @@ def dying() -> Any:
     return Dying
 
 
-def test_what_was_decided_is_what_a_batch_that_is_played_again_finds(copy: Copy) -> None:
-    """The driver dies before it has committed the transactions, and before Spark notes the batch. The tasks
-    of the next run do not fence off what was decided, and their rows are not added to it."""
+def test_repeated_batch_finds_its_decision(copy: Copy) -> None:
+    """The driver dies before it has committed the transactions. The tasks of the next run neither fence the
+    decided transactions nor add rows."""
     copy.put(range(20))
     copy.spark.dataSource.register(dying())
     given = {**copy.at, "topic": copy.target, "checkpointLocation": str(copy.checkpoint)}
@@ -215,8 +213,8 @@ def test_what_was_decided_is_what_a_batch_that_is_played_again_finds(copy: Copy)
     assert copy.seen() == list(range(30))
 
 
-def test_a_task_that_is_run_again_after_it_wrote(copy: Copy, tmp_path: Path) -> None:
-    """Its first attempt has written all of its rows: they are there once."""
+def test_retried_task_writes_once(copy: Copy, tmp_path: Path) -> None:
+    """Its first attempt has written all of its rows."""
     copy.put(range(100))
     mark = str(tmp_path / "failed")
 
@@ -234,9 +232,8 @@ def test_a_task_that_is_run_again_after_it_wrote(copy: Copy, tmp_path: Path) -> 
     assert copy.seen() == list(range(100))
 
 
-def test_a_batch_that_fails_leaves_nothing_and_is_run_by_the_next_query(copy: Copy, tmp_path: Path) -> None:
-    """No row of it is seen before that. No task has sent a message, and still the run is given up: one that
-    comes late writes nothing."""
+def test_failed_batch_leaves_no_rows_and_runs_again(copy: Copy, tmp_path: Path) -> None:
+    """No task has sent a message: the run is aborted, and a late task writes nothing."""
     copy.put(range(100))
 
     def fail(batches: Any) -> Any:
@@ -260,7 +257,7 @@ def test_a_batch_that_fails_leaves_nothing_and_is_run_by_the_next_query(copy: Co
         ({}, {"kafka.transactional.id": "mine"}, "each task uses its own"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_invalid_options_are_refused(
     copy: Copy, read: dict[str, Any], write: dict[str, Any], wanted: str
 ) -> None:
     """As the error of the query, at the latest."""

@@ -64,8 +64,8 @@ def tasks(cluster: Any, topic: Callable[..., str], monkeypatch: pytest.MonkeyPat
     return Tasks(cluster, topic(1), monkeypatch)
 
 
-def test_a_task_of_a_batch_that_starts_when_the_job_has_failed(tasks: Tasks) -> None:
-    """One that Spark had on its way: it writes nothing. So does one that starts when all is committed."""
+def test_task_that_starts_after_its_job_failed(tasks: Tasks) -> None:
+    """It writes nothing. So does one that starts after the commit."""
     failed, done = BatchWriter(tasks.how), BatchWriter(tasks.how)
     message = tasks.write(failed, 0)
     failed.abort([message, None])
@@ -77,7 +77,7 @@ def test_a_task_of_a_batch_that_starts_when_the_job_has_failed(tasks: Tasks) -> 
     assert tasks.seen() == [b"row"] * 2
 
 
-def test_a_task_of_a_batch_that_has_begun_when_the_job_fails(tasks: Tasks) -> None:
+def test_task_that_has_begun_when_its_job_fails(tasks: Tasks) -> None:
     """It has its id, and no row yet."""
     writer = BatchWriter(tasks.how)
 
@@ -91,9 +91,8 @@ def test_a_task_of_a_batch_that_has_begun_when_the_job_fails(tasks: Tasks) -> No
 
 
 @pytest.mark.parametrize("has_message", [True, False])
-def test_a_task_of_a_stream_that_starts_when_its_batch_has_failed(tasks: Tasks, has_message: bool) -> None:
-    """Or that has begun and written nothing; whether or not another one is done. The next run of the query
-    writes the batch."""
+def test_task_of_a_stream_that_starts_after_its_batch_failed(tasks: Tasks, has_message: bool) -> None:
+    """Or that has written nothing yet. The next run of the query writes the batch."""
     writer = StreamWriter(tasks.how)
     message = tasks.write(writer, 0)
 
@@ -111,9 +110,8 @@ def test_a_task_of_a_stream_that_starts_when_its_batch_has_failed(tasks: Tasks, 
     assert tasks.seen() == [b"row"] * 3
 
 
-def test_a_driver_that_dies_when_its_tasks_are_done(tasks: Tasks) -> None:
-    """Nobody commits what they wrote, and nobody gives it up: the next run writes the batch, and undoes that,
-    though it has fewer tasks."""
+def test_driver_dies_after_its_tasks(tasks: Tasks) -> None:
+    """The next run writes the batch, and aborts the open transactions, though it has fewer tasks."""
     writer = StreamWriter(tasks.how)
     for partition in range(3):
         tasks.write(writer, partition, ["lost"])
@@ -124,8 +122,8 @@ def test_a_driver_that_dies_when_its_tasks_are_done(tasks: Tasks) -> None:
     assert tasks.seen() == [b"row"]
 
 
-def test_tasks_without_rows(tasks: Tasks) -> None:
-    """And jobs without tasks: batches that are committed, as others are."""
+def test_tasks_without_rows_are_committed(tasks: Tasks) -> None:
+    """Also jobs without tasks."""
     batch, stream = BatchWriter(tasks.how), StreamWriter(tasks.how)
     batch.commit([tasks.write(batch, 0, []), tasks.write(batch, 1)])
     batch.commit([])
@@ -139,8 +137,8 @@ def test_tasks_without_rows(tasks: Tasks) -> None:
     assert tasks.seen() == [b"row"]
 
 
-def test_a_batch_that_is_decided_is_not_given_up(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commit failed after the decision, and Spark aborts: with the messages, or without any."""
+def test_decided_batch_is_not_aborted(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit failed after the decision, and Spark aborts: with the messages, or without."""
     writer = StreamWriter(tasks.how)
     for batch, keeps in enumerate((True, False)):
         messages = [tasks.write(writer, partition) for partition in range(2)]
@@ -152,8 +150,8 @@ def test_a_batch_that_is_decided_is_not_given_up(tasks: Tasks, monkeypatch: pyte
         assert tasks.seen() == [b"row"] * 2 * (batch + 1)
 
 
-def test_a_stream_that_does_not_say_where_its_checkpoint_is(tasks: Tasks) -> None:
-    """It gives up what messages tell of, and nothing of others."""
+def test_stream_without_a_checkpoint_option(tasks: Tasks) -> None:
+    """It aborts the transactions of its messages, and no others."""
     writer = StreamWriter(tasks.how._replace(mark=""))
     tasks.write(writer, 0)
     writer.abort([None], 0)
