@@ -6,20 +6,8 @@ from typing import Any
 import pytest
 from fault_cluster import FaultCluster, Server
 from fault_workload import Workload
-from headrace.protocol.errors import (
-    NotEnoughReplicasAfterAppendError,
-    NotEnoughReplicasError,
-    PreferredLeaderNotAvailableError,
-    RequestTimedOutError,
-)
-from headrace.protocol.messages import registry
-from headrace.protocol.messages.control import (
-    AlterPartitionItem,
-    AlterPartitionRequest,
-    DrainNodeRequest,
-    ElectLeadersRequest,
-    TopicPartitions,
-)
+from headrace.protocol import errors
+from headrace.protocol.messages import control, registry
 from proxy import between
 from waiting import PATIENCE_S
 
@@ -28,7 +16,7 @@ pytestmark = pytest.mark.faults
 PREFERRED = 0
 FIGURES = "faults"  # the property that conftest.py shows in the summary
 # Appended and not confirmed. Which of the two: the high watermark stands still below min.insync.replicas.
-IN_DOUBT = (NotEnoughReplicasAfterAppendError.code, RequestTimedOutError.code)
+IN_DOUBT = (errors.NotEnoughReplicasAfterAppendError.code, errors.RequestTimedOutError.code)
 
 
 def topic_id_of(cluster: FaultCluster, topic: str = "t") -> bytes:
@@ -109,7 +97,7 @@ def test_s17_too_few_replicas(cluster: Any) -> None:
     cluster.until(lambda: cluster.partition("t").isr == (leader.id,), "the leader is alone")
     assert after.result(60).error_code in IN_DOUBT
     size = len(cluster.logs_of("t")[leader.id])
-    assert raw.produce(topic_id, b"refused").error_code == NotEnoughReplicasError.code
+    assert raw.produce(topic_id, b"refused").error_code == errors.NotEnoughReplicasError.code
     assert len(cluster.logs_of("t")[leader.id]) == size
     answer, found = raw.fetch(topic_id)
     assert (answer.high_watermark, found) == (1, [(0, b"safe")])
@@ -154,7 +142,9 @@ def test_s17_acks_all_does_not_wait_for_a_fenced_follower(make_cluster: Any, rec
 
 def drain(cluster: FaultCluster, leader: Server, node: Server, *, is_drained: bool) -> None:
     """Drain a node, or take that back; return when the leader's metadata says so."""
-    answer = cluster.ask_controller(registry.DRAIN_NODE, DrainNodeRequest(node.id, is_drained=is_drained))
+    answer = cluster.ask_controller(
+        registry.DRAIN_NODE, control.DrainNodeRequest(node.id, is_drained=is_drained)
+    )
     assert answer.error_code == 0
     cluster.until(lambda: cluster.knows(leader, answer.metadata_offset), "the leader knows of the drain")
 
@@ -235,10 +225,10 @@ def test_s20_a_broker_epoch_of_the_past_gets_nobody_into_the_isr(cluster: Any) -
     follower.start()
     partition, brokers = cluster.partition("t"), cluster.image().brokers
     members = (*((node, brokers[node].broker_epoch) for node in partition.isr), (follower.id, old_epoch))
-    item = AlterPartitionItem(
+    item = control.AlterPartitionItem(
         topic_id_of(cluster), 0, partition.leader_epoch, partition.partition_epoch, members, 0
     )
-    request = AlterPartitionRequest(partition.leader, brokers[partition.leader].broker_epoch, (item,))
+    request = control.AlterPartitionRequest(partition.leader, brokers[partition.leader].broker_epoch, (item,))
     answer = cluster.ask_controller(registry.ALTER_PARTITION, request)
     assert answer.error_code == 0
     assert answer.partitions[0].error_code != 0
@@ -262,10 +252,10 @@ def test_s21_a_wiped_disk(cluster: Any, measured: Any, is_leader: bool) -> None:
     node.wipe()
     cluster.network.freeze(between([node.name], [each.name for each in cluster.nodes]))
     node.start()
-    ask = ElectLeadersRequest(PREFERRED, (TopicPartitions("t", (0,)),))
+    ask = control.ElectLeadersRequest(PREFERRED, (control.TopicPartitions("t", (0,)),))
     (result,) = cluster.ask_controller(registry.ELECT_LEADERS, ask).results
     if is_leader:
-        assert result.error_code == PreferredLeaderNotAvailableError.code, result
+        assert result.error_code == errors.PreferredLeaderNotAvailableError.code, result
     assert cluster.leader("t") != node.id
     work.more()
     cluster.network.heal()

@@ -8,14 +8,7 @@ import headrace
 import pytest
 from fault_cluster import FaultCluster, hold
 from fault_workload import Workload
-from headrace.protocol.messages import registry
-from headrace.protocol.messages.control import (
-    AlterPartitionReassignmentsRequest,
-    ElectLeadersRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicPartitions,
-)
+from headrace.protocol.messages import control, registry
 from proxy import between
 
 pytestmark = pytest.mark.faults
@@ -26,9 +19,9 @@ MOVES_S = 60.0
 
 def reassign(cluster: FaultCluster, replicas: tuple[int, ...] | None) -> None:
     """Ask for these replicas of t-0, preferred leader first; None cancels."""
-    topic = ReassignableTopic("t", (ReassignablePartition(0, replicas),))
+    topic = control.ReassignableTopic("t", (control.ReassignablePartition(0, replicas),))
     answer = cluster.ask_controller(
-        registry.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest((topic,))
+        registry.ALTER_PARTITION_REASSIGNMENTS, control.AlterPartitionReassignmentsRequest((topic,))
     )
     assert answer.error_code == 0, answer
     assert all(result.error_code == 0 for result in answer.results), answer
@@ -123,7 +116,7 @@ def test_s24_the_preferred_leader_moves_all_the_time(make_cluster: Any, measured
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
-    ask = ElectLeadersRequest(PREFERRED, (TopicPartitions("t", (0,)),))
+    ask = control.ElectLeadersRequest(PREFERRED, (control.TopicPartitions("t", (0,)),))
     for order in itertools.cycle([(1, 2, 3), (2, 3, 1), (3, 1, 2)]):
         reassign(cluster, order)
         until_moved(cluster, order)

@@ -10,14 +10,7 @@ from typing import Any
 import msgspec
 from controller_kit import incarnation
 from headrace.protocol.errors import KafkaError
-from headrace.protocol.messages import quorum, registry
-from headrace.protocol.messages.control import (
-    BrokerHeartbeatRequest,
-    BrokerRegistrationRequest,
-    CreateTopicsRequest,
-    FetchMetadataRequest,
-    NewTopicSpec,
-)
+from headrace.protocol.messages import control, quorum, registry
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.runtime.ports_io import reserve_ports
@@ -93,7 +86,9 @@ async def ask(connection: Any, api: Any, body: Any) -> Any:
 async def all_metadata(connection: Any) -> MetadataImage:
     image = MetadataImage()
     while True:
-        answer = await ask(connection, registry.FETCH_METADATA, FetchMetadataRequest(1, image.offset, 0))
+        answer = await ask(
+            connection, registry.FETCH_METADATA, control.FetchMetadataRequest(1, image.offset, 0)
+        )
         if answer.is_snapshot:
             image = image_of(answer.records, answer.end_offset - 1)
         elif answer.records:
@@ -112,7 +107,7 @@ async def storm(three: Three, number: int, made: set[str], is_over: asyncio.Even
         try:
             if connection is None:
                 connection = await three.search.find(f"storm-{number}")
-            request = CreateTopicsRequest((NewTopicSpec(name),))
+            request = control.CreateTopicsRequest((control.NewTopicSpec(name),))
             answer = await ask(connection, registry.CREATE_TOPICS, request)
             if answer.topics[0].error_code == 0:
                 made.add(name)
@@ -131,9 +126,9 @@ async def test_killed_leaders_lose_no_acknowledged_topic(tmp_path: Path) -> None
     try:
         await three.begin()
         connection = await three.leader()
-        register = BrokerRegistrationRequest(1, "", incarnation(1), "localhost", 9000)
+        register = control.BrokerRegistrationRequest(1, "", incarnation(1), "localhost", 9000)
         epoch = (await ask(connection, registry.BROKER_REGISTRATION, register)).broker_epoch
-        await ask(connection, registry.BROKER_HEARTBEAT, BrokerHeartbeatRequest(1, epoch, epoch))
+        await ask(connection, registry.BROKER_HEARTBEAT, control.BrokerHeartbeatRequest(1, epoch, epoch))
         made: set[str] = set()
         is_over = asyncio.Event()
         clients = [asyncio.create_task(storm(three, number, made, is_over)) for number in range(3)]

@@ -11,21 +11,8 @@ import pytest
 from controller_kit import incarnation
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
-from headrace.protocol.errors import (
-    DuplicateVoterError,
-    InvalidVoterKeyError,
-    KafkaError,
-    NotControllerError,
-    RequestTimedOutError,
-)
-from headrace.protocol.messages import quorum, registry
-from headrace.protocol.messages.control import (
-    BrokerHeartbeatRequest,
-    BrokerRegistrationRequest,
-    CreateTopicsRequest,
-    FetchMetadataRequest,
-    NewTopicSpec,
-)
+from headrace.protocol import errors
+from headrace.protocol.messages import control, quorum, registry
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.protocol.transport.dealer_io import Connection
@@ -99,14 +86,16 @@ class Cluster:
             connection.close()
 
     async def create(self, node: int, name: str) -> Any:
-        answer = await self.ask(node, registry.CREATE_TOPICS, CreateTopicsRequest((NewTopicSpec(name),)))
+        answer = await self.ask(
+            node, registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec(name),))
+        )
         return answer.topics[0]
 
     async def image(self, node: int) -> MetadataImage:
         """All metadata as a node fetches it."""
         image = MetadataImage()
         while True:
-            request = FetchMetadataRequest(1, image.offset, 0)
+            request = control.FetchMetadataRequest(1, image.offset, 0)
             answer = await self.ask(node, registry.FETCH_METADATA, request)
             if answer.is_snapshot:
                 image = image_of(answer.records, answer.end_offset - 1)
@@ -117,9 +106,9 @@ class Cluster:
 
     async def join_node(self, leader: int) -> int:
         """A storage node registers and is unfenced; its broker epoch."""
-        request = BrokerRegistrationRequest(1, "", incarnation(1), "localhost", 9000)
+        request = control.BrokerRegistrationRequest(1, "", incarnation(1), "localhost", 9000)
         epoch = (await self.ask(leader, registry.BROKER_REGISTRATION, request)).broker_epoch
-        beat = BrokerHeartbeatRequest(1, epoch, epoch)
+        beat = control.BrokerHeartbeatRequest(1, epoch, epoch)
         assert not (await self.ask(leader, registry.BROKER_HEARTBEAT, beat)).is_fenced
         return int(epoch)
 
@@ -164,9 +153,9 @@ async def test_three_controllers_form_a_quorum(three: Cluster) -> None:
     assert [server.status()["topics"] for server in three.alive] == [1, 1, 1]
     assert len({server.cluster_id for server in three.alive}) == 1
     for other in {1, 2, 3} - {leader}:
-        with pytest.raises(NotControllerError, match=f"controller {leader} at"):
+        with pytest.raises(errors.NotControllerError, match=f"controller {leader} at"):
             await three.create(other, "u")
-        with pytest.raises(NotControllerError):
+        with pytest.raises(errors.NotControllerError):
             await three.image(other)
         told = await three.ask(other, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
         assert (told.leader_id, (told.endpoint.host, told.endpoint.port)) == (
@@ -189,7 +178,7 @@ async def test_leader_change_keeps_acknowledged_decisions(three: Cluster, is_kil
     image = await three.image(second)
     assert set(image.topics) == {"before"}
     assert not image.brokers[1].is_fenced
-    beat = BrokerHeartbeatRequest(1, epoch, image.offset)
+    beat = control.BrokerHeartbeatRequest(1, epoch, image.offset)
     assert not (await three.ask(second, registry.BROKER_HEARTBEAT, beat)).is_fenced
     assert (await three.create(second, "after")).error_code == 0
     await three.start(leader)
@@ -212,7 +201,7 @@ async def test_no_acknowledged_topic_is_lost_under_load(three: Cluster) -> None:
                 try:
                     if (await three.create(leader, name)).error_code == 0:
                         made.add(name)
-                except KafkaError:
+                except errors.KafkaError:
                     await asyncio.sleep(0.02)
 
     clients = [asyncio.create_task(client(number)) for number in range(4)]
@@ -239,10 +228,10 @@ async def test_minority_decides_nothing(three: Cluster) -> None:
     others = sorted({1, 2, 3} - {leader})
     for other in others:
         await three.kill(other)
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(errors.KafkaError) as caught:
         await three.create(leader, "lost")
     assert caught.value.retriable
-    with pytest.raises(NotControllerError) as refused:
+    with pytest.raises(errors.NotControllerError) as refused:
         await three.create(leader, "refused")
     assert refused.value.retriable
     await three.start(others[0])
@@ -284,16 +273,16 @@ async def test_wiped_controller_is_another_voter(three: Cluster, tmp_path: Path)
     assert server.quorum.key not in server.quorum.voters
     vote = quorum.VoteRequest("", *old_key, 99, leader, bytes(16), 99, 999)
     answer = await three.ask(victim, registry.VOTE, vote)
-    assert (answer.error_code, answer.vote_granted) == (InvalidVoterKeyError.code, False)
+    assert (answer.error_code, answer.vote_granted) == (errors.InvalidVoterKeyError.code, False)
 
     key, host, port = server.quorum.key, server.host, server.port
     add = quorum.AddRaftVoterRequest("", *key, host, port)
     refused = await three.ask(leader, registry.ADD_RAFT_VOTER, add)
-    assert refused.error_code == DuplicateVoterError.code
+    assert refused.error_code == errors.DuplicateVoterError.code
     removed = await three.ask(leader, registry.REMOVE_RAFT_VOTER, quorum.RemoveRaftVoterRequest("", *old_key))
     assert removed.error_code == 0
     added = await three.ask(leader, registry.ADD_RAFT_VOTER, add)
-    while added.error_code == RequestTimedOutError.code:  # the removal: it fetches it a moment later
+    while added.error_code == errors.RequestTimedOutError.code:  # the removal: it fetches it a moment later
         added = await three.ask(leader, registry.ADD_RAFT_VOTER, add)
     assert added.error_code == 0
     await eventually(lambda: key in server.quorum.voters)

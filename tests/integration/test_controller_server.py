@@ -9,33 +9,8 @@ from controller_kit import incarnation
 from fake_files import FakeFiles
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
-from headrace.protocol.errors import (
-    InvalidRequestError,
-    KafkaStorageError,
-    NetworkError,
-    OffsetOutOfRangeError,
-    StaleBrokerEpochError,
-    ThrottlingQuotaExceededError,
-    TopicAlreadyExistsError,
-    UnsupportedVersionError,
-)
-from headrace.protocol.messages import registry
-from headrace.protocol.messages.control import (
-    AlterConfigs,
-    BrokerHeartbeatRequest,
-    BrokerRegistrationRequest,
-    ConfigChange,
-    ConfigResource,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeConfigsRequest,
-    FetchMetadataRequest,
-    IncrementalAlterConfigsRequest,
-    NewTopicSpec,
-    PartitionGrowth,
-    UnregisterBrokerRequest,
-)
+from headrace.protocol import errors
+from headrace.protocol.messages import control, registry
 from headrace.protocol.messages.data import MetadataRequest
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import FormatRecord, TopicRecord
@@ -74,7 +49,7 @@ class Node:
     async def register(self):
         answer = await self.ask(
             registry.BROKER_REGISTRATION,
-            BrokerRegistrationRequest(self.node_id, "", incarnation(self.process), "localhost", 9000),
+            control.BrokerRegistrationRequest(self.node_id, "", incarnation(self.process), "localhost", 9000),
         )
         if not answer.error_code:
             self.node_id, self.broker_epoch = answer.node_id, answer.broker_epoch
@@ -83,11 +58,11 @@ class Node:
     async def beat(self, **facts):
         return await self.ask(
             registry.BROKER_HEARTBEAT,
-            BrokerHeartbeatRequest(self.node_id, self.broker_epoch, self.image.offset, **facts),
+            control.BrokerHeartbeatRequest(self.node_id, self.broker_epoch, self.image.offset, **facts),
         )
 
     async def follow(self, max_wait_ms: int = 0):
-        request = FetchMetadataRequest(self.node_id, self.image.offset, max_wait_ms)
+        request = control.FetchMetadataRequest(self.node_id, self.image.offset, max_wait_ms)
         answer = await self.ask(registry.FETCH_METADATA, request)
         if answer.is_snapshot:
             self.snapshots += 1
@@ -107,7 +82,9 @@ class Node:
         await self.catch_up()
 
     async def create(self, name, **spec):
-        answer = await self.ask(registry.CREATE_TOPICS, CreateTopicsRequest((NewTopicSpec(name, **spec),)))
+        answer = await self.ask(
+            registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec(name, **spec),))
+        )
         return answer.topics[0]
 
 
@@ -136,20 +113,24 @@ async def test_node_registers_and_topics_are_changed(tmp_path) -> None:
         assert me.node_id == 1001
         made = await me.create("t", num_partitions=2, configs={"max.message.bytes": "2048"})
         assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 1)
-        grown = await me.ask(registry.CREATE_PARTITIONS, CreatePartitionsRequest((PartitionGrowth("t", 3),)))
+        grown = await me.ask(
+            registry.CREATE_PARTITIONS, control.CreatePartitionsRequest((control.PartitionGrowth("t", 3),))
+        )
         assert not grown.results[0].error_code
-        resource = ConfigResource(2, "t")
-        change = AlterConfigs(resource, (ConfigChange("min.insync.replicas", 0, "1"),))
-        altered = await me.ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((change,)))
+        resource = control.ConfigResource(2, "t")
+        change = control.AlterConfigs(resource, (control.ConfigChange("min.insync.replicas", 0, "1"),))
+        altered = await me.ask(
+            registry.INCREMENTAL_ALTER_CONFIGS, control.IncrementalAlterConfigsRequest((change,))
+        )
         assert not altered.results[0].error_code
-        described = await me.ask(registry.DESCRIBE_CONFIGS, DescribeConfigsRequest((resource,)))
+        described = await me.ask(registry.DESCRIBE_CONFIGS, control.DescribeConfigsRequest((resource,)))
         values = {e.name: e.value for e in described.results[0].entries if e.source == 1}
         assert values == {"max.message.bytes": "2048", "min.insync.replicas": "1"}
         await me.catch_up()
         assert me.image.offset == altered.metadata_offset
         assert [p.leader for p in me.image.topics["t"].partitions] == [1001] * 3
-        assert (await me.create("t")).error_code == TopicAlreadyExistsError.code
-        gone = await me.ask(registry.DELETE_TOPICS, DeleteTopicsRequest(("t",)))
+        assert (await me.create("t")).error_code == errors.TopicAlreadyExistsError.code
+        gone = await me.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("t",)))
         assert not gone.results[0].error_code
         await me.catch_up()
         assert not me.image.topics
@@ -221,7 +202,7 @@ async def test_controlled_shutdown_ends_the_session(tmp_path) -> None:
         assert leaving.is_fenced
         await new.join()
         assert new.broker_epoch > old.broker_epoch
-        assert (await old.beat()).error_code == StaleBrokerEpochError.code
+        assert (await old.beat()).error_code == errors.StaleBrokerEpochError.code
         assert new.image.topics["t"].partitions[0].leader == 1
 
 
@@ -242,8 +223,8 @@ async def test_metadata_polls_wait_for_records_or_their_timeout(tmp_path) -> Non
         assert made.error_code == 0
         await poll
         assert "t" in other.image.topics
-        ahead = FetchMetadataRequest(1, 10_000, 0)
-        with pytest.raises(OffsetOutOfRangeError):
+        ahead = control.FetchMetadataRequest(1, 10_000, 0)
+        with pytest.raises(errors.OffsetOutOfRangeError):
             await me.ask(registry.FETCH_METADATA, ahead)
         poll = asyncio.create_task(other.follow(max_wait_ms=20_000))
         await eventually(lambda: server.status()["parked_polls"] == 1)
@@ -275,12 +256,14 @@ async def test_hostile_requests_are_refused(tmp_path) -> None:
         await me.join()
         assert (await me.create("t", num_partitions=1_000_000)).error_code == 37
         assert (await me.create("t", replication_factor=32767)).error_code == 38
-        many = tuple(NewTopicSpec(f"t{n}") for n in range(20_000))
-        with pytest.raises(InvalidRequestError, match="at most"):
-            await me.ask(registry.CREATE_TOPICS, CreateTopicsRequest(many))
-        with pytest.raises(UnsupportedVersionError):
+        many = tuple(control.NewTopicSpec(f"t{n}") for n in range(20_000))
+        with pytest.raises(errors.InvalidRequestError, match="at most"):
+            await me.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest(many))
+        with pytest.raises(errors.UnsupportedVersionError):
             await me.ask(registry.METADATA, MetadataRequest())
-        assert (await me.ask(registry.UNREGISTER_BROKER, UnregisterBrokerRequest(9))).error_code == 102
+        assert (
+            await me.ask(registry.UNREGISTER_BROKER, control.UnregisterBrokerRequest(9))
+        ).error_code == 102
         assert not (await me.create("t")).error_code
 
 
@@ -289,7 +272,7 @@ async def test_folder_is_locked_by_one_controller(tmp_path) -> None:
     async with controller(tmp_path) as server, node(server) as me:
         config = {"metadata.log.dir": str(tmp_path), "metadata.log.lock.timeout.ms": 60}
         second = ControllerServer(ControllerConfig.of(config))
-        with pytest.raises(KafkaStorageError, match="locked"):
+        with pytest.raises(errors.KafkaStorageError, match="locked"):
             await second.start()
         await me.join()
 
@@ -332,9 +315,9 @@ async def test_disk_error_ends_the_controller_without_a_response(operation) -> N
         await me.join()
         assert not (await me.create("kept")).error_code
         files.fail(operation, ".log")
-        with pytest.raises(NetworkError):
+        with pytest.raises(errors.NetworkError):
             await me.create("lost")
-        with pytest.raises(KafkaStorageError):
+        with pytest.raises(errors.KafkaStorageError):
             await running
     again = fake_controller(files.power_loss("none"))
     await again.start()
@@ -348,7 +331,7 @@ async def test_failed_start_releases_the_lock() -> None:
     """The disk fails during recovery."""
     files = FakeFiles()
     files.fail("fdatasync")
-    with pytest.raises(KafkaStorageError):
+    with pytest.raises(errors.KafkaStorageError):
         await fake_controller(files).start()
     server = fake_controller(files)
     await server.start()
@@ -362,7 +345,7 @@ async def test_full_queue_refuses_requests(tmp_path) -> None:
     async with controller(tmp_path, **{"queued.max.requests": 3}) as server, node(server) as me:
         await me.join()
         answers = await asyncio.gather(*(me.create(f"t{n}") for n in range(50)), return_exceptions=True)
-        refused = [answer for answer in answers if isinstance(answer, ThrottlingQuotaExceededError)]
+        refused = [answer for answer in answers if isinstance(answer, errors.ThrottlingQuotaExceededError)]
         made = [answer.name for answer in answers if not isinstance(answer, Exception)]
         await me.catch_up()
         assert refused

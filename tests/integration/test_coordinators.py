@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 from group_client import CoordinatorClient, GroupMember, Transactional, committed
-from headrace.protocol.errors import (
-    GroupIdNotFoundError,
-    InvalidProducerEpochError,
-    NotCoordinatorError,
-    ProducerFencedError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import TRANSACTION_KEY, HeartbeatRequest, ListGroupsRequest
 from headrace.protocol.model import CONSUMER_OFFSETS
@@ -98,7 +93,7 @@ async def test_group_survives_its_coordinator() -> None:
                 await client.send(
                     before, registry.HEARTBEAT, HeartbeatRequest("g", member.generation, member.member_id)
                 )
-            except NotCoordinatorError:
+            except errors.NotCoordinatorError:
                 assert await client.find("g") != before
             assert await committed(client, "g") == {("t", 0): 6}
             listed = (await client.send(after, registry.LIST_GROUPS, ListGroupsRequest())).groups
@@ -144,7 +139,7 @@ async def test_transaction_commits_aborts_and_fences() -> None:
             await until(lambda: counted(cluster, "NumTransactionsCompleteAbort", "transaction"), 1)
             younger = Transactional(client, "tx")
             await younger.init()
-            with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):
+            with pytest.raises((errors.ProducerFencedError, errors.InvalidProducerEpochError)):
                 await producer.write("t", b"too late")
             await younger.write("t", b"three")
             await younger.end(commit=True)
@@ -188,7 +183,7 @@ async def test_offsets_topic_can_be_deleted() -> None:
             await member.sync([(member.member_id, b"all")])
             await member.commit("t", 0, 5)
             await client.delete(CONSUMER_OFFSETS)
-            with pytest.raises(GroupIdNotFoundError):
+            with pytest.raises(errors.GroupIdNotFoundError):
                 await member.commit("t", 0, 6)
             assert await committed(client, "g") == {}
             again = GroupMember(client, "g")

@@ -18,12 +18,7 @@ from headrace.clients.pipeline import (
     write_options,
 )
 from headrace.clients.pipeline.commits import Decision, task_id
-from headrace.protocol.errors import (
-    ApiTimeoutError,
-    InvalidTxnStateError,
-    ProducerFencedError,
-    UnsupportedVersionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.registry import PREPARE_TXN
 from markers import until_markers_are_written
 from pipeline_rig import Killed, pipeline_cluster
@@ -101,10 +96,10 @@ def test_late_attempt_cannot_fence_a_decided_batch(
     finish = Sink._finish
 
     def late(self: Sink, decision: Decision) -> None:
-        with pytest.raises(ApiTimeoutError, match="is prepared"):
+        with pytest.raises(errors.ApiTimeoutError, match="is prepared"):
             prepare(zombie, "zombie", "late")
         found = cluster.admin().fence_producers(decision.writes[0].transactional_id, timeout=2.0)
-        assert isinstance(found.errors[decision.writes[0].transactional_id], ApiTimeoutError)
+        assert isinstance(found.errors[decision.writes[0].transactional_id], errors.ApiTimeoutError)
         finish(self, decision)
 
     monkeypatch.setattr(Sink, "_finish", late)
@@ -124,7 +119,7 @@ def test_driver_may_be_away_longer_than_the_timeout(
         while not is_decided:  # a busy machine may need longer than the timeout to come so far
             try:
                 sink.commit(0, [prepare(slow, "away", f"{task}", task) for task in range(2)])
-            except InvalidTxnStateError:
+            except errors.InvalidTxnStateError:
                 continue
             except Killed:
                 is_decided = True
@@ -201,7 +196,7 @@ def test_replaced_driver_aborts_nothing(cluster: LocalCluster, monkeypatch: pyte
         finish = Sink._finish
 
         def meanwhile(self: Sink, decision: Decision) -> None:
-            with pytest.raises(ProducerFencedError):
+            with pytest.raises(errors.ProducerFencedError):
                 old.abort_leftovers()
             finish(self, decision)
 
@@ -215,7 +210,7 @@ def test_old_node_prevents_a_decision(cluster: LocalCluster, monkeypatch: pytest
     wanted = options(cluster, "old")
     monkeypatch.setattr(sink_io, "PREPARE_TXN", PREPARE_TXN._replace(key=10_999))
     with Sink(wanted, "old") as sink:
-        with pytest.raises(UnsupportedVersionError, match="upgrade nodes before drivers"):
+        with pytest.raises(errors.UnsupportedVersionError, match="upgrade nodes before drivers"):
             sink.commit(0, [prepare(wanted, "old", "x")])
         assert sink.last_batch is None
     assert states(cluster, "old") == set()
@@ -231,6 +226,6 @@ def test_admin_aborts_an_abandoned_prepared_transaction(
     other = prepare(wanted, "gone too", "y")
     found = cluster.admin().abort_prepared(task_id("gone", 0), other.transactional_id, "nobody")
     assert set(found.errors) == {other.transactional_id, "nobody"}
-    assert isinstance(found.errors[other.transactional_id], InvalidTxnStateError)
+    assert isinstance(found.errors[other.transactional_id], errors.InvalidTxnStateError)
     abort_writes([other], wanted)
     assert read(cluster, "gone") == []

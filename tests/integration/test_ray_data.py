@@ -20,13 +20,7 @@ from headrace.clients.pipeline import Sink, write_arrow, write_options
 from headrace.clients.pipeline.pool_io import close_idle
 from headrace.clients.ray_data import reading_io
 from headrace.clients.ray_data.writing_io import prepare
-from headrace.protocol.errors import (
-    ConfigError,
-    DataLossError,
-    InvalidTxnStateError,
-    ProducerFencedError,
-    UnknownTopicOrPartitionError,
-)
+from headrace.protocol import errors
 from headrace.runtime.waiting_io import until
 from markers import until_markers_are_written
 from ray.data.expressions import col
@@ -114,13 +108,13 @@ def test_offsets_columns_and_filters_select_rows(cluster: LocalCluster) -> None:
     few = read(cluster, "parts").filter(expr=(col("offset") >= 10) & (col("offset") < 12))
     assert numbers(few) == list(range(30, 36))
     assert few.count() == 6
-    with pytest.raises(ConfigError, match="start_offset"):
+    with pytest.raises(errors.ConfigError, match="start_offset"):
         read(cluster, "parts", start_offset="latest")
-    with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
+    with pytest.raises(errors.UnknownTopicOrPartitionError, match="nowhere"):
         read(cluster, "nowhere")
-    with pytest.raises(ConfigError, match="parts-3"):
+    with pytest.raises(errors.ConfigError, match="parts-3"):
         read(cluster, "parts", end_offset={"parts": {3: 1}})
-    with pytest.raises(DataLossError, match="parts-0"):
+    with pytest.raises(errors.DataLossError, match="parts-0"):
         read(cluster, "parts", end_offset={"parts": {0: 101}})
     rest = read(cluster, "parts", end_offset={"parts": {0: 101}}, failOnDataLoss=False)
     assert numbers(rest) == list(range(SIZE))
@@ -151,7 +145,7 @@ def test_recreated_topic(cluster: LocalCluster) -> None:
     lax = read(cluster, "again", failOnDataLoss=False)
     cluster.admin().delete_topics("again").raise_for_errors()
     create(cluster, "again", 1)
-    with pytest.raises(DataLossError, match="created again"):
+    with pytest.raises(errors.DataLossError, match="created again"):
         first.take_all()
     assert lax.take_all() == []
 
@@ -221,7 +215,7 @@ def test_rows_are_written(cluster: LocalCluster) -> None:
         ray_data.write(read(cluster, "source"), "sink", **at, sink="rows")
     with pytest.raises(TypeError, match=r"'value' has type int64: .* must be binary or text"):
         ray_data.write(ray.data.range(3).rename_columns({"id": "value"}), "sink", **at)
-    with pytest.raises(ConfigError, match="needs a sink"):
+    with pytest.raises(errors.ConfigError, match="needs a sink"):
         ray_data.write(values, "sink", **at, batch=1)
     assert seen(cluster, "sink") == sorted([*range(SIZE)] * 2)
     with Sink(write_options({"bootstrap": cluster.bootstrap}), "rows") as sink:
@@ -345,7 +339,7 @@ def test_steps_of_a_stream_are_exactly_once(streamed: LocalCluster) -> None:
     old.write(rows, "stream-out")
     idle = new_stream(streamed, "g", sink="g", available_now=True)
     next(idle)
-    with pytest.raises(ProducerFencedError, match="is too late"):
+    with pytest.raises(errors.ProducerFencedError, match="is too late"):
         old.write(rows, "stream-out")
     with new_stream(streamed, "g", sink="g", available_now=True) as steps:
         append(streamed, "stream", range(SIZE, SIZE + 30))  # is not there now
@@ -354,7 +348,7 @@ def test_steps_of_a_stream_are_exactly_once(streamed: LocalCluster) -> None:
             steps.write(half, "stream-out")
             steps.write(dataset.limit(0), "stream-out")
     for replaced in (old, idle):
-        with pytest.raises((ProducerFencedError, InvalidTxnStateError)), replaced:
+        with pytest.raises((errors.ProducerFencedError, errors.InvalidTxnStateError)), replaced:
             next(replaced)
     assert {at and at.offset for at in streamed.admin().list_group_offsets("g").values()} == {100}
     assert seen(streamed, "stream-out") == list(range(SIZE))
@@ -373,7 +367,7 @@ def test_stream_without_a_sink(streamed: LocalCluster) -> None:
             next(steps)
     with new_stream(streamed, "h") as steps:
         assert min(numbers(next(steps))) == 180
-        with pytest.raises(ConfigError, match="sink"):
+        with pytest.raises(errors.ConfigError, match="sink"):
             steps.write(read(streamed, "stream"))
         steps.close()
     with new_stream(streamed, "h") as steps:
@@ -400,7 +394,10 @@ def test_log_shorter_than_the_committed_offset(cluster: LocalCluster) -> None:
     cluster.admin().alter_group_offsets(
         "cut", {TopicPartition("cut", 0): 100}, create=True
     ).raise_for_errors()
-    with ray_data.stream("cut", "cut", **at) as steps, pytest.raises(DataLossError, match="ends at 10 now"):
+    with (
+        ray_data.stream("cut", "cut", **at) as steps,
+        pytest.raises(errors.DataLossError, match="ends at 10 now"),
+    ):
         next(steps)
     with ray_data.stream("cut", "cut", failOnDataLoss=False, **at) as steps:
         assert [dataset.count() for dataset in steps] == [0]
@@ -420,7 +417,7 @@ def test_stream_continues_without_a_deleted_topic(cluster: LocalCluster) -> None
         append(cluster, "some-1", range(5), 1)
 
         def has_the_rest_alone() -> bool:
-            with contextlib.suppress(UnknownTopicOrPartitionError):  # not all nodes know yet
+            with contextlib.suppress(errors.UnknownTopicOrPartitionError):  # not all nodes know yet
                 next(steps)
             return steps.end == {TopicPartition("some-1", 0): 15}
 
@@ -436,7 +433,10 @@ def test_topic_of_a_stream_is_recreated(cluster: LocalCluster) -> None:
     assert next(steps).count() == 10
     cluster.admin().delete_topics("renewed").raise_for_errors()
     create(cluster, "renewed", 1, 20)
-    told = (DataLossError, UnknownTopicOrPartitionError)  # by what the node that is asked knows already
+    told = (
+        errors.DataLossError,
+        errors.UnknownTopicOrPartitionError,
+    )  # by what the node that is asked knows already
     with pytest.raises(told), steps:
         next(steps).take_all()
     found: list[int] = []

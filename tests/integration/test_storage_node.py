@@ -4,19 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from headrace.protocol.errors import (
-    KafkaStorageError,
-    NotLeaderOrFollowerError,
-    RequestTimedOutError,
-    TopicAlreadyExistsError,
-)
-from headrace.protocol.messages import registry
-from headrace.protocol.messages.control import (
-    CreatedTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    NewTopicSpec,
-)
+from headrace.protocol import errors
+from headrace.protocol.messages import control, registry
 from headrace.protocol.messages.data import MetadataRequest
 from headrace.protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from node_rig import WALL_MS, Rig, batch, node_rig, until
@@ -119,8 +108,8 @@ async def test_former_leader_refuses_requests(rig: Rig) -> None:
     waiting = asyncio.create_task(client.fetch(topic_id, max_wait_ms=20_000))
     await until(lambda: rig.node.status()["parked_requests"] == 1)
     rig.controller.set_leader(topic_id, -1)
-    assert (await waiting)[0].error_code == NotLeaderOrFollowerError.code
-    assert (await client.produce(topic_id, batch(b"x"))).error_code == NotLeaderOrFollowerError.code
+    assert (await waiting)[0].error_code == errors.NotLeaderOrFollowerError.code
+    assert (await client.produce(topic_id, batch(b"x"))).error_code == errors.NotLeaderOrFollowerError.code
     rig.controller.set_leader(topic_id, 1)
     await rig.sees(len(rig.controller.records) - 1)
     assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
@@ -133,11 +122,15 @@ async def test_data_plane_continues_without_a_controller(rig: Rig) -> None:
     rig.controller.close()
     assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
     assert (await client.fetch(topic_id))[1] == [(0, b"a")]
-    with pytest.raises((NotLeaderOrFollowerError, RequestTimedOutError, Exception)) as caught:
-        await client.ask(registry.CREATE_TOPICS, CreateTopicsRequest((NewTopicSpec("n"),), 50))
+    with pytest.raises((errors.NotLeaderOrFollowerError, errors.RequestTimedOutError, Exception)) as caught:
+        await client.ask(
+            registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("n"),), 50)
+        )
     assert caught.value.retriable  # type: ignore[attr-defined]
     rig.controller.restart()
-    answer = await client.ask(registry.CREATE_TOPICS, CreateTopicsRequest((NewTopicSpec("n"),), 20_000))
+    answer = await client.ask(
+        registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("n"),), 20_000)
+    )
     assert answer.body.topics[0].error_code == 0
 
 
@@ -146,7 +139,9 @@ async def test_created_topic_is_in_the_nodes_metadata(rig: Rig) -> None:
     client = await rig.client()
     for number in range(10):
         name = f"t{number}"
-        made = await client.ask(registry.CREATE_TOPICS, CreateTopicsRequest((NewTopicSpec(name),)))
+        made = await client.ask(
+            registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec(name),))
+        )
         topic_id = made.body.topics[0].topic_id
         assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
         metadata = (await client.ask(registry.METADATA, MetadataRequest((name,)))).body
@@ -156,13 +151,13 @@ async def test_created_topic_is_in_the_nodes_metadata(rig: Rig) -> None:
 async def test_errors_of_the_controller_reach_the_client(rig: Rig) -> None:
     """Of the whole request and of one item."""
     client = await rig.client()
-    body = CreateTopicsRequest((NewTopicSpec("t"),))
+    body = control.CreateTopicsRequest((control.NewTopicSpec("t"),))
     router = rig.controller.router
-    rig.controller.on_admin = lambda request: router.reply_error(request, KafkaStorageError("disk"))
-    with pytest.raises(KafkaStorageError, match="disk"):
+    rig.controller.on_admin = lambda request: router.reply_error(request, errors.KafkaStorageError("disk"))
+    with pytest.raises(errors.KafkaStorageError, match="disk"):
         await client.ask(registry.CREATE_TOPICS, body)
-    failed = CreatedTopic("t", TopicAlreadyExistsError.code, "there")
-    rig.controller.on_admin = lambda request: router.reply(request, CreateTopicsResponse((failed,)))
+    failed = control.CreatedTopic("t", errors.TopicAlreadyExistsError.code, "there")
+    rig.controller.on_admin = lambda request: router.reply(request, control.CreateTopicsResponse((failed,)))
     assert (await client.ask(registry.CREATE_TOPICS, body)).body.topics == (failed,)
 
 

@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
-from headrace.protocol.messages import registry
-from headrace.protocol.messages.control import (
-    AlterConfigs,
-    ConfigChange,
-    ConfigResource,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    IncrementalAlterConfigsRequest,
-    NewTopicSpec,
-)
+from headrace.protocol.messages import control, registry
 from headrace.protocol.messages.data import MetadataRequest
 from headrace.protocol.metadata.image import BROKER_RESOURCE
 from headrace.services.cli.main import run as headrace
@@ -75,7 +66,11 @@ def made(tmp_path: Path) -> AbstractAsyncContextManager[Cluster]:
 
 
 async def create(client: Client, name: str) -> bytes:
-    answer = (await client.ask(registry.CREATE_TOPICS, CreateTopicsRequest((NewTopicSpec(name, 2),)))).body
+    answer = (
+        await client.ask(
+            registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec(name, 2),))
+        )
+    ).body
     assert answer.topics[0].error_code == 0, answer
     return answer.topics[0].topic_id  # type: ignore[no-any-return]
 
@@ -85,10 +80,12 @@ async def test_topic_is_created_altered_deleted_and_recreated(made: Cluster) -> 
     client = await Client.to(made.node)
     topic_id = await create(client, "t")
     assert (await client.produce(topic_id, batch(b"old"), partition=1)).error_code == 0
-    change = AlterConfigs(ConfigResource(2, "t"), (ConfigChange("max.message.bytes", 0, "100"),))
-    await client.ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((change,)))
+    change = control.AlterConfigs(
+        control.ConfigResource(2, "t"), (control.ConfigChange("max.message.bytes", 0, "100"),)
+    )
+    await client.ask(registry.INCREMENTAL_ALTER_CONFIGS, control.IncrementalAlterConfigsRequest((change,)))
     assert (await client.produce(topic_id, batch(b"v" * 200), partition=1)).error_code == 10
-    await client.ask(registry.DELETE_TOPICS, DeleteTopicsRequest(("t",)))
+    await client.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("t",)))
     assert (await client.produce(topic_id, batch(b"x"), partition=1)).error_code == 100
     again = await create(client, "t")
     assert (await client.fetch(again, partition=1))[1] == []
@@ -171,10 +168,10 @@ async def test_replica_moves_between_dirs_under_load(
         dirs = await shell(made, "log", "dirs", "--node", node_id)
         assert [row["state"] for row in dirs] == ["online", "online"]
         await shell(made, "partition", "move-dir", "/none", "--node", node_id, "-t", "t", "-p", "0", code=1)
-        cordon = ConfigChange("cordoned.log.dirs", 0, target)
-        altered = AlterConfigs(ConfigResource(BROKER_RESOURCE, node_id), (cordon,))
+        cordon = control.ConfigChange("cordoned.log.dirs", 0, target)
+        altered = control.AlterConfigs(control.ConfigResource(BROKER_RESOURCE, node_id), (cordon,))
         answer = await client.ask(
-            registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((altered,))
+            registry.INCREMENTAL_ALTER_CONFIGS, control.IncrementalAlterConfigsRequest((altered,))
         )
         assert answer.body.results[0].error_code == 0, answer.body
         await until(lambda: made.node._manager.placement.cordoned == {target})

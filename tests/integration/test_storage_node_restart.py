@@ -14,14 +14,7 @@ import node_process
 import pytest
 from fake_controller import FakeController
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    ClosedError,
-    ConfigError,
-    DuplicateBrokerRegistrationError,
-    InconsistentClusterIdError,
-    KafkaStorageError,
-    NetworkError,
-)
+from headrace.protocol import errors
 from headrace.protocol.transport.dealer_io import Connection
 from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, until
 
@@ -118,7 +111,7 @@ async def test_kill_9_loses_no_acknowledged_batch(tmp_path: Path) -> None:
         await until(lambda: len(acked) >= 200)
         process.send_signal(signal.SIGKILL)
         await process.wait()
-        with pytest.raises(NetworkError):
+        with pytest.raises(errors.NetworkError):
             await producing
         process, again = await start_process(tmp_path / "d", controller)
         assert again == port
@@ -154,11 +147,11 @@ async def test_identity_of_the_disk_is_checked(rig: Rig) -> None:
     """Another configured node id, or another cluster, ends the start."""
     await rig.stop()
     rig.config["node.id"] = 2
-    with pytest.raises(ConfigError, match="node 1"):
+    with pytest.raises(errors.ConfigError, match="node 1"):
         await rig.new_node().start()
     rig.config["node.id"] = 1
     rig.controller.cluster_id = "another"
-    with pytest.raises(InconsistentClusterIdError, match="another"):
+    with pytest.raises(errors.InconsistentClusterIdError, match="another"):
         await rig.new_node().start()
 
 
@@ -167,8 +160,8 @@ async def test_refused_registration_ends_the_node(tmp_path: Path) -> None:
     async with node_rig(tmp_path, config={"initial.broker.registration.timeout.ms": 150}) as rig:
         await rig.stop()
         for error in (
-            InconsistentClusterIdError("cluster x"),
-            DuplicateBrokerRegistrationError("node 1 is alive"),
+            errors.InconsistentClusterIdError("cluster x"),
+            errors.DuplicateBrokerRegistrationError("node 1 is alive"),
         ):
             rig.controller.refuse_registration = error
             with pytest.raises(type(error), match=error.detail):
@@ -238,7 +231,7 @@ async def test_node_without_a_controller_stops_while_it_starts(
     starting = asyncio.create_task(node.start())
     await until((tmp_path / "d0").exists if is_wiped else lambda: node.status()["state"] != "starting")
     await node.stop()
-    with pytest.raises(ClosedError, match="stopped while it started"):
+    with pytest.raises(errors.ClosedError, match="stopped while it started"):
         await starting
     rig.controller.restart()
     rig.node = rig.new_node()
@@ -247,7 +240,7 @@ async def test_node_without_a_controller_stops_while_it_starts(
 
 async def test_log_dir_in_use_is_refused(rig: Rig) -> None:
     """The first node is not disturbed."""
-    with pytest.raises(KafkaStorageError, match="in use"):
+    with pytest.raises(errors.KafkaStorageError, match="in use"):
         await rig.new_node().start()
     topic_id = await rig.topic("t")
     assert (await (await rig.client()).produce(topic_id, batch(b"a"))).error_code == 0
@@ -261,7 +254,7 @@ async def test_starting_node_can_be_stopped(tmp_path: Path) -> None:
     starting = asyncio.create_task(rig.node.start())
     await until(lambda: rig.node.status()["state"] != "starting")
     await rig.node.stop()
-    with pytest.raises(ClosedError):
+    with pytest.raises(errors.ClosedError):
         await starting
     rig.controller.close()
 
@@ -283,9 +276,9 @@ async def test_node_that_fails_while_it_stops_does_not_hang(tmp_path: Path) -> N
         stopping = asyncio.create_task(rig.node.stop())
         await until(lambda: rig.node.status()["state"] == "shutting_down")
         files.fail("pwrite", "t-0")
-        assert (await client.produce(topic_id, batch(b"a"))).error_code == KafkaStorageError.code
+        assert (await client.produce(topic_id, batch(b"a"))).error_code == errors.KafkaStorageError.code
         await stopping
-        with pytest.raises(KafkaStorageError):
+        with pytest.raises(errors.KafkaStorageError):
             await rig.ended()
 
 

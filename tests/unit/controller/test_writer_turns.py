@@ -12,13 +12,7 @@ from headrace.controller.quorum.metadata_log import MetadataLog, metadata_log_co
 from headrace.controller.quorum.record_batches import encode_batch
 from headrace.controller.writer_io import MAX_FOLLOWED, DecisionWriter
 from headrace.protocol.errors import ThrottlingQuotaExceededError
-from headrace.protocol.messages.control import (
-    BrokerHeartbeatRequest,
-    ConfigResource,
-    CreateTopicsRequest,
-    DescribeConfigsRequest,
-    NewTopicSpec,
-)
+from headrace.protocol.messages import control
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.runtime.clock_io import monotonic_ms, wall_ms
 from headrace.runtime.config import MIB
@@ -90,7 +84,7 @@ class Rig:
 
     def heartbeat(self) -> Request:
         epoch = self.driver.image.brokers[1].broker_epoch
-        return Request(BrokerHeartbeatRequest(1, epoch, self.driver.image.offset))
+        return Request(control.BrokerHeartbeatRequest(1, epoch, self.driver.image.offset))
 
     async def answer(self, count: int) -> int:
         """Run until so many are answered; the number of the loop's turns in which responses were sent."""
@@ -109,7 +103,7 @@ class Rig:
 
 def slow() -> Request:
     """The creation of two thousand partitions, validated only: some 20 ms and no records."""
-    return Request(CreateTopicsRequest((NewTopicSpec("t", 2_000, 1),), 1_000, True))
+    return Request(control.CreateTopicsRequest((control.NewTopicSpec("t", 2_000, 1),), 1_000, True))
 
 
 async def test_no_node_is_fenced_for_a_stall_of_the_controller(driver: Driver, tmp_path: Path) -> None:
@@ -182,7 +176,10 @@ async def test_large_responses_wait_until_others_are_read(driver: Driver, tmp_pa
     driver.join(1)
     rig = Rig(driver, tmp_path)
     rig.replies.pending_response_bytes = 2 * MIB
-    describe, beat = Request(DescribeConfigsRequest((ConfigResource(2, "t"),))), rig.heartbeat()
+    describe, beat = (
+        Request(control.DescribeConfigsRequest((control.ConfigResource(2, "t"),))),
+        rig.heartbeat(),
+    )
     rig.writer.submit(describe)
     rig.writer.submit(beat)
     await rig.answer(2)

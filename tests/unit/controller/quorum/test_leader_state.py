@@ -2,13 +2,7 @@
 
 import pytest
 from headrace.controller.quorum import events, leader_state
-from headrace.protocol.errors import (
-    InvalidRequestError,
-    NotLeaderOrFollowerError,
-    PositionOutOfRangeError,
-    SnapshotNotFoundError,
-    UnknownLeaderEpochError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import quorum
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import replay
@@ -97,8 +91,8 @@ def test_fetch_with_diverging_epoch_gets_the_divergence() -> None:
     assert core.raft.quorum.leader.has_caught_up(key(2), core.now_ms) is True, (
         "it has what is committed so far"
     )
-    assert core.fetch(2, 5, 9).error_code == UnknownLeaderEpochError.code
-    assert core.fetch(2, -1, 1).error_code == InvalidRequestError.code
+    assert core.fetch(2, 5, 9).error_code == errors.UnknownLeaderEpochError.code
+    assert core.fetch(2, -1, 1).error_code == errors.InvalidRequestError.code
     assert core.fetch(2, 0, 0).error_code == 0
 
 
@@ -133,9 +127,9 @@ def test_replica_before_the_log_start_gets_the_snapshot() -> None:
         found += bytes(core.of(events.Reply)[0].frames[0])
     assert found == core.files.content(f"/metadata/__cluster_metadata-0/{newest.file_name}")
     past = quorum.FetchSnapshotRequest("", *key(3), 1, *newest, size, 100)
-    assert core.ask(past).error_code == PositionOutOfRangeError.code
+    assert core.ask(past).error_code == errors.PositionOutOfRangeError.code
     gone = quorum.FetchSnapshotRequest("", *key(3), 1, newest.end_offset + 1, 1, 0, 100)
-    assert core.ask(gone).error_code == SnapshotNotFoundError.code
+    assert core.ask(gone).error_code == errors.SnapshotNotFoundError.code
 
 
 def test_observers_do_not_count_and_are_limited(core: Core) -> None:
@@ -178,7 +172,7 @@ def test_describe_quorum(core: Core) -> None:
     assert (second.log_end_offset, second.last_fetch_ago_ms) == (core.log.end_offset, 100)
     assert (third.log_end_offset, third.last_fetch_ago_ms, third.endpoint.host) == (-1, -1, "c3")
     other = Core(2, formatted(1, 2, 3))
-    assert other.ask(quorum.DescribeQuorumRequest()).error_code == NotLeaderOrFollowerError.code
+    assert other.ask(quorum.DescribeQuorumRequest()).error_code == errors.NotLeaderOrFollowerError.code
 
 
 def test_removed_leader_resigns_once_the_change_is_committed(core: Core) -> None:

@@ -6,15 +6,7 @@ from headrace.controller.quorum import events
 from headrace.controller.quorum.election_state import FILE_NAME, ElectionState, read_election_state
 from headrace.controller.quorum.metadata_log import MetadataLog
 from headrace.controller.quorum.roles import Role
-from headrace.protocol.errors import (
-    FencedLeaderEpochError,
-    InconsistentClusterIdError,
-    InvalidRequestError,
-    InvalidVoterKeyError,
-    KafkaStorageError,
-    NotLeaderOrFollowerError,
-    UnknownLeaderEpochError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import quorum
 from headrace.protocol.metadata.records import FormatRecord
 from metadata_rig import NOW, Voter, topic
@@ -94,10 +86,10 @@ def test_start_without_the_vote_fails() -> None:
     core = Core(1, formatted(1))
     core.flush()
     core.files.put(f"{DIRECTORY}/{FILE_NAME}", b"rot")
-    with pytest.raises(KafkaStorageError, match="damaged"):
+    with pytest.raises(errors.KafkaStorageError, match="damaged"):
         Core(1, core.files.restart())
     core.files.remove(f"{DIRECTORY}/{FILE_NAME}")
-    with pytest.raises(KafkaStorageError, match="missing"):
+    with pytest.raises(errors.KafkaStorageError, match="missing"):
         Core(1, core.files.restart())
 
 
@@ -105,17 +97,17 @@ def test_vote_request_to_a_lost_disk_is_rejected() -> None:
     """It names the directory id of the lost disk."""
     core = Core(1, FakeFiles(), disk=2)
     answer = vote(core, 2, 5, target=key(1, disk=1))
-    assert (answer.error_code, answer.vote_granted) == (InvalidVoterKeyError.code, False)
+    assert (answer.error_code, answer.vote_granted) == (errors.InvalidVoterKeyError.code, False)
     assert core.raft.context.epoch == 0
 
 
 @pytest.mark.parametrize(
-    ("epoch", "code"), [(-1, InvalidRequestError.code), (2**31, InvalidRequestError.code)]
+    ("epoch", "code"), [(-1, errors.InvalidRequestError.code), (2**31, errors.InvalidRequestError.code)]
 )
 def test_epoch_out_of_range_is_rejected(epoch, code) -> None:
     """A record batch has 32 bits for it."""
     core = Core(1, formatted(1, 2, 3))
-    assert vote(core, 2, epoch).error_code == InvalidRequestError.code
+    assert vote(core, 2, epoch).error_code == errors.InvalidRequestError.code
     assert core.raft.context.epoch == 0
 
 
@@ -123,7 +115,7 @@ def test_request_of_another_cluster_is_rejected() -> None:
     """The port may have belonged to a controller of another cluster."""
     core = Core(1, formatted(1, 2, 3))
     core.raft.context.cluster_id = "ours"
-    assert vote(core, 2, 5, cluster_id="theirs").error_code == InconsistentClusterIdError.code
+    assert vote(core, 2, 5, cluster_id="theirs").error_code == errors.InconsistentClusterIdError.code
     assert vote(core, 2, 5, cluster_id="ours").vote_granted
 
 
@@ -131,7 +123,11 @@ def test_earlier_epoch_is_fenced() -> None:
     """The response names the current epoch and its leader."""
     core = Core(1, formatted(1, 2, 3)).follow(3, 7)
     answer = vote(core, 2, 6)
-    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (FencedLeaderEpochError.code, 3, 7)
+    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (
+        errors.FencedLeaderEpochError.code,
+        3,
+        7,
+    )
 
 
 def test_follower_of_a_live_leader_grants_no_pre_vote() -> None:
@@ -189,7 +185,7 @@ def test_leader_resigns_at_a_higher_epoch() -> None:
     """Delayed fetches get an error at once."""
     core = Core(1, formatted(1, 2, 3)).activate()
     assert core.fetch(3, core.log.end_offset, 1) is None, "parked"
-    assert core.fetch(2, 0, 0, leader_epoch=9).error_code == UnknownLeaderEpochError.code
+    assert core.fetch(2, 0, 0, leader_epoch=9).error_code == errors.UnknownLeaderEpochError.code
     assert events.Resigned(1) in core.effects
     parked = [reply.token for reply in core.of(events.Reply) if reply.body.error_code == 6]
     assert len(parked) == 2
@@ -211,7 +207,7 @@ def test_leader_without_a_majority_resigns() -> None:
         2,
         3,
     }
-    assert core.fetch(2, 0, 0).error_code == NotLeaderOrFollowerError.code
+    assert core.fetch(2, 0, 0).error_code == errors.NotLeaderOrFollowerError.code
     core.wait(2_000)
     assert core.raft.role is Role.UNATTACHED
 
@@ -221,7 +217,7 @@ def test_restarted_leader_does_not_lead_its_epoch_again() -> None:
     core = Core(1, formatted(1, 2, 3)).activate()
     again = Core(1, core.files.power_loss("none"))
     assert (again.raft.role, again.raft.context.epoch) == (Role.UNATTACHED, 1)
-    assert again.fetch(2, 0, 0).error_code == NotLeaderOrFollowerError.code
+    assert again.fetch(2, 0, 0).error_code == errors.NotLeaderOrFollowerError.code
     assert not vote(again, 2, 1).vote_granted
     again.elect()
     assert again.raft.context.epoch == 2
@@ -234,7 +230,7 @@ def test_followers_of_a_resigned_leader_do_not_wait_for_the_timeout() -> None:
     core.ask(quorum.EndQuorumEpochRequest("", 3, 7, (1, 2)))
     assert core.raft.role is Role.PROSPECTIVE
     core = Core(1, formatted(1, 2, 3)).follow(3, 7)
-    core.fetched(quorum.QuorumFetchResponse(NotLeaderOrFollowerError.code, -1, 7))
+    core.fetched(quorum.QuorumFetchResponse(errors.NotLeaderOrFollowerError.code, -1, 7))
     assert core.raft.role is Role.UNATTACHED
     core.wait(1_010)
     assert core.raft.role is Role.PROSPECTIVE

@@ -2,13 +2,7 @@
 
 import pytest
 from headrace.controller.quorum import events
-from headrace.protocol.errors import (
-    DuplicateVoterError,
-    InvalidRequestError,
-    NotLeaderOrFollowerError,
-    RequestTimedOutError,
-    VoterNotFoundError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import quorum
 from quorum_rig import Core, formatted, key
 
@@ -37,9 +31,9 @@ def outcome(core: Core) -> list[int]:
 def test_caught_up_replica_becomes_voter() -> None:
     """It counts from the append of the record on: two of four are no majority."""
     core = leader()
-    assert core.ask(add(4)).error_code == RequestTimedOutError.code
+    assert core.ask(add(4)).error_code == errors.RequestTimedOutError.code
     core.fetch(4, 0, 0)
-    assert core.ask(add(4)).error_code == RequestTimedOutError.code
+    assert core.ask(add(4)).error_code == errors.RequestTimedOutError.code
     core.fetch(4, core.log.end_offset, 1)
     assert core.ask(add(4)) is None
     assert key(4) in core.raft.context.voters
@@ -53,7 +47,7 @@ def test_second_change_waits_for_the_first() -> None:
     """It is rejected until the record of the first one is committed."""
     core = leader()
     assert core.ask(quorum.RemoveRaftVoterRequest("", *key(3))) is None
-    assert core.ask(quorum.RemoveRaftVoterRequest("", *key(2))).error_code == RequestTimedOutError.code
+    assert core.ask(quorum.RemoveRaftVoterRequest("", *key(2))).error_code == errors.RequestTimedOutError.code
     commit(core, 2)
     assert core.raft.context.voters == (key(1), key(2))
     assert core.ask(quorum.UpdateRaftVoterRequest("", *key(2), "x", 7)) is None
@@ -65,23 +59,23 @@ def test_no_change_before_a_record_of_the_epoch_is_committed() -> None:
     """Otherwise the majorities of two leaders might not intersect."""
     core = Core(1, formatted(1, 2, 3)).elect()
     core.flush()
-    assert core.ask(quorum.RemoveRaftVoterRequest("", *key(3))).error_code == RequestTimedOutError.code
+    assert core.ask(quorum.RemoveRaftVoterRequest("", *key(3))).error_code == errors.RequestTimedOutError.code
 
 
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        (add(2), DuplicateVoterError.code),
-        (add(2, directory_id=key(2, 2).directory_id), DuplicateVoterError.code),
-        (add(4, directory_id=b"short"), InvalidRequestError.code),
-        (add(-4), InvalidRequestError.code),
-        (add(2**31), InvalidRequestError.code),
-        (add(4, port=0), InvalidRequestError.code),
-        (add(4, port=65_536), InvalidRequestError.code),
-        (add(4, host="x" * 300), InvalidRequestError.code),
-        (quorum.RemoveRaftVoterRequest("", *key(9)), VoterNotFoundError.code),
-        (quorum.RemoveRaftVoterRequest("", *key(2, 2)), VoterNotFoundError.code),
-        (quorum.UpdateRaftVoterRequest("", *key(2), "", 1), InvalidRequestError.code),
+        (add(2), errors.DuplicateVoterError.code),
+        (add(2, directory_id=key(2, 2).directory_id), errors.DuplicateVoterError.code),
+        (add(4, directory_id=b"short"), errors.InvalidRequestError.code),
+        (add(-4), errors.InvalidRequestError.code),
+        (add(2**31), errors.InvalidRequestError.code),
+        (add(4, port=0), errors.InvalidRequestError.code),
+        (add(4, port=65_536), errors.InvalidRequestError.code),
+        (add(4, host="x" * 300), errors.InvalidRequestError.code),
+        (quorum.RemoveRaftVoterRequest("", *key(9)), errors.VoterNotFoundError.code),
+        (quorum.RemoveRaftVoterRequest("", *key(2, 2)), errors.VoterNotFoundError.code),
+        (quorum.UpdateRaftVoterRequest("", *key(2), "", 1), errors.InvalidRequestError.code),
     ],
 )
 def test_invalid_change_is_rejected(request_, code) -> None:
@@ -96,7 +90,7 @@ def test_only_voter_cannot_be_removed() -> None:
     """There would be no voter left to add one."""
     core = Core(1, formatted(1))
     core.flush()
-    assert core.ask(quorum.RemoveRaftVoterRequest("", *key(1))).error_code == InvalidRequestError.code
+    assert core.ask(quorum.RemoveRaftVoterRequest("", *key(1))).error_code == errors.InvalidRequestError.code
 
 
 def test_resigning_leader_fails_the_pending_change() -> None:
@@ -104,7 +98,7 @@ def test_resigning_leader_fails_the_pending_change() -> None:
     core = leader()
     assert core.ask(quorum.RemoveRaftVoterRequest("", *key(3))) is None
     core.step(events.StopRequested())
-    assert outcome(core) == [NotLeaderOrFollowerError.code]
+    assert outcome(core) == [errors.NotLeaderOrFollowerError.code]
     other = Core(2, formatted(1, 2, 3)).follow(3, 7)
     answer = other.ask(quorum.RemoveRaftVoterRequest("", *key(3)))
-    assert (answer.error_code, answer.leader_id) == (NotLeaderOrFollowerError.code, 3)
+    assert (answer.error_code, answer.leader_id) == (errors.NotLeaderOrFollowerError.code, 3)

@@ -5,22 +5,17 @@ import pytest
 from controller_kit import Driver
 from headrace.controller.state.config_rules import CLUSTER_KEYS, NODE_KEYS, ConfigSizes
 from headrace.protocol.errors import InvalidConfigError, InvalidRequestError, UnsupportedVersionError
-from headrace.protocol.messages.control import (
-    AlterConfigs,
-    ConfigChange,
-    ConfigResource,
-    DeleteTopicsRequest,
-    DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
-    ListConfigResourcesRequest,
-    UnregisterBrokerRequest,
-)
+from headrace.protocol.messages import control
 from headrace.protocol.metadata.records import ConfigRecord
 from headrace.protocol.metadata.replay import image_records
 from headrace.runtime.config import text_of
 
-TOPIC, CLUSTER, NODE = ConfigResource(2, "t"), ConfigResource(4, ""), ConfigResource(4, "1")
-GROUP = ConfigResource(32, "g")
+TOPIC, CLUSTER, NODE = (
+    control.ConfigResource(2, "t"),
+    control.ConfigResource(4, ""),
+    control.ConfigResource(4, "1"),
+)
+GROUP = control.ConfigResource(32, "g")
 SET, DELETE, APPEND = 0, 1, 2
 DAY = 24 * 3_600_000
 
@@ -36,18 +31,20 @@ def driver() -> Driver:
 
 def listed(driver, *types):
     """The resources of these types, or of all types."""
-    return driver.ask(ListConfigResourcesRequest(types)).resources
+    return driver.ask(control.ListConfigResourcesRequest(types)).resources
 
 
 def alter(driver, resource, **values):
     """Set configs named with underscores (None deletes); the response."""
     changes = tuple(
-        ConfigChange(
+        control.ConfigChange(
             name.replace("_", "."), DELETE if value is None else SET, "" if value is None else str(value)
         )
         for name, value in values.items()
     )
-    return driver.ask(IncrementalAlterConfigsRequest((AlterConfigs(resource, changes),))).results[0]
+    return driver.ask(
+        control.IncrementalAlterConfigsRequest((control.AlterConfigs(resource, changes),))
+    ).results[0]
 
 
 def refused(driver, resource, **values):
@@ -81,8 +78,8 @@ def refused(driver, resource, **values):
 )
 def test_errors_name_the_remedy(driver, resource, name, hint) -> None:
     """The nearest key, its name at that level, or where it is set."""
-    change = AlterConfigs(resource, (ConfigChange(name, SET, "1"),))
-    assert hint in driver.ask(IncrementalAlterConfigsRequest((change,))).results[0].error_detail
+    change = control.AlterConfigs(resource, (control.ConfigChange(name, SET, "1"),))
+    assert hint in driver.ask(control.IncrementalAlterConfigsRequest((change,))).results[0].error_detail
 
 
 def test_every_live_key_can_be_set(driver) -> None:
@@ -91,10 +88,12 @@ def test_every_live_key_can_be_set(driver) -> None:
         names = list(keys._homes)
         assert len(names) > 30
         changes = tuple(
-            ConfigChange(name, SET, text_of(5 if (value := keys.default(name)) is None else value))
+            control.ConfigChange(name, SET, text_of(5 if (value := keys.default(name)) is None else value))
             for name in names
         )
-        answer = driver.ask(IncrementalAlterConfigsRequest((AlterConfigs(resource, changes),))).results[0]
+        answer = driver.ask(
+            control.IncrementalAlterConfigsRequest((control.AlterConfigs(resource, changes),))
+        ).results[0]
         assert not answer.error_code, answer.error_detail
 
 
@@ -142,11 +141,13 @@ def test_a_new_topic_must_fit_inherited_values(driver) -> None:
 def test_resources_of_one_request_are_checked_in_order(driver) -> None:
     """The second sees the first; a refused one has no effect on the third."""
     alters = (
-        AlterConfigs(TOPIC, (ConfigChange("min.compaction.lag.ms", SET, "1000"),)),
-        AlterConfigs(CLUSTER, (ConfigChange("log.cleaner.max.compaction.lag.ms", SET, "999"),)),
-        AlterConfigs(NODE, (ConfigChange("log.cleaner.min.compaction.lag.ms", SET, "2000"),)),
+        control.AlterConfigs(TOPIC, (control.ConfigChange("min.compaction.lag.ms", SET, "1000"),)),
+        control.AlterConfigs(
+            CLUSTER, (control.ConfigChange("log.cleaner.max.compaction.lag.ms", SET, "999"),)
+        ),
+        control.AlterConfigs(NODE, (control.ConfigChange("log.cleaner.min.compaction.lag.ms", SET, "2000"),)),
     )
-    results = driver.ask(IncrementalAlterConfigsRequest(alters)).results
+    results = driver.ask(control.IncrementalAlterConfigsRequest(alters)).results
     assert [result.error_code for result in results] == [0, InvalidConfigError.code, 0]
     assert set(driver.image.configs) == {(2, "t"), (4, ""), (4, "1")}
     assert set(driver.image.configs[4, ""]) == {"min.insync.replicas"}
@@ -168,24 +169,27 @@ def test_configs_of_a_newer_version_can_be_deleted(driver) -> None:
     assert not alter(driver, TOPIC, segment_ms=5).error_code
     assert not alter(driver, CLUSTER, log_roll_ms=5).error_code
     for resource, name in ((TOPIC, "key.of.tomorrow"), (CLUSTER, "another")):
-        described = driver.ask(DescribeConfigsRequest((resource,), include_synonyms=True)).results[0]
+        described = driver.ask(control.DescribeConfigsRequest((resource,), include_synonyms=True)).results[0]
         (entry,) = [entry for entry in described.entries if entry.name == name]
         assert (entry.value, entry.is_sensitive, entry.is_default) == (None, True, False)
         assert "secret" not in repr(described)
         assert alter(driver, resource, **{name.replace(".", "_"): 1}).error_code
-        change = AlterConfigs(resource, (ConfigChange(name, DELETE),))
-        assert not driver.ask(IncrementalAlterConfigsRequest((change,))).results[0].error_code
+        change = control.AlterConfigs(resource, (control.ConfigChange(name, DELETE),))
+        assert not driver.ask(control.IncrementalAlterConfigsRequest((change,))).results[0].error_code
         assert name not in driver.image.configs[resource.resource_type, resource.name]
 
 
 def test_configs_of_an_unregistered_node_can_be_deleted(driver) -> None:
     """Afterwards the resource does not exist."""
-    assert not alter(driver, ConfigResource(4, "2"), background_threads=3).error_code
+    assert not alter(driver, control.ConfigResource(4, "2"), background_threads=3).error_code
     driver.fence(2)
-    assert driver.ask(UnregisterBrokerRequest(2)).error_code == 0
-    gone = ConfigResource(4, "2")
+    assert driver.ask(control.UnregisterBrokerRequest(2)).error_code == 0
+    gone = control.ConfigResource(4, "2")
     assert gone not in listed(driver)
-    assert driver.ask(ListConfigResourcesRequest((4,), is_configured_only=True)).resources == (CLUSTER, gone)
+    assert driver.ask(control.ListConfigResourcesRequest((4,), is_configured_only=True)).resources == (
+        CLUSTER,
+        gone,
+    )
     assert not alter(driver, gone, background_threads=None).error_code
     assert alter(driver, gone, background_threads=3).error_code == InvalidRequestError.code
 
@@ -195,33 +199,33 @@ def test_topics_nodes_and_loggers_are_listed_with_or_without_configs(driver) -> 
     assert listed(driver) == (
         TOPIC,
         NODE,
-        ConfigResource(4, "2"),
-        ConfigResource(8, "1"),
-        ConfigResource(8, "2"),
+        control.ConfigResource(4, "2"),
+        control.ConfigResource(8, "1"),
+        control.ConfigResource(8, "2"),
     )
     assert listed(driver, 2) == (TOPIC,)
     driver.fence(2)
-    assert listed(driver, 4, 8) == (NODE, ConfigResource(8, "1"))
+    assert listed(driver, 4, 8) == (NODE, control.ConfigResource(8, "1"))
 
 
 def test_groups_and_subscriptions_are_listed_once_they_have_configs(driver) -> None:
     """They exist by their configs alone."""
     assert listed(driver, 16, 32) == ()
     alter(driver, GROUP, consumer_session_timeout_ms=45_000)
-    alter(driver, ConfigResource(16, "sub"), metrics="a.")
-    assert listed(driver, 16, 32) == (ConfigResource(16, "sub"), GROUP)
+    alter(driver, control.ConfigResource(16, "sub"), metrics="a.")
+    assert listed(driver, 16, 32) == (control.ConfigResource(16, "sub"), GROUP)
 
 
 @pytest.mark.parametrize("kind", [0, 1, 3, 77])
 def test_a_type_without_configs_is_an_unsupported_version(driver, kind: int) -> None:
     """Kafka's error code for a type of a newer version."""
-    answer = driver.ask(ListConfigResourcesRequest((2, kind)))
+    answer = driver.ask(control.ListConfigResourcesRequest((2, kind)))
     assert (answer.error_code, answer.resources) == (UnsupportedVersionError.code, ())
 
 
 def test_only_configured_resources_are_listed_on_request(driver) -> None:
     """The cluster-wide default is always among them, because of min.insync.replicas."""
-    request = ListConfigResourcesRequest((), is_configured_only=True)
+    request = control.ListConfigResourcesRequest((), is_configured_only=True)
     assert driver.ask(request).resources == (CLUSTER,)
     alter(driver, TOPIC, segment_ms=5)
     alter(driver, NODE, background_threads=5)
@@ -256,7 +260,7 @@ def test_the_cluster_is_described_with_the_controllers_own_file() -> None:
     driver.join(1)
 
     def told(name):
-        request = DescribeConfigsRequest((CLUSTER,), include_synonyms=True)
+        request = control.DescribeConfigsRequest((CLUSTER,), include_synonyms=True)
         entries = driver.ask(request).results[0].entries
         (entry,) = [entry for entry in entries if entry.name == name]
         return entry.is_default, [(each.value, each.source) for each in entry.synonyms]
@@ -276,18 +280,24 @@ def test_the_size_of_all_configs_is_bounded() -> None:
     name = "leader.replication.throttled.replicas"
     long = ",".join(f"{number}:1" for number in range(150))
     assert not alter(driver, TOPIC, **{name: long}).error_code
-    text = refused(driver, ConfigResource(2, "u"), **{name: long})
+    text = refused(driver, control.ConfigResource(2, "u"), **{name: long})
     assert "the cluster has room for" in text
     answer = driver.create("v", configs={name: long})
     assert (answer.error_code, "v" in driver.image.topics) == (InvalidConfigError.code, False)
-    both = tuple(AlterConfigs(ConfigResource(2, each), (ConfigChange(name, SET, "0:1"),)) for each in "tu")
-    assert [each.error_code for each in driver.ask(IncrementalAlterConfigsRequest(both)).results] == [0, 0]
+    both = tuple(
+        control.AlterConfigs(control.ConfigResource(2, each), (control.ConfigChange(name, SET, "0:1"),))
+        for each in "tu"
+    )
+    assert [each.error_code for each in driver.ask(control.IncrementalAlterConfigsRequest(both)).results] == [
+        0,
+        0,
+    ]
     assert not alter(driver, TOPIC, **{name: long}).error_code
     driver.restart()
     driver.join(1)
-    refused(driver, ConfigResource(2, "u"), **{name: long})
-    driver.ask(DeleteTopicsRequest(("t",)))
-    assert not alter(driver, ConfigResource(2, "u"), **{name: long}).error_code
+    refused(driver, control.ConfigResource(2, "u"), **{name: long})
+    driver.ask(control.DeleteTopicsRequest(("t",)))
+    assert not alter(driver, control.ConfigResource(2, "u"), **{name: long}).error_code
 
 
 def test_the_counted_size_covers_the_snapshot() -> None:
@@ -297,7 +307,7 @@ def test_the_counted_size_covers_the_snapshot() -> None:
     for topic in ("t", "u" * 249):
         driver.create(topic)
         many = ",".join(f"{number}:1" for number in range(3_000))
-        resource = ConfigResource(2, topic)
+        resource = control.ConfigResource(2, topic)
         alter(driver, resource, segment_ms=5, leader_replication_throttled_replicas=many)
     alter(driver, NODE, background_threads=5)
     configs = [each for each in image_records(driver.image) if isinstance(each, ConfigRecord)]
@@ -363,7 +373,7 @@ def test_a_group_has_configs_before_it_exists(driver: Driver) -> None:
     assert alter(driver, CLUSTER, group_consumer_min_session_timeout_ms=5_000).error_code == 0
     assert alter(driver, GROUP, consumer_session_timeout_ms=8_000).error_code == 0
     assert alter(driver, CLUSTER, group_consumer_session_timeout_ms=60_000).error_code == 0
-    described = driver.ask(DescribeConfigsRequest((GROUP,), include_synonyms=True)).results[0]
+    described = driver.ask(control.DescribeConfigsRequest((GROUP,), include_synonyms=True)).results[0]
     session, interval = described.entries
     assert [(each.name, each.value, each.source) for each in session.synonyms] == [
         ("consumer.session.timeout.ms", "8000", 8),
@@ -379,9 +389,9 @@ def test_a_group_has_configs_before_it_exists(driver: Driver) -> None:
     assert "must be longer" in refused(driver, GROUP, consumer_heartbeat_interval_ms=8_000)
     assert "must be longer" in refused(driver, GROUP, consumer_session_timeout_ms=5_000)
     assert refused(driver, GROUP, consumer_session_timeout_ms=0)
-    assert driver.ask(ListConfigResourcesRequest((32,))).resources == (GROUP,)
+    assert driver.ask(control.ListConfigResourcesRequest((32,))).resources == (GROUP,)
     assert alter(driver, GROUP, consumer_session_timeout_ms=None).error_code == 0
-    assert driver.ask(ListConfigResourcesRequest((32,))).resources == ()
+    assert driver.ask(control.ListConfigResourcesRequest((32,))).resources == ()
 
 
 @pytest.mark.parametrize(
@@ -407,17 +417,17 @@ def test_the_configs_of_groups_are_bounded(driver: Driver, name: str, low: int, 
 
 @pytest.mark.parametrize("name", ["", "g" * 2_049])
 def test_a_group_id_must_not_be_empty(driver: Driver, name: str) -> None:
-    answer = alter(driver, ConfigResource(32, name), consumer_session_timeout_ms=8_000)
+    answer = alter(driver, control.ConfigResource(32, name), consumer_session_timeout_ms=8_000)
     assert answer.error_code == InvalidRequestError.code
 
 
 def test_client_metrics_subscriptions(driver) -> None:
     """They exist from their first config to their last; refusals have Kafka's codes."""
-    sub = ConfigResource(16, "sub")
+    sub = control.ConfigResource(16, "sub")
     assert alter(driver, sub, metrics="a.,b.", interval_ms=200, match="client_id=x.*").error_code == 0
-    listed = driver.ask(ListConfigResourcesRequest((16,))).resources
+    listed = driver.ask(control.ListConfigResourcesRequest((16,))).resources
     assert listed == (sub,)
-    (described,) = driver.ask(DescribeConfigsRequest((sub,))).results
+    (described,) = driver.ask(control.DescribeConfigsRequest((sub,))).results
     assert [(entry.name, entry.value, entry.source) for entry in described.entries] == [
         ("metrics", "a.,b.", 7),
         ("interval.ms", "200", 7),
@@ -433,6 +443,6 @@ def test_client_metrics_subscriptions(driver) -> None:
         ({"match": "client_id"}, InvalidConfigError),
     ):
         assert alter(driver, sub, **values).error_code == error.code, values
-    assert alter(driver, ConfigResource(16, ""), metrics="a").error_code == InvalidRequestError.code
+    assert alter(driver, control.ConfigResource(16, ""), metrics="a").error_code == InvalidRequestError.code
     assert alter(driver, sub, metrics=None, interval_ms=None, match=None).error_code == 0
-    assert driver.ask(ListConfigResourcesRequest((16,))).resources == ()
+    assert driver.ask(control.ListConfigResourcesRequest((16,))).resources == ()

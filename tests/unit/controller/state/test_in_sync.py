@@ -2,17 +2,7 @@
 
 import pytest
 from controller_kit import Driver
-from headrace.protocol.errors import (
-    FencedLeaderEpochError,
-    IneligibleReplicaError,
-    InvalidRequestError,
-    InvalidUpdateVersionError,
-    NewLeaderElectedError,
-    NotControllerError,
-    StaleBrokerEpochError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.control import AlterPartitionItem, AlterPartitionRequest, DrainNodeRequest
 
 
@@ -58,24 +48,28 @@ def test_the_same_isr_again_records_nothing(driver) -> None:
 @pytest.mark.parametrize(
     ("isr", "facts", "error"),
     [
-        ((1, 2), {"topic_id": b"?" * 16}, UnknownTopicIdError),
-        ((1, 2), {"partition": 1}, UnknownTopicOrPartitionError),
-        ((1, 2), {"partition": -1}, UnknownTopicOrPartitionError),
-        ((1, 2), {"leader_epoch": +1}, NotControllerError),
-        ((1, 2), {"partition_epoch": +1}, NotControllerError),
-        ((1, 2), {"leader_epoch": -1}, FencedLeaderEpochError),
-        ((1, 2), {"partition_epoch": -1}, InvalidUpdateVersionError),
-        ((2, 3), {"node_id": 2}, InvalidRequestError),  # not the leader
-        ((2, 3), {"node_id": 2, "leader_epoch": -1}, FencedLeaderEpochError),  # not the leader any more
-        ((), {}, InvalidRequestError),
-        ((2, 3), {}, InvalidRequestError),  # without the leader
-        ((1, 1), {}, InvalidRequestError),
-        ((1, 4), {}, InvalidRequestError),  # 4 is no replica
-        ((1, 9), {}, InvalidRequestError),
-        ((1, 2), {"leader_recovery_state": 1}, InvalidRequestError),
-        ((1,), {"leader_recovery_state": 1}, InvalidRequestError),  # it has recovered
-        ((1,), {"leader_recovery_state": 2}, InvalidRequestError),
-        ((1,), {"leader_recovery_state": -1}, InvalidRequestError),
+        ((1, 2), {"topic_id": b"?" * 16}, errors.UnknownTopicIdError),
+        ((1, 2), {"partition": 1}, errors.UnknownTopicOrPartitionError),
+        ((1, 2), {"partition": -1}, errors.UnknownTopicOrPartitionError),
+        ((1, 2), {"leader_epoch": +1}, errors.NotControllerError),
+        ((1, 2), {"partition_epoch": +1}, errors.NotControllerError),
+        ((1, 2), {"leader_epoch": -1}, errors.FencedLeaderEpochError),
+        ((1, 2), {"partition_epoch": -1}, errors.InvalidUpdateVersionError),
+        ((2, 3), {"node_id": 2}, errors.InvalidRequestError),  # not the leader
+        (
+            (2, 3),
+            {"node_id": 2, "leader_epoch": -1},
+            errors.FencedLeaderEpochError,
+        ),  # not the leader any more
+        ((), {}, errors.InvalidRequestError),
+        ((2, 3), {}, errors.InvalidRequestError),  # without the leader
+        ((1, 1), {}, errors.InvalidRequestError),
+        ((1, 4), {}, errors.InvalidRequestError),  # 4 is no replica
+        ((1, 9), {}, errors.InvalidRequestError),
+        ((1, 2), {"leader_recovery_state": 1}, errors.InvalidRequestError),
+        ((1,), {"leader_recovery_state": 1}, errors.InvalidRequestError),  # it has recovered
+        ((1,), {"leader_recovery_state": 2}, errors.InvalidRequestError),
+        ((1,), {"leader_recovery_state": -1}, errors.InvalidRequestError),
     ],
 )
 def test_invalid_proposals_are_refused(driver, isr, facts, error) -> None:
@@ -89,7 +83,7 @@ def test_invalid_proposals_are_refused(driver, isr, facts, error) -> None:
     assert answer.error_code == error.code, answer.error_detail
     assert answer.error_detail
     assert driver.image is before
-    if error not in (UnknownTopicIdError, UnknownTopicOrPartitionError):
+    if error not in (errors.UnknownTopicIdError, errors.UnknownTopicOrPartitionError):
         assert (answer.leader, answer.partition_epoch) == (1, now.partition_epoch), "and what is true is said"
 
 
@@ -98,15 +92,15 @@ def test_a_sender_with_another_broker_epoch_is_refused_as_a_whole(driver, epoch)
     """It was restarted meanwhile, or was never registered."""
     now = driver.image.brokers[1].broker_epoch
     answer = driver.alter_partition("t", 0, (1, 2), broker_epoch=now + epoch)
-    assert answer.error_code == StaleBrokerEpochError.code
-    assert driver.ask(AlterPartitionRequest(9, 1, ())).error_code == StaleBrokerEpochError.code
+    assert answer.error_code == errors.StaleBrokerEpochError.code
+    assert driver.ask(AlterPartitionRequest(9, 1, ())).error_code == errors.StaleBrokerEpochError.code
 
 
 def test_a_fenced_replica_does_not_join(driver) -> None:
     """KIP-841: the leader still gets its fetches, the controller knows better."""
     driver.fence(3)
     assert partition(driver).isr == (1, 2)
-    assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == IneligibleReplicaError.code
+    assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == errors.IneligibleReplicaError.code
     driver.heartbeat(3)
     assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == 0
 
@@ -116,7 +110,7 @@ def test_a_replica_that_shuts_down_does_not_join(driver) -> None:
     driver.place("u", (3, 1))
     assert not driver.heartbeat(3, want_shutdown=True).should_shutdown
     assert partition(driver).isr == (1, 2)
-    assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == IneligibleReplicaError.code
+    assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == errors.IneligibleReplicaError.code
 
 
 def test_a_restarted_replica_does_not_join_by_old_fetches(driver) -> None:
@@ -126,7 +120,7 @@ def test_a_restarted_replica_does_not_join_by_old_fetches(driver) -> None:
     driver.come_back(3, 33, is_clean=True)
     new = driver.image.brokers[3].broker_epoch
     refused = driver.alter_partition("t", 0, (1, (3, old)))
-    assert refused.error_code == IneligibleReplicaError.code
+    assert refused.error_code == errors.IneligibleReplicaError.code
     assert "restarted" in refused.error_detail
     assert driver.alter_partition("t", 0, (1, (3, new + 1))).error_code != 0
     assert driver.alter_partition("t", 0, (1, (3, new))).error_code == 0
@@ -140,7 +134,11 @@ def test_one_invalid_partition_fails_alone(driver) -> None:
     items = [AlterPartitionItem(topic, number, 0, 0, ((1, -1),)) for number in (0, 1, 0)]
     epoch = driver.image.brokers[1].broker_epoch
     answers = driver.ask(AlterPartitionRequest(1, epoch, tuple(items))).partitions
-    assert [a.error_code for a in answers] == [InvalidRequestError.code, 0, InvalidRequestError.code]
+    assert [a.error_code for a in answers] == [
+        errors.InvalidRequestError.code,
+        0,
+        errors.InvalidRequestError.code,
+    ]
     assert [p.isr for p in driver.partitions("u")] == [(1, 2), (1,)]
 
 
@@ -150,7 +148,7 @@ def test_the_number_of_partitions_is_bounded() -> None:
     driver.join(1)
     epoch = driver.image.brokers[1].broker_epoch
     items = (AlterPartitionItem(b"t" * 16, 0, 0, 0, ()),) * 3
-    assert driver.ask(AlterPartitionRequest(1, epoch, items)).error_code == InvalidRequestError.code
+    assert driver.ask(AlterPartitionRequest(1, epoch, items)).error_code == errors.InvalidRequestError.code
 
 
 def test_recovery_ends_with_the_leaders_proposal() -> None:
@@ -164,7 +162,7 @@ def test_recovery_ends_with_the_leaders_proposal() -> None:
     assert (partition(driver).leader, partition(driver).leader_recovery_state) == (2, 1)
     driver.heartbeat(1)
     grown = driver.alter_partition("t", 0, (1, 2), leader_recovery_state=1)
-    assert grown.error_code == InvalidRequestError.code
+    assert grown.error_code == errors.InvalidRequestError.code
     assert driver.alter_partition("t", 0, (2,), leader_recovery_state=1).error_code == 0
     assert partition(driver).leader_recovery_state == 1
     assert driver.alter_partition("t", 0, (1, 2), leader_recovery_state=0).leader_recovery_state == 0
@@ -177,7 +175,7 @@ def test_a_reassignment_completes_with_its_last_replica_in_sync(driver) -> None:
     assert partition(driver).replicas == (2, 3, 4, 1)
     epoch = partition(driver).leader_epoch
     answer = driver.alter_partition("t", 0, (1, 2, 3, 4))
-    assert answer.error_code == NewLeaderElectedError.code
+    assert answer.error_code == errors.NewLeaderElectedError.code
     after = partition(driver)
     assert (after.replicas, after.isr, after.leader) == ((2, 3, 4), (2, 3, 4), 2)
     assert (after.adding_replicas, after.removing_replicas) == ((), ())
@@ -199,7 +197,7 @@ def test_a_drained_leader_leaves_when_another_joins(driver) -> None:
     assert driver.ask(DrainNodeRequest(1)).leaders_left == 1
     assert partition(driver).leader == 1
     answer = driver.alter_partition("t", 0, (1, 2))
-    assert (answer.error_code, answer.leader, answer.isr) == (NewLeaderElectedError.code, 2, (2,))
+    assert (answer.error_code, answer.leader, answer.isr) == (errors.NewLeaderElectedError.code, 2, (2,))
     assert driver.ask(DrainNodeRequest(1)).leaders_left == 0
 
 
@@ -208,7 +206,7 @@ def test_a_leader_that_does_not_know_of_a_larger_min_isr_cannot_shrink_the_isr(d
     old = partition(driver)
     driver.configure("t", min_insync_replicas="2")
     late = driver.alter_partition("t", 0, (1,), partition_epoch=old.partition_epoch)
-    assert late.error_code == InvalidUpdateVersionError.code
+    assert late.error_code == errors.InvalidUpdateVersionError.code
     assert partition(driver).leader_epoch == old.leader_epoch
     assert driver.alter_partition("t", 0, (1,)).error_code == 0
     assert partition(driver).elr == (2, 3)

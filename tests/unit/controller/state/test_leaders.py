@@ -3,13 +3,7 @@
 import pytest
 from controller_kit import Driver
 from headrace.controller.state import leaders
-from headrace.protocol.errors import (
-    ElectionNotNeededError,
-    EligibleLeadersNotAvailableError,
-    InvalidRequestError,
-    PreferredLeaderNotAvailableError,
-    UnknownTopicOrPartitionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.control import ElectLeadersRequest, TopicPartitions
 
 PREFERRED, UNCLEAN = 0, 1
@@ -52,29 +46,29 @@ def test_preferred_elections() -> None:
     epoch = driver.partitions("t")[0].leader_epoch
     assert driver.elect(PREFERRED, "t", 0, 2, 5) == [
         0,
-        PreferredLeaderNotAvailableError.code,
-        UnknownTopicOrPartitionError.code,
+        errors.PreferredLeaderNotAvailableError.code,
+        errors.UnknownTopicOrPartitionError.code,
     ]
     assert led(driver) == [1, 2, 2]
     assert driver.partitions("t")[0].leader_epoch == epoch + 1
-    assert driver.elect(PREFERRED, "t", 0) == [ElectionNotNeededError.code]
-    assert driver.elect(PREFERRED, "none", 0) == [UnknownTopicOrPartitionError.code]
+    assert driver.elect(PREFERRED, "t", 0) == [errors.ElectionNotNeededError.code]
+    assert driver.elect(PREFERRED, "none", 0) == [errors.UnknownTopicOrPartitionError.code]
 
 
 def test_unclean_elections_on_request_need_no_config() -> None:
     """The operator decides; refused while there is a leader, or no active replica."""
     driver = a_cluster()
-    assert driver.elect(UNCLEAN, "t", 0) == [ElectionNotNeededError.code]
+    assert driver.elect(UNCLEAN, "t", 0) == [errors.ElectionNotNeededError.code]
     assert driver.alter_partition("t", 0, (1,)).error_code == 0
     driver.fence(1)
     assert led(driver) == [-1]
-    assert driver.elect(PREFERRED, "t", 0) == [PreferredLeaderNotAvailableError.code]
+    assert driver.elect(PREFERRED, "t", 0) == [errors.PreferredLeaderNotAvailableError.code]
     assert driver.elect(UNCLEAN, "t", 0) == [0]
     assert led(driver) == [2]
     driver.fence(2)
     driver.come_back(2, 22, is_clean=True)
     driver.fence(2)
-    assert driver.elect(UNCLEAN, "t", 0) == [EligibleLeadersNotAvailableError.code]
+    assert driver.elect(UNCLEAN, "t", 0) == [errors.EligibleLeadersNotAvailableError.code]
 
 
 def test_null_elects_all_partitions() -> None:
@@ -84,9 +78,9 @@ def test_null_elects_all_partitions() -> None:
     driver.place("u", (2, 1))
     reply = driver.ask(ElectLeadersRequest(PREFERRED, None))
     assert [(r.topic, r.partition, r.error_code) for r in reply.results] == [
-        ("t", 0, PreferredLeaderNotAvailableError.code),
+        ("t", 0, errors.PreferredLeaderNotAvailableError.code),
         ("t", 1, 0),
-        ("t", 2, PreferredLeaderNotAvailableError.code),
+        ("t", 2, errors.PreferredLeaderNotAvailableError.code),
     ]
     assert reply.metadata_offset == driver.image.offset
 
@@ -95,11 +89,11 @@ def test_null_elects_all_partitions() -> None:
 def test_invalid_requests(kind) -> None:
     """An unknown election type; too many partitions; one named twice."""
     driver = a_cluster(**{"max.partitions.per.request": 2})
-    assert driver.ask(ElectLeadersRequest(kind, None)).error_code == InvalidRequestError.code
+    assert driver.ask(ElectLeadersRequest(kind, None)).error_code == errors.InvalidRequestError.code
     many = (TopicPartitions("t", (0, 1, 2)),)
-    assert driver.ask(ElectLeadersRequest(PREFERRED, many)).error_code == InvalidRequestError.code
+    assert driver.ask(ElectLeadersRequest(PREFERRED, many)).error_code == errors.InvalidRequestError.code
     bounce(driver, 0)
-    assert driver.elect(PREFERRED, "t", 0, 0) == [0, InvalidRequestError.code]
+    assert driver.elect(PREFERRED, "t", 0, 0) == [0, errors.InvalidRequestError.code]
 
 
 def test_balance_elects_preferred_leaders_when_it_is_due() -> None:

@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 from controller_kit import Driver
-from headrace.protocol.messages.control import (
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    NewTopicSpec,
-    PartitionGrowth,
-)
+from headrace.protocol.messages import control
 from headrace.protocol.messages.quotas import AlterClientQuotasRequest, QuotaAlteration, QuotaChange
 
 REFUSED = 89
@@ -30,8 +24,8 @@ def driver() -> Driver:
 
 def create(driver: Driver, *topics: tuple[str, int], user: str = "u", **facts: Any) -> Any:
     """Error codes by topic, and the throttle time."""
-    specs = tuple(NewTopicSpec(name, count) for name, count in topics)
-    answer = driver.ask(CreateTopicsRequest(specs, user=user, **facts))
+    specs = tuple(control.NewTopicSpec(name, count) for name, count in topics)
+    answer = driver.ask(control.CreateTopicsRequest(specs, user=user, **facts))
     return [topic.error_code for topic in answer.topics], answer.throttle_ms
 
 
@@ -40,9 +34,11 @@ def test_changes_above_the_quota_are_refused(driver: Driver) -> None:
     codes, wait_ms = create(driver, ("a", 8), ("b", 8), ("c", 8), client_id="x")
     assert (codes, wait_ms) == ([0, 0, REFUSED], 5_000)
     assert set(driver.image.topics) == {"a", "b"}
-    grown = driver.ask(CreatePartitionsRequest((PartitionGrowth("a", 9),), user="u", client_id="x"))
+    grown = driver.ask(
+        control.CreatePartitionsRequest((control.PartitionGrowth("a", 9),), user="u", client_id="x")
+    )
     assert ([each.error_code for each in grown.results], grown.throttle_ms) == ([REFUSED], 5_000)
-    gone = driver.ask(DeleteTopicsRequest(("a",), user="u", client_id="x"))
+    gone = driver.ask(control.DeleteTopicsRequest(("a",), user="u", client_id="x"))
     assert ([each.error_code for each in gone.results], gone.throttle_ms) == ([REFUSED], 5_000)
     assert len(driver.partitions("a")) == 8
 
@@ -52,10 +48,10 @@ def test_old_clients_are_only_throttled(driver: Driver) -> None:
     create(driver, ("a", 16), client_id="x")
     codes, wait_ms = create(driver, ("b", 4), client_id="x", is_lenient=True)
     assert (codes, wait_ms) == ([0], 9_000)
-    growth = (PartitionGrowth("b", 6),)
-    grown = driver.ask(CreatePartitionsRequest(growth, user="u", client_id="x", is_lenient=True))
+    growth = (control.PartitionGrowth("b", 6),)
+    grown = driver.ask(control.CreatePartitionsRequest(growth, user="u", client_id="x", is_lenient=True))
     assert grown.throttle_ms == 11_000
-    gone = driver.ask(DeleteTopicsRequest(("b",), user="u", client_id="x", is_lenient=True))
+    gone = driver.ask(control.DeleteTopicsRequest(("b",), user="u", client_id="x", is_lenient=True))
     assert gone.throttle_ms == 17_000
 
 
@@ -64,8 +60,8 @@ def test_changes_that_are_not_made_are_not_charged(driver: Driver) -> None:
     assert create(driver, ("a", 50), client_id="x", validate_only=True) == ([0], 0)
     codes, wait_ms = create(driver, ("../a", 50), client_id="x")
     assert (codes, wait_ms) == ([17], 0)
-    growth = (PartitionGrowth("nothing", 90),)
-    assert driver.ask(CreatePartitionsRequest(growth, user="u", client_id="x")).throttle_ms == 0
+    growth = (control.PartitionGrowth("nothing", 90),)
+    assert driver.ask(control.CreatePartitionsRequest(growth, user="u", client_id="x")).throttle_ms == 0
 
 
 def test_a_quota_is_of_its_client_alone(driver: Driver) -> None:

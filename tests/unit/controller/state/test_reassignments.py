@@ -2,20 +2,8 @@
 
 import pytest
 from controller_kit import Driver
-from headrace.protocol.errors import (
-    InvalidReplicaAssignmentError,
-    InvalidReplicationFactorError,
-    InvalidRequestError,
-    NoReassignmentInProgressError,
-    UnknownTopicOrPartitionError,
-)
-from headrace.protocol.messages.control import (
-    AlterPartitionReassignmentsRequest,
-    ListPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicPartitions,
-)
+from headrace.protocol import errors
+from headrace.protocol.messages import control
 
 
 @pytest.fixture
@@ -95,7 +83,7 @@ def test_cancel_restores_the_replicas(driver) -> None:
     assert facts(driver) == ((1, 2, 3), (), ())
     p = driver.partitions("t")[0]
     assert (p.leader, p.isr) == (2, (2, 3))
-    assert driver.reassign("t", 0, None) == NoReassignmentInProgressError.code
+    assert driver.reassign("t", 0, None) == errors.NoReassignmentInProgressError.code
 
 
 def test_a_cancel_that_would_lose_records_is_refused(driver) -> None:
@@ -105,7 +93,7 @@ def test_a_cancel_that_would_lose_records_is_refused(driver) -> None:
     driver.alter_partition("t", 0, (1, 4))
     driver.fence(1)
     assert driver.partitions("t")[0].isr == (4,)
-    assert driver.reassign("t", 0, None) == InvalidReplicaAssignmentError.code
+    assert driver.reassign("t", 0, None) == errors.InvalidReplicaAssignmentError.code
     driver.configure("t", unclean_leader_election_enable="true")
     assert driver.reassign("t", 0, None) == 0
     p = driver.partitions("t")[0]
@@ -118,7 +106,7 @@ def test_a_cancel_without_an_active_original_replica_is_refused(driver) -> None:
     driver.reassign("t", 0, (4, 5, 6))
     driver.alter_partition("t", 0, (1, 4))
     driver.fence(1, 2, 3)
-    assert driver.reassign("t", 0, None) == InvalidReplicaAssignmentError.code
+    assert driver.reassign("t", 0, None) == errors.InvalidReplicaAssignmentError.code
 
 
 def test_cancel_may_fall_back_to_the_elr(driver) -> None:
@@ -156,11 +144,11 @@ def test_another_target_replaces_the_first(driver) -> None:
 @pytest.mark.parametrize(
     ("target", "error"),
     [
-        ((), InvalidReplicaAssignmentError),
-        ((1, 1), InvalidReplicaAssignmentError),
-        ((1, 9), InvalidReplicaAssignmentError),
-        ((-1,), InvalidReplicaAssignmentError),
-        (tuple(range(32_768)), InvalidReplicaAssignmentError),
+        ((), errors.InvalidReplicaAssignmentError),
+        ((1, 1), errors.InvalidReplicaAssignmentError),
+        ((1, 9), errors.InvalidReplicaAssignmentError),
+        ((-1,), errors.InvalidReplicaAssignmentError),
+        (tuple(range(32_768)), errors.InvalidReplicaAssignmentError),
     ],
 )
 def test_invalid_targets(driver, target, error) -> None:
@@ -172,27 +160,27 @@ def test_invalid_targets(driver, target, error) -> None:
 def test_the_replication_factor_may_be_guarded(driver) -> None:
     """KIP-860: counted by the target's replicas, also during a reassignment."""
     guard = {"allow_replication_factor_change": False}
-    assert driver.reassign("t", 0, (1, 2), **guard) == InvalidReplicationFactorError.code
-    assert driver.reassign("t", 0, (1, 2, 3, 4), **guard) == InvalidReplicationFactorError.code
+    assert driver.reassign("t", 0, (1, 2), **guard) == errors.InvalidReplicationFactorError.code
+    assert driver.reassign("t", 0, (1, 2, 3, 4), **guard) == errors.InvalidReplicationFactorError.code
     assert driver.reassign("t", 0, (4, 5, 6), **guard) == 0
-    assert driver.reassign("t", 0, (4, 5, 6, 1, 2, 3), **guard) == InvalidReplicationFactorError.code
+    assert driver.reassign("t", 0, (4, 5, 6, 1, 2, 3), **guard) == errors.InvalidReplicationFactorError.code
     assert driver.reassign("t", 0, (4, 5, 1), **guard) == 0
 
 
 def test_each_partition_succeeds_or_fails_alone(driver) -> None:
     """Unknown topic, unknown partition, one named twice, and a valid one."""
     items = (
-        ReassignablePartition(0, (1, 2, 4)),
-        ReassignablePartition(7, (1,)),
-        ReassignablePartition(0, None),
+        control.ReassignablePartition(0, (1, 2, 4)),
+        control.ReassignablePartition(7, (1,)),
+        control.ReassignablePartition(0, None),
     )
-    topics = (ReassignableTopic("none", items[:1]), ReassignableTopic("t", items))
-    reply = driver.ask(AlterPartitionReassignmentsRequest(topics))
+    topics = (control.ReassignableTopic("none", items[:1]), control.ReassignableTopic("t", items))
+    reply = driver.ask(control.AlterPartitionReassignmentsRequest(topics))
     assert [r.error_code for r in reply.results] == [
-        UnknownTopicOrPartitionError.code,
+        errors.UnknownTopicOrPartitionError.code,
         0,
-        UnknownTopicOrPartitionError.code,
-        InvalidRequestError.code,
+        errors.UnknownTopicOrPartitionError.code,
+        errors.InvalidRequestError.code,
     ]
     assert reply.metadata_offset == driver.image.offset
     assert facts(driver)[1] == (4,)
@@ -201,9 +189,9 @@ def test_each_partition_succeeds_or_fails_alone(driver) -> None:
 def test_the_number_of_partitions_is_bounded() -> None:
     """A request above the limit."""
     driver = Driver(**{"max.partitions.per.request": 2})
-    topic = ReassignableTopic("t", (ReassignablePartition(0, None),) * 3)
-    reply = driver.ask(AlterPartitionReassignmentsRequest((topic,)))
-    assert reply.error_code == InvalidRequestError.code
+    topic = control.ReassignableTopic("t", (control.ReassignablePartition(0, None),) * 3)
+    reply = driver.ask(control.AlterPartitionReassignmentsRequest((topic,)))
+    assert reply.error_code == errors.InvalidRequestError.code
 
 
 def test_reassignments_in_progress_are_listed(driver) -> None:
@@ -213,11 +201,13 @@ def test_reassignments_in_progress_are_listed(driver) -> None:
     driver.reassign("u", 1, (2, 4))
 
     def listed(topics):
-        reply = driver.ask(ListPartitionReassignmentsRequest(topics))
+        reply = driver.ask(control.ListPartitionReassignmentsRequest(topics))
         return [(o.topic, o.partition, o.adding_replicas, o.removing_replicas) for o in reply.ongoing]
 
     assert listed(None) == [("t", 0, (4,), (3,)), ("u", 1, (4,), (3,))]
-    assert listed((TopicPartitions("u", (0, 1, 9)), TopicPartitions("none", (0,)))) == [("u", 1, (4,), (3,))]
+    assert listed((control.TopicPartitions("u", (0, 1, 9)), control.TopicPartitions("none", (0,)))) == [
+        ("u", 1, (4,), (3,))
+    ]
     assert listed(()) == []
 
 

@@ -3,13 +3,7 @@
 import pytest
 from controller_kit import Driver, incarnation
 from headrace.controller.state.broker_states import BrokerState, state_of
-from headrace.protocol.errors import (
-    BrokerIdNotRegisteredError,
-    DuplicateBrokerRegistrationError,
-    InconsistentClusterIdError,
-    InvalidRequestError,
-    StaleBrokerEpochError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.control import BrokerHeartbeatRequest, UnregisterBrokerRequest
 
 SESSION_MS = 1500
@@ -49,13 +43,13 @@ def test_a_second_process_registers_when_the_session_of_the_first_has_expired(dr
     driver.join(1)
     driver.create("t")
     old = driver.image.brokers[1].broker_epoch
-    assert driver.register(1, process=2).error_code == DuplicateBrokerRegistrationError.code
+    assert driver.register(1, process=2).error_code == errors.DuplicateBrokerRegistrationError.code
     driver.now_ms += SESSION_MS - 1
-    assert driver.register(1, process=2).error_code == DuplicateBrokerRegistrationError.code
+    assert driver.register(1, process=2).error_code == errors.DuplicateBrokerRegistrationError.code
     driver.now_ms += 1  # the registration fences the first process, before the timer does
     assert driver.register(1, process=2).error_code == 0
     assert driver.partitions("t")[0].leader == -1
-    assert driver.heartbeat(1, broker_epoch=old).error_code == StaleBrokerEpochError.code
+    assert driver.heartbeat(1, broker_epoch=old).error_code == errors.StaleBrokerEpochError.code
     assert not driver.heartbeat(1).is_fenced
     assert driver.partitions("t")[0].leader == 1
 
@@ -66,7 +60,7 @@ def test_a_fenced_node_that_sends_heartbeats_keeps_its_id(driver: Driver) -> Non
     driver.now_ms += 1000
     driver.heartbeat(1, metadata_offset=-1)
     driver.now_ms += 1000
-    assert driver.register(1, process=2).error_code == DuplicateBrokerRegistrationError.code
+    assert driver.register(1, process=2).error_code == errors.DuplicateBrokerRegistrationError.code
 
 
 def test_generated_ids_are_above_the_reserved_ones_and_survive_a_lost_response(driver: Driver) -> None:
@@ -82,18 +76,18 @@ def test_generated_ids_are_above_the_reserved_ones_and_survive_a_lost_response(d
 @pytest.mark.parametrize(
     ("facts", "error"),
     [
-        ({"node_id": 1001}, InvalidRequestError),  # above the reserved ids, and never generated
-        ({"node_id": 2**31}, InvalidRequestError),
-        ({"node_id": -2}, InvalidRequestError),
-        ({"cluster_id": "another"}, InconsistentClusterIdError),
-        ({"incarnation_id": b"short"}, InvalidRequestError),
-        ({"log_dir_ids": (b"short",)}, InvalidRequestError),
-        ({"log_dir_ids": (bytes(16),) * 101}, InvalidRequestError),
-        ({"host": ""}, InvalidRequestError),
-        ({"host": "h" * 256}, InvalidRequestError),
-        ({"port": 0}, InvalidRequestError),
-        ({"port": 65_536}, InvalidRequestError),
-        ({"rack": "r" * 256}, InvalidRequestError),
+        ({"node_id": 1001}, errors.InvalidRequestError),  # above the reserved ids, and never generated
+        ({"node_id": 2**31}, errors.InvalidRequestError),
+        ({"node_id": -2}, errors.InvalidRequestError),
+        ({"cluster_id": "another"}, errors.InconsistentClusterIdError),
+        ({"incarnation_id": b"short"}, errors.InvalidRequestError),
+        ({"log_dir_ids": (b"short",)}, errors.InvalidRequestError),
+        ({"log_dir_ids": (bytes(16),) * 101}, errors.InvalidRequestError),
+        ({"host": ""}, errors.InvalidRequestError),
+        ({"host": "h" * 256}, errors.InvalidRequestError),
+        ({"port": 0}, errors.InvalidRequestError),
+        ({"port": 65_536}, errors.InvalidRequestError),
+        ({"rack": "r" * 256}, errors.InvalidRequestError),
     ],
 )
 def test_invalid_registrations_are_refused(driver: Driver, facts, error) -> None:
@@ -107,7 +101,7 @@ def test_lost_replicas_are_bounded_by_max_partitions() -> None:
     """A longer list is refused before it is read."""
     driver = Driver(**{"max.partitions": 2})
     lost = tuple(("t", number) for number in range(3))
-    assert driver.register(1, lost_replicas=lost).error_code == InvalidRequestError.code
+    assert driver.register(1, lost_replicas=lost).error_code == errors.InvalidRequestError.code
     assert driver.register(1, lost_replicas=lost[:2]).error_code == 0
 
 
@@ -116,7 +110,7 @@ def test_the_number_of_nodes_is_bounded() -> None:
     driver = Driver(**{"max.storage.nodes": 2})
     driver.register(1)
     driver.register(2)
-    assert driver.register(3).error_code == InvalidRequestError.code
+    assert driver.register(3).error_code == errors.InvalidRequestError.code
     assert driver.register(2, port=1).error_code == 0, "a registered node"
 
 
@@ -128,14 +122,14 @@ def test_unregistration_needs_a_fenced_node_without_replicas(driver: Driver) -> 
     def unregister(node_id):
         return driver.ask(UnregisterBrokerRequest(node_id)).error_code
 
-    assert unregister(1) == InvalidRequestError.code
+    assert unregister(1) == errors.InvalidRequestError.code
     driver.wait(SESSION_MS)
-    assert unregister(1) == InvalidRequestError.code, "it holds a partition"
+    assert unregister(1) == errors.InvalidRequestError.code, "it holds a partition"
     driver.join(3)
     driver.wait(SESSION_MS)
     assert unregister(3) == 0
-    assert unregister(3) == BrokerIdNotRegisteredError.code
-    assert driver.ask(BrokerHeartbeatRequest(3, 0, 0)).error_code == BrokerIdNotRegisteredError.code
+    assert unregister(3) == errors.BrokerIdNotRegisteredError.code
+    assert driver.ask(BrokerHeartbeatRequest(3, 0, 0)).error_code == errors.BrokerIdNotRegisteredError.code
 
 
 def test_incarnation_ids_of_the_kit_are_distinct() -> None:

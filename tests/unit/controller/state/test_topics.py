@@ -2,24 +2,8 @@
 
 import pytest
 from controller_kit import Driver
-from headrace.protocol.errors import (
-    InvalidConfigError,
-    InvalidPartitionsError,
-    InvalidReplicaAssignmentError,
-    InvalidReplicationFactorError,
-    InvalidRequestError,
-    InvalidTopicError,
-    TopicAlreadyExistsError,
-    UnknownTopicOrPartitionError,
-)
-from headrace.protocol.messages.control import (
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    NewTopicSpec,
-    PartitionGrowth,
-    ReplicaAssignment,
-)
+from headrace.protocol import errors
+from headrace.protocol.messages import control
 
 
 @pytest.fixture
@@ -31,16 +15,16 @@ def driver() -> Driver:
 
 
 def assignments(*replicas, first=0):
-    return tuple(ReplicaAssignment(number, nodes) for number, nodes in enumerate(replicas, first))
+    return tuple(control.ReplicaAssignment(number, nodes) for number, nodes in enumerate(replicas, first))
 
 
 def grow(driver, *growths, **facts):
-    return driver.ask(CreatePartitionsRequest(growths, **facts)).results
+    return driver.ask(control.CreatePartitionsRequest(growths, **facts)).results
 
 
 def test_a_topic_is_created_with_leaders(driver) -> None:
     """Six partitions over three nodes: two leaders each, visible at the offset of the response."""
-    reply = driver.ask(CreateTopicsRequest((NewTopicSpec("t", 6),)))
+    reply = driver.ask(control.CreateTopicsRequest((control.NewTopicSpec("t", 6),)))
     (made,) = reply.topics
     assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 6, 1)
     assert reply.metadata_offset == driver.image.offset
@@ -63,18 +47,18 @@ def test_defaults_come_from_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("", InvalidTopicError),
-        (".", InvalidTopicError),
-        ("..", InvalidTopicError),
-        ("x" * 250, InvalidTopicError),
-        ("a/b", InvalidTopicError),
-        ("../../etc", InvalidTopicError),
-        ("a\0b", InvalidTopicError),
-        ("ä", InvalidTopicError),
-        ("a\n", InvalidTopicError),
-        ("__cluster_metadata", InvalidTopicError),
-        ("a_b.c", InvalidTopicError),  # collides with a.b_c
-        ("a.b_c", TopicAlreadyExistsError),
+        ("", errors.InvalidTopicError),
+        (".", errors.InvalidTopicError),
+        ("..", errors.InvalidTopicError),
+        ("x" * 250, errors.InvalidTopicError),
+        ("a/b", errors.InvalidTopicError),
+        ("../../etc", errors.InvalidTopicError),
+        ("a\0b", errors.InvalidTopicError),
+        ("ä", errors.InvalidTopicError),
+        ("a\n", errors.InvalidTopicError),
+        ("__cluster_metadata", errors.InvalidTopicError),
+        ("a_b.c", errors.InvalidTopicError),  # collides with a.b_c
+        ("a.b_c", errors.TopicAlreadyExistsError),
     ],
 )
 def test_invalid_names(driver, name, error) -> None:
@@ -87,35 +71,45 @@ def test_invalid_names(driver, name, error) -> None:
 
 def test_names_collide_within_one_request(driver) -> None:
     """'a.b' and 'a_b' in one request: the second is refused. A repeated name is refused twice."""
-    specs = (NewTopicSpec("a.b"), NewTopicSpec("a_b"), NewTopicSpec("c"), NewTopicSpec("c"))
-    answers = driver.ask(CreateTopicsRequest(specs)).topics
+    specs = (
+        control.NewTopicSpec("a.b"),
+        control.NewTopicSpec("a_b"),
+        control.NewTopicSpec("c"),
+        control.NewTopicSpec("c"),
+    )
+    answers = driver.ask(control.CreateTopicsRequest(specs)).topics
     codes = [answer.error_code for answer in answers]
-    assert codes == [0, InvalidTopicError.code, InvalidRequestError.code, InvalidRequestError.code]
+    assert codes == [
+        0,
+        errors.InvalidTopicError.code,
+        errors.InvalidRequestError.code,
+        errors.InvalidRequestError.code,
+    ]
     assert list(driver.image.topics) == ["a.b"]
 
 
 @pytest.mark.parametrize(
     ("spec", "error"),
     [
-        ({"num_partitions": 0}, InvalidPartitionsError),
-        ({"num_partitions": -2}, InvalidPartitionsError),
-        ({"num_partitions": 1_000_000}, InvalidPartitionsError),
-        ({"replication_factor": 0}, InvalidReplicationFactorError),
-        ({"replication_factor": -2}, InvalidReplicationFactorError),
-        ({"replication_factor": 4}, InvalidReplicationFactorError),
-        ({"replication_factor": 32_767}, InvalidReplicationFactorError),
-        ({"configs": {"no.such.key": "1"}}, InvalidConfigError),
-        ({"configs": {"max.message.bytes": "much"}}, InvalidConfigError),
-        ({"configs": {"segment.bytes": "-1"}}, InvalidConfigError),
-        ({"num_partitions": 1, "assignments": assignments((1,))}, InvalidRequestError),
-        ({"replication_factor": 1, "assignments": assignments((1,))}, InvalidRequestError),
-        ({"assignments": assignments(())}, InvalidReplicaAssignmentError),
-        ({"assignments": assignments((1, 1))}, InvalidReplicaAssignmentError),
-        ({"assignments": assignments((9,))}, InvalidReplicaAssignmentError),
-        ({"assignments": assignments((1,), first=1)}, InvalidReplicaAssignmentError),
-        ({"assignments": assignments((1,)) * 2}, InvalidReplicaAssignmentError),
-        ({"assignments": assignments((1,), (1, 2))}, InvalidReplicaAssignmentError),
-        ({"replication_factor": 32_768}, InvalidReplicationFactorError),
+        ({"num_partitions": 0}, errors.InvalidPartitionsError),
+        ({"num_partitions": -2}, errors.InvalidPartitionsError),
+        ({"num_partitions": 1_000_000}, errors.InvalidPartitionsError),
+        ({"replication_factor": 0}, errors.InvalidReplicationFactorError),
+        ({"replication_factor": -2}, errors.InvalidReplicationFactorError),
+        ({"replication_factor": 4}, errors.InvalidReplicationFactorError),
+        ({"replication_factor": 32_767}, errors.InvalidReplicationFactorError),
+        ({"configs": {"no.such.key": "1"}}, errors.InvalidConfigError),
+        ({"configs": {"max.message.bytes": "much"}}, errors.InvalidConfigError),
+        ({"configs": {"segment.bytes": "-1"}}, errors.InvalidConfigError),
+        ({"num_partitions": 1, "assignments": assignments((1,))}, errors.InvalidRequestError),
+        ({"replication_factor": 1, "assignments": assignments((1,))}, errors.InvalidRequestError),
+        ({"assignments": assignments(())}, errors.InvalidReplicaAssignmentError),
+        ({"assignments": assignments((1, 1))}, errors.InvalidReplicaAssignmentError),
+        ({"assignments": assignments((9,))}, errors.InvalidReplicaAssignmentError),
+        ({"assignments": assignments((1,), first=1)}, errors.InvalidReplicaAssignmentError),
+        ({"assignments": assignments((1,)) * 2}, errors.InvalidReplicaAssignmentError),
+        ({"assignments": assignments((1,), (1, 2))}, errors.InvalidReplicaAssignmentError),
+        ({"replication_factor": 32_768}, errors.InvalidReplicationFactorError),
     ],
 )
 def test_invalid_topics(driver, spec, error) -> None:
@@ -129,8 +123,8 @@ def test_invalid_topics(driver, spec, error) -> None:
 
 def test_one_invalid_topic_fails_alone(driver) -> None:
     """The middle one of three."""
-    specs = (NewTopicSpec("a"), NewTopicSpec("b", 0), NewTopicSpec("c"))
-    answers = driver.ask(CreateTopicsRequest(specs)).topics
+    specs = (control.NewTopicSpec("a"), control.NewTopicSpec("b", 0), control.NewTopicSpec("c"))
+    answers = driver.ask(control.CreateTopicsRequest(specs)).topics
     assert [bool(answer.error_code) for answer in answers] == [False, True, False]
     assert sorted(driver.image.topics) == ["a", "c"]
 
@@ -138,11 +132,13 @@ def test_one_invalid_topic_fails_alone(driver) -> None:
 def test_validate_only_records_nothing(driver) -> None:
     """The response has no topic id."""
     before = driver.image
-    request = CreateTopicsRequest((NewTopicSpec("t", 3), NewTopicSpec("u", 0)), validate_only=True)
+    request = control.CreateTopicsRequest(
+        (control.NewTopicSpec("t", 3), control.NewTopicSpec("u", 0)), validate_only=True
+    )
     reply = driver.ask(request)
     assert [(a.error_code, a.num_partitions, a.topic_id) for a in reply.topics] == [
         (0, 3, b""),
-        (InvalidPartitionsError.code, -1, b""),
+        (errors.InvalidPartitionsError.code, -1, b""),
     ]
     assert reply.metadata_offset == before.offset
     assert driver.image is before
@@ -163,10 +159,13 @@ def test_fenced_nodes_get_no_replicas(driver) -> None:
         driver.heartbeat(3)
     driver.create("t", num_partitions=8)
     assert {p.leader for p in driver.partitions("t")} == {2, 3}
-    assert driver.create("u", assignments=assignments((1,))).error_code == InvalidReplicaAssignmentError.code
+    assert (
+        driver.create("u", assignments=assignments((1,))).error_code
+        == errors.InvalidReplicaAssignmentError.code
+    )
     driver.wait(1500)
     answer = driver.create("u")
-    assert answer.error_code == InvalidReplicationFactorError.code
+    assert answer.error_code == errors.InvalidReplicationFactorError.code
     assert "0 of them active" in answer.error_detail
 
 
@@ -174,26 +173,26 @@ def test_limits_of_request_and_cluster() -> None:
     """At most 10 partitions per request and 15 in all; a deletion makes room."""
     driver = Driver(**{"max.partitions.per.request": 10, "max.partitions": 15, "max.topics.per.request": 3})
     driver.join(1)
-    specs = (NewTopicSpec("a", 6), NewTopicSpec("b", 6), NewTopicSpec("c", 4))
-    codes = [answer.error_code for answer in driver.ask(CreateTopicsRequest(specs)).topics]
-    assert codes == [0, InvalidPartitionsError.code, 0]
-    assert driver.create("d", num_partitions=6).error_code == InvalidPartitionsError.code
-    assert grow(driver, PartitionGrowth("a", 12))[0].error_code == InvalidPartitionsError.code
-    driver.ask(DeleteTopicsRequest(("a",)))
+    specs = (control.NewTopicSpec("a", 6), control.NewTopicSpec("b", 6), control.NewTopicSpec("c", 4))
+    codes = [answer.error_code for answer in driver.ask(control.CreateTopicsRequest(specs)).topics]
+    assert codes == [0, errors.InvalidPartitionsError.code, 0]
+    assert driver.create("d", num_partitions=6).error_code == errors.InvalidPartitionsError.code
+    assert grow(driver, control.PartitionGrowth("a", 12))[0].error_code == errors.InvalidPartitionsError.code
+    driver.ask(control.DeleteTopicsRequest(("a",)))
     assert driver.create("d", num_partitions=6).error_code == 0
-    with pytest.raises(InvalidRequestError, match="at most 3"):
-        driver.ask(CreateTopicsRequest(specs + specs))
-    with pytest.raises(InvalidRequestError, match="at most 3"):
-        driver.ask(DeleteTopicsRequest(("a",) * 4))
-    with pytest.raises(InvalidRequestError, match="at most 3"):
-        grow(driver, *[PartitionGrowth("a", 2)] * 4)
+    with pytest.raises(errors.InvalidRequestError, match="at most 3"):
+        driver.ask(control.CreateTopicsRequest(specs + specs))
+    with pytest.raises(errors.InvalidRequestError, match="at most 3"):
+        driver.ask(control.DeleteTopicsRequest(("a",) * 4))
+    with pytest.raises(errors.InvalidRequestError, match="at most 3"):
+        grow(driver, *[control.PartitionGrowth("a", 2)] * 4)
 
 
 def test_new_partitions(driver) -> None:
     """From four to six: the old ones stay, the new ones go to the least loaded nodes."""
     driver.create("t", num_partitions=4)
     before = driver.partitions("t")
-    assert grow(driver, PartitionGrowth("t", 6))[0].error_code == 0
+    assert grow(driver, control.PartitionGrowth("t", 6))[0].error_code == 0
     assert driver.partitions("t")[:4] == before
     assert sorted(p.leader for p in driver.partitions("t")) == [1, 1, 2, 2, 3, 3]
 
@@ -201,7 +200,7 @@ def test_new_partitions(driver) -> None:
 def test_new_partitions_with_an_assignment(driver) -> None:
     """They are numbered on from the old ones."""
     driver.create("t", num_partitions=2)
-    growth = PartitionGrowth("t", 4, assignments((3,), (3,), first=2))
+    growth = control.PartitionGrowth("t", 4, assignments((3,), (3,), first=2))
     assert grow(driver, growth)[0].error_code == 0
     assert [p.replicas for p in driver.partitions("t")[2:]] == [(3,), (3,)]
 
@@ -209,15 +208,15 @@ def test_new_partitions_with_an_assignment(driver) -> None:
 @pytest.mark.parametrize(
     ("growth", "error"),
     [
-        (PartitionGrowth("none", 3), UnknownTopicOrPartitionError),
-        (PartitionGrowth("t", 2), InvalidPartitionsError),
-        (PartitionGrowth("t", 1), InvalidPartitionsError),
-        (PartitionGrowth("t", -1), InvalidPartitionsError),
-        (PartitionGrowth("t", 2**31), InvalidPartitionsError),
-        (PartitionGrowth("t", 4, assignments((1,), first=2)), InvalidReplicaAssignmentError),
-        (PartitionGrowth("t", 3, assignments((1,), first=0)), InvalidReplicaAssignmentError),
-        (PartitionGrowth("t", 3, assignments((9,), first=2)), InvalidReplicaAssignmentError),
-        (PartitionGrowth("t", 3, assignments((1, 2), first=2)), InvalidReplicaAssignmentError),
+        (control.PartitionGrowth("none", 3), errors.UnknownTopicOrPartitionError),
+        (control.PartitionGrowth("t", 2), errors.InvalidPartitionsError),
+        (control.PartitionGrowth("t", 1), errors.InvalidPartitionsError),
+        (control.PartitionGrowth("t", -1), errors.InvalidPartitionsError),
+        (control.PartitionGrowth("t", 2**31), errors.InvalidPartitionsError),
+        (control.PartitionGrowth("t", 4, assignments((1,), first=2)), errors.InvalidReplicaAssignmentError),
+        (control.PartitionGrowth("t", 3, assignments((1,), first=0)), errors.InvalidReplicaAssignmentError),
+        (control.PartitionGrowth("t", 3, assignments((9,), first=2)), errors.InvalidReplicaAssignmentError),
+        (control.PartitionGrowth("t", 3, assignments((1, 2), first=2)), errors.InvalidReplicaAssignmentError),
     ],
 )
 def test_invalid_new_partitions(driver, growth, error) -> None:
@@ -232,9 +231,9 @@ def test_validated_and_repeated_new_partitions(driver) -> None:
     """A validation writes no record; a repeated topic is refused."""
     driver.create("t")
     before = driver.image
-    assert grow(driver, PartitionGrowth("t", 3), validate_only=True)[0].error_code == 0
-    twice = grow(driver, PartitionGrowth("t", 3), PartitionGrowth("t", 4))
-    assert {result.error_code for result in twice} == {InvalidRequestError.code}
+    assert grow(driver, control.PartitionGrowth("t", 3), validate_only=True)[0].error_code == 0
+    twice = grow(driver, control.PartitionGrowth("t", 3), control.PartitionGrowth("t", 4))
+    assert {result.error_code for result in twice} == {errors.InvalidRequestError.code}
     assert driver.image is before
 
 
@@ -242,12 +241,12 @@ def test_deletion(driver) -> None:
     """One topic with its configs, an unknown one, and one named twice; a later topic has a new id."""
     old = driver.create("t", configs={"min.insync.replicas": "1"}).topic_id
     driver.create("u")
-    reply = driver.ask(DeleteTopicsRequest(("t", "none", "u", "u")))
+    reply = driver.ask(control.DeleteTopicsRequest(("t", "none", "u", "u")))
     assert [result.error_code for result in reply.results] == [
         0,
-        UnknownTopicOrPartitionError.code,
-        InvalidRequestError.code,
-        InvalidRequestError.code,
+        errors.UnknownTopicOrPartitionError.code,
+        errors.InvalidRequestError.code,
+        errors.InvalidRequestError.code,
     ]
     assert list(driver.image.topics) == ["u"]
     assert (2, "t") not in driver.image.configs

@@ -2,13 +2,7 @@
 
 import pytest
 from group_rig import GroupRig
-from headrace.protocol.errors import (
-    CoordinatorNotAvailableError,
-    GroupIdNotFoundError,
-    NonEmptyGroupError,
-    NotEnoughReplicasError,
-    UnsupportedVersionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import groups as m
 from headrace.protocol.messages import registry
 
@@ -66,7 +60,7 @@ def test_describe_groups_shows_members_and_assignments(rig: GroupRig) -> None:
     )
     assert {(each.metadata, each.assignment) for each in preparing.members} == {(b"", b"")}
     assert (simple.group_state, simple.members) == ("Empty", ())
-    assert (missing.error_code, missing.group_state) == (GroupIdNotFoundError.code, "Dead")
+    assert (missing.error_code, missing.group_state) == (errors.GroupIdNotFoundError.code, "Dead")
 
 
 def test_empty_groups_are_deleted_with_their_offsets(rig: GroupRig) -> None:
@@ -74,7 +68,7 @@ def test_empty_groups_are_deleted_with_their_offsets(rig: GroupRig) -> None:
     rig.commit_offset(5, group="empty")
     names = ("simple", "stable", "empty", "x", "preparing", "empty")
     answer = rig.request(registry.DELETE_GROUPS, m.DeleteGroupsRequest(names)).answer
-    not_empty, missing = NonEmptyGroupError.code, GroupIdNotFoundError.code
+    not_empty, missing = errors.NonEmptyGroupError.code, errors.GroupIdNotFoundError.code
     assert [each.error_code for each in answer.results] == [0, not_empty, 0, missing, not_empty, 0]
     for _ in range(2):
         assert set(rig.shard.groups) == {"stable", "preparing"}
@@ -83,15 +77,15 @@ def test_empty_groups_are_deleted_with_their_offsets(rig: GroupRig) -> None:
 
 
 def test_group_that_cannot_be_deleted_keeps_all_offsets(rig: GroupRig) -> None:
-    rig.refuses = NotEnoughReplicasError()
+    rig.refuses = errors.NotEnoughReplicasError()
     asked = rig.request(registry.DELETE_GROUPS, m.DeleteGroupsRequest(("simple",)))
-    assert asked.code == CoordinatorNotAvailableError.code
+    assert asked.code == errors.CoordinatorNotAvailableError.code
     rig.refuses = None
     assert rig.offsets("simple") == {("t", 0): 5}
 
 
 def test_requests_of_other_coordinators_are_refused(rig: GroupRig) -> None:
-    assert rig.request(registry.CREATE_TOPICS, None).code == UnsupportedVersionError.code
+    assert rig.request(registry.CREATE_TOPICS, None).code == errors.UnsupportedVersionError.code
 
 
 def test_group_metrics_have_kafkas_names(rig: GroupRig) -> None:

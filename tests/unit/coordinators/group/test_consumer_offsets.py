@@ -2,14 +2,7 @@
 
 from group_rig import GroupRig
 from headrace.coordinators.runtime.ports import ProducerIdAndEpoch
-from headrace.protocol.errors import (
-    GroupSubscribedToTopicError,
-    IllegalGenerationError,
-    KafkaError,
-    NonEmptyGroupError,
-    StaleMemberEpochError,
-    UnknownMemberIdError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import groups as m
 from headrace.protocol.messages import registry
 
@@ -33,22 +26,22 @@ def joined(**keys: object) -> tuple[GroupRig, int]:
 
 def code_of(rig: GroupRig, member_id: str, epoch: int, **more: object) -> int:
     body = rig.commit_offset(5, member_id, epoch, **more).answer
-    return body.code if isinstance(body, KafkaError) else body.results[0].error_code
+    return body.code if isinstance(body, errors.KafkaError) else body.results[0].error_code
 
 
 def test_commit_and_fetch_check_the_member_epoch() -> None:
     """Another epoch gets STALE_MEMBER_EPOCH, an unknown member UNKNOWN_MEMBER_ID."""
     rig, epoch = joined()
     assert code_of(rig, MEMBER, epoch) == 0
-    assert code_of(rig, MEMBER, epoch + 1) == StaleMemberEpochError.code
-    assert code_of(rig, "x", epoch) == UnknownMemberIdError.code
-    assert code_of(rig, "", -1) == UnknownMemberIdError.code
+    assert code_of(rig, MEMBER, epoch + 1) == errors.StaleMemberEpochError.code
+    assert code_of(rig, "x", epoch) == errors.UnknownMemberIdError.code
+    assert code_of(rig, "", -1) == errors.UnknownMemberIdError.code
     asked = [
         m.OffsetFetchGroup("g", None, member_id, each)
         for member_id, each in ((MEMBER, epoch), (MEMBER, epoch + 1), ("x", epoch), (None, -1))
     ]
     answer = rig.request(registry.OFFSET_FETCH, m.OffsetFetchRequest(tuple(asked))).answer
-    stale, unknown = StaleMemberEpochError.code, UnknownMemberIdError.code
+    stale, unknown = errors.StaleMemberEpochError.code, errors.UnknownMemberIdError.code
     assert [each.error_code for each in answer.groups] == [0, stale, unknown, 0]
     assert [len(each.offsets) for each in answer.groups] == [1, 0, 0, 1]
 
@@ -57,7 +50,9 @@ def test_txn_offset_commit_returns_illegal_generation() -> None:
     """TxnOffsetCommit has no member epochs."""
     rig, epoch = joined(transaction_partition_verification_enable=False)
     given = {"member_id": MEMBER, "generation_id": epoch + 1}
-    assert rig.txn_commit_offset(5, ProducerIdAndEpoch(9, 0), **given).code == IllegalGenerationError.code
+    assert (
+        rig.txn_commit_offset(5, ProducerIdAndEpoch(9, 0), **given).code == errors.IllegalGenerationError.code
+    )
 
 
 def test_offsets_of_unsubscribed_topics_expire() -> None:
@@ -81,9 +76,12 @@ def test_admin_requests_on_a_consumer_group() -> None:
     assert described.group_state == "Dead"
     topics = (m.TopicNamePartitions("t", (0,)),)
     deleted = rig.request(registry.OFFSET_DELETE, m.OffsetDeleteRequest("g", topics)).answer
-    assert deleted.results[0].error_code == GroupSubscribedToTopicError.code
+    assert deleted.results[0].error_code == errors.GroupSubscribedToTopicError.code
     delete = m.DeleteGroupsRequest(("g",))
-    assert rig.request(registry.DELETE_GROUPS, delete).answer.results[0].error_code == NonEmptyGroupError.code
+    assert (
+        rig.request(registry.DELETE_GROUPS, delete).answer.results[0].error_code
+        == errors.NonEmptyGroupError.code
+    )
     beat(rig, -1)
     assert rig.request(registry.DELETE_GROUPS, delete).answer.results[0].error_code == 0
     rig.reload()

@@ -6,16 +6,7 @@ from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.classic_states import ClassicState
 from headrace.coordinators.group.join_group import MAX_METADATA_BYTES, MAX_PENDING_JOINS, MAX_PROTOCOLS
 from headrace.coordinators.group.rebalances import NEW_MEMBER_JOIN_TIMEOUT_MS
-from headrace.protocol.errors import (
-    GroupMaxSizeReachedError,
-    InconsistentGroupProtocolError,
-    InvalidRequestError,
-    InvalidSessionTimeoutError,
-    MemberIdRequiredError,
-    NotCoordinatorError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import groups as m
 
 
@@ -32,7 +23,7 @@ def protocols(*names: str) -> tuple[m.GroupProtocol, ...]:
 def test_dynamic_member_gets_a_member_id_first(rig: GroupRig) -> None:
     """MEMBER_ID_REQUIRED; the id begins with the client id, and no two are equal."""
     first, second = rig.join(client_id="a"), rig.join(client_id="b")
-    assert [each.code for each in (first, second)] == [MemberIdRequiredError.code] * 2
+    assert [each.code for each in (first, second)] == [errors.MemberIdRequiredError.code] * 2
     assert first.answer.member_id.startswith("a-")
     assert second.answer.member_id.startswith("b-")
     assert first.answer.member_id[2:] != second.answer.member_id[2:]
@@ -59,21 +50,21 @@ def test_unused_member_id_expires_after_its_session(rig: GroupRig) -> None:
 
 def test_unknown_member_id_is_refused(rig: GroupRig) -> None:
     """With and without a group."""
-    assert rig.join("x").code == UnknownMemberIdError.code
+    assert rig.join("x").code == errors.UnknownMemberIdError.code
     assert not rig.shard.groups
     rig.stable_group()
-    assert rig.join("x").code == UnknownMemberIdError.code
+    assert rig.join("x").code == errors.UnknownMemberIdError.code
 
 
 @pytest.mark.parametrize("timeout_ms", [5_999, 1_800_001])
 def test_session_timeout_out_of_bounds_is_refused(rig: GroupRig, timeout_ms: int) -> None:
-    assert rig.join(session_timeout_ms=timeout_ms).code == InvalidSessionTimeoutError.code
+    assert rig.join(session_timeout_ms=timeout_ms).code == errors.InvalidSessionTimeoutError.code
     assert not rig.log
 
 
 @pytest.mark.parametrize("more", [{"protocols": ()}, {"protocol_type": ""}])
 def test_join_without_a_protocol_is_refused(rig: GroupRig, more: dict[str, object]) -> None:
-    assert rig.join(**more).code == InconsistentGroupProtocolError.code
+    assert rig.join(**more).code == errors.InconsistentGroupProtocolError.code
     assert not rig.shard.groups
 
 
@@ -89,14 +80,14 @@ def test_join_without_a_protocol_is_refused(rig: GroupRig, more: dict[str, objec
 )
 def test_join_larger_than_a_record_is_refused(more: dict[str, object]) -> None:
     """Else the group could never write its assignments."""
-    assert GroupRig().join(**more).code == InvalidRequestError.code
+    assert GroupRig().join(**more).code == errors.InvalidRequestError.code
 
 
 def test_member_without_a_common_protocol_is_refused(rig: GroupRig) -> None:
     """Another assignor, or another protocol type."""
     rig.stable_group()
-    assert rig.join(protocols=protocols("sticky")).code == InconsistentGroupProtocolError.code
-    assert rig.join(protocol_type="connect").code == InconsistentGroupProtocolError.code
+    assert rig.join(protocols=protocols("sticky")).code == errors.InconsistentGroupProtocolError.code
+    assert rig.join(protocol_type="connect").code == errors.InconsistentGroupProtocolError.code
 
 
 def test_empty_group_may_change_its_protocol_type(rig: GroupRig) -> None:
@@ -160,7 +151,7 @@ def test_member_that_does_not_rejoin_in_time_is_removed(rig: GroupRig) -> None:
     rig.advance(1)
     assert again.answer.generation_id == 3
     assert [each.member_id for each in again.answer.members] == [first]
-    assert rig.heartbeat(second, 2).code == UnknownMemberIdError.code
+    assert rig.heartbeat(second, 2).code == errors.UnknownMemberIdError.code
 
 
 def test_first_rejoined_member_replaces_an_absent_leader(rig: GroupRig) -> None:
@@ -178,7 +169,7 @@ def test_repeated_join_replaces_the_first(rig: GroupRig) -> None:
     first, second = rig.stable_group(2)
     abandoned = rig.join(first)
     waiting = rig.join(first)
-    assert abandoned.code == RebalanceInProgressError.code
+    assert abandoned.code == errors.RebalanceInProgressError.code
     assert waiting.waits
     other = rig.join(second)
     assert (waiting.code, other.code) == (0, 0)
@@ -202,7 +193,7 @@ def test_changed_subscription_starts_a_rebalance(rig: GroupRig) -> None:
     first, second = rig.stable_group(2)
     changed = rig.join(second, protocols=protocols("range"))
     assert changed.waits
-    assert rig.heartbeat(first, 2).code == RebalanceInProgressError.code
+    assert rig.heartbeat(first, 2).code == errors.RebalanceInProgressError.code
     assert rig.join(first).answer.members[1].metadata == b"range"
 
 
@@ -210,7 +201,7 @@ def test_rejoin_of_the_leader_starts_a_rebalance(rig: GroupRig) -> None:
     """Topics have changed."""
     first, second = rig.stable_group(2)
     assert rig.join(first).waits
-    assert rig.heartbeat(second, 2).code == RebalanceInProgressError.code
+    assert rig.heartbeat(second, 2).code == errors.RebalanceInProgressError.code
 
 
 def test_new_member_that_waits_too_long_is_removed(rig: GroupRig) -> None:
@@ -220,7 +211,7 @@ def test_new_member_that_waits_too_long_is_removed(rig: GroupRig) -> None:
     rig.advance(NEW_MEMBER_JOIN_TIMEOUT_MS - 1)
     assert ghost.waits
     rig.advance(1)
-    assert ghost.code == UnknownMemberIdError.code
+    assert ghost.code == errors.UnknownMemberIdError.code
     again = rig.join(member, session_timeout_ms=1_800_000)
     assert len(again.answer.members) == 1
 
@@ -230,7 +221,7 @@ def test_session_of_a_waiting_join_starts_with_its_response(rig: GroupRig) -> No
     waiting = rig.join(first)
     for _ in range(5):
         rig.advance(9_000)
-        assert rig.heartbeat(second, 2).code == RebalanceInProgressError.code
+        assert rig.heartbeat(second, 2).code == errors.RebalanceInProgressError.code
     assert waiting.waits
     rig.join(second)
     assert waiting.code == 0
@@ -249,7 +240,7 @@ def test_full_group_refuses_new_members(is_stable: bool) -> None:
         rig.join(ids[0])
         rig.join(ids[1], protocols=protocols("range"))
     refused = rig.join(requires_member_id=False)
-    assert refused.code == GroupMaxSizeReachedError.code
+    assert refused.code == errors.GroupMaxSizeReachedError.code
     assert group_of(rig).member_count == 2
 
 
@@ -258,16 +249,16 @@ def test_returning_static_member_is_accepted_by_a_full_group() -> None:
     joined = rig.join(group_instance_id="i")
     rig.advance(0)
     rig.sync(joined.answer.member_id, 1)
-    assert rig.join(group_instance_id="j").code == GroupMaxSizeReachedError.code
+    assert rig.join(group_instance_id="j").code == errors.GroupMaxSizeReachedError.code
     assert rig.join(group_instance_id="i").code == 0
 
 
 def test_pending_member_ids_are_bounded(rig: GroupRig) -> None:
     """Until some of them are used or expire."""
     given = [rig.join().answer.member_id for _ in range(MAX_PENDING_JOINS)]
-    assert rig.join().code == GroupMaxSizeReachedError.code
+    assert rig.join().code == errors.GroupMaxSizeReachedError.code
     rig.join(given[0])
-    assert rig.join().code == MemberIdRequiredError.code
+    assert rig.join().code == errors.MemberIdRequiredError.code
     rig.advance(10_000)
     assert not group_of(rig).pending_joins
 
@@ -276,7 +267,7 @@ def test_initial_rebalance_refuses_members_beyond_the_limit() -> None:
     """Waiting joins are counted."""
     rig = GroupRig(group_max_size=2, group_initial_rebalance_delay_ms=3_000)
     joins = [rig.join(requires_member_id=False) for _ in range(4)]
-    assert [each.code for each in joins[2:]] == [GroupMaxSizeReachedError.code] * 2
+    assert [each.code for each in joins[2:]] == [errors.GroupMaxSizeReachedError.code] * 2
     rig.advance(6_000)
     assert [each.code for each in joins[:2]] == [0, 0]
 
@@ -289,7 +280,7 @@ def test_lowered_member_limit_refuses_the_last_to_rejoin() -> None:
     rig.reload()
     assert group_of(rig).state is ClassicState.PREPARING_REBALANCE
     joins = [rig.join(each) for each in ids]
-    assert [each.code for each in joins] == [0, 0, GroupMaxSizeReachedError.code]
+    assert [each.code for each in joins] == [0, 0, errors.GroupMaxSizeReachedError.code]
     assert group_of(rig).member_count == 2
 
 
@@ -305,7 +296,7 @@ def test_waiting_joins_and_syncs_are_answered_when_the_shard_ends(rig: GroupRig)
     first, second = rig.stable_group(2)
     join = rig.join(first)
     rig.reload()
-    assert join.code == NotCoordinatorError.code
+    assert join.code == errors.NotCoordinatorError.code
     assert rig.heartbeat(second, 2).code == 0
 
 
@@ -331,7 +322,7 @@ def test_closed_connection_removes_no_member(rig: GroupRig) -> None:
 )
 def test_member_metadata_is_bounded(rig: GroupRig, told: tuple[m.GroupProtocol, ...]) -> None:
     """It is kept while the member waits, before a record could be too large for it."""
-    assert rig.join(protocols=told).code == InvalidRequestError.code
+    assert rig.join(protocols=told).code == errors.InvalidRequestError.code
     assert not rig.shard.groups
     (member,) = rig.stable_group(protocols=(m.GroupProtocol("range", bytes(MAX_METADATA_BYTES)),))
     assert rig.heartbeat(member, 1).code == 0

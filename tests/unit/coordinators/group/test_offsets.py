@@ -2,23 +2,8 @@
 
 import pytest
 from group_rig import GroupRig, image_of, topic_image
+from headrace.protocol import errors
 from headrace.protocol.consumer_protocol import Subscription, encode_subscription
-from headrace.protocol.errors import (
-    CoordinatorNotAvailableError,
-    GroupIdNotFoundError,
-    GroupSubscribedToTopicError,
-    IllegalGenerationError,
-    InvalidCommitOffsetSizeError,
-    KafkaError,
-    MessageTooLargeError,
-    NonEmptyGroupError,
-    NotEnoughReplicasError,
-    OffsetMetadataTooLargeError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
 from headrace.protocol.messages import groups as m
 from headrace.protocol.messages import registry
 
@@ -31,7 +16,7 @@ def reading(*topics: str) -> dict[str, object]:
 def outcome_of(rig: GroupRig, **more: object) -> int:
     """The error code of one commit."""
     body = rig.commit_offset(**more).answer
-    return body.code if isinstance(body, KafkaError) else body.results[0].error_code
+    return body.code if isinstance(body, errors.KafkaError) else body.results[0].error_code
 
 
 def delete(rig: GroupRig, *partitions: tuple[str, int], group: str = "g") -> object:
@@ -61,23 +46,23 @@ def test_commit_without_a_member_id_needs_an_empty_group(rig: GroupRig) -> None:
 def test_only_members_commit_to_a_group_with_members(rig: GroupRig) -> None:
     """A tool that resets offsets must not disturb consumers."""
     rig.stable_group()
-    assert outcome_of(rig) == UnknownMemberIdError.code
+    assert outcome_of(rig) == errors.UnknownMemberIdError.code
 
 
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"generation": 1}, IllegalGenerationError),
-        ({"generation": 3}, IllegalGenerationError),
-        ({"generation": -1}, IllegalGenerationError),
-        ({"member_id": "x"}, UnknownMemberIdError),
-        ({"member_id": ""}, UnknownMemberIdError),
-        ({"group": "h"}, GroupIdNotFoundError),
-        ({"group_instance_id": "i"}, UnknownMemberIdError),
+        ({"generation": 1}, errors.IllegalGenerationError),
+        ({"generation": 3}, errors.IllegalGenerationError),
+        ({"generation": -1}, errors.IllegalGenerationError),
+        ({"member_id": "x"}, errors.UnknownMemberIdError),
+        ({"member_id": ""}, errors.UnknownMemberIdError),
+        ({"group": "h"}, errors.GroupIdNotFoundError),
+        ({"group_instance_id": "i"}, errors.UnknownMemberIdError),
     ],
 )
 def test_commit_of_another_generation_is_refused(
-    rig: GroupRig, change: dict[str, object], error: type[KafkaError]
+    rig: GroupRig, change: dict[str, object], error: type[errors.KafkaError]
 ) -> None:
     """A member that missed a rebalance may not commit for partitions of another member."""
     first, _ = rig.stable_group(2)
@@ -91,7 +76,7 @@ def test_commit_before_a_rejoin_is_accepted(rig: GroupRig) -> None:
     rig.join(first)
     assert outcome_of(rig, member_id=second, generation=2) == 0
     rig.join(second)
-    assert outcome_of(rig, member_id=second, generation=3) == RebalanceInProgressError.code
+    assert outcome_of(rig, member_id=second, generation=3) == errors.RebalanceInProgressError.code
 
 
 def test_commit_extends_the_session(rig: GroupRig) -> None:
@@ -109,14 +94,14 @@ def test_commit_extends_the_session(rig: GroupRig) -> None:
 @pytest.mark.parametrize(
     ("more", "error"),
     [
-        ({"tp": ("v", 0)}, UnknownTopicOrPartitionError),
-        ({"tp": ("t", 4)}, UnknownTopicOrPartitionError),
-        ({"tp": ("t", -1)}, UnknownTopicOrPartitionError),
-        ({"topic_id": bytes(15) + b"\2"}, UnknownTopicIdError),
-        ({"metadata": "é" * 5}, OffsetMetadataTooLargeError),
+        ({"tp": ("v", 0)}, errors.UnknownTopicOrPartitionError),
+        ({"tp": ("t", 4)}, errors.UnknownTopicOrPartitionError),
+        ({"tp": ("t", -1)}, errors.UnknownTopicOrPartitionError),
+        ({"topic_id": bytes(15) + b"\2"}, errors.UnknownTopicIdError),
+        ({"metadata": "é" * 5}, errors.OffsetMetadataTooLargeError),
     ],
 )
-def test_invalid_commits_are_refused(more: dict[str, object], error: type[KafkaError]) -> None:
+def test_invalid_commits_are_refused(more: dict[str, object], error: type[errors.KafkaError]) -> None:
     """No record of them is written."""
     rig = GroupRig(offset_metadata_max_bytes=9)
     assert outcome_of(rig, **more) == error.code
@@ -134,7 +119,7 @@ def test_one_invalid_offset_is_refused_alone(rig: GroupRig) -> None:
     offsets = tuple(m.CommittedOffset(topic, 1, 5) for topic in ("v", "t", "u"))
     body = m.OffsetCommitRequest("g", -1, "", offsets)
     answer = rig.request(registry.OFFSET_COMMIT, body).answer
-    assert [each.error_code for each in answer.results] == [UnknownTopicOrPartitionError.code, 0, 0]
+    assert [each.error_code for each in answer.results] == [errors.UnknownTopicOrPartitionError.code, 0, 0]
     assert rig.offsets() == {("t", 1): 5, ("u", 1): 5}
     assert rig.shard.counters.offset_commits == 2
 
@@ -161,11 +146,11 @@ def test_fetch_returns_replicated_commits_only(rig: GroupRig) -> None:
 @pytest.mark.parametrize(
     ("refusal", "seen"),
     [
-        (NotEnoughReplicasError, CoordinatorNotAvailableError),
-        (MessageTooLargeError, InvalidCommitOffsetSizeError),
+        (errors.NotEnoughReplicasError, errors.CoordinatorNotAvailableError),
+        (errors.MessageTooLargeError, errors.InvalidCommitOffsetSizeError),
     ],
 )
-def test_failed_append_commits_no_offset(rig: GroupRig, refusal: type, seen: type[KafkaError]) -> None:
+def test_failed_append_commits_no_offset(rig: GroupRig, refusal: type, seen: type[errors.KafkaError]) -> None:
     rig.refuses = refusal()
     assert outcome_of(rig) == seen.code
     rig.refuses = None
@@ -224,17 +209,17 @@ def test_offsets_of_subscribed_topics_cannot_be_deleted(rig: GroupRig) -> None:
     for topic in "tu":
         rig.commit_offset(5, member, 1, tp=(topic, 0))
     answer = delete(rig, ("t", 0), ("u", 0))
-    assert [each.error_code for each in answer.results] == [GroupSubscribedToTopicError.code, 0]
+    assert [each.error_code for each in answer.results] == [errors.GroupSubscribedToTopicError.code, 0]
     assert rig.offsets() == {("t", 0): 5}
 
 
 def test_unreadable_subscriptions_protect_all_offsets(rig: GroupRig) -> None:
     (member,) = rig.stable_group()
     rig.commit_offset(5, member, 1)
-    assert delete(rig, ("t", 0)).results[0].error_code == GroupSubscribedToTopicError.code
+    assert delete(rig, ("t", 0)).results[0].error_code == errors.GroupSubscribedToTopicError.code
 
 
 def test_offset_deletion_of_other_protocol_types_needs_an_empty_group(rig: GroupRig) -> None:
     rig.stable_group(protocol_type="connect")
-    assert delete(rig, ("t", 0)).code == NonEmptyGroupError.code
-    assert delete(rig, ("t", 0), group="h").code == GroupIdNotFoundError.code
+    assert delete(rig, ("t", 0)).code == errors.NonEmptyGroupError.code
+    assert delete(rig, ("t", 0), group="h").code == errors.GroupIdNotFoundError.code

@@ -6,20 +6,12 @@ from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.classic_states import ClassicState
 from headrace.coordinators.group.rebalances import MIN_WAIT_MS
 from headrace.coordinators.runtime.ports import Outcome
+from headrace.protocol import errors
 from headrace.protocol.consumer_protocol import (
     Assignment,
     Subscription,
     encode_assignment,
     encode_subscription,
-)
-from headrace.protocol.errors import (
-    CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    InvalidRequestError,
-    NotEnoughReplicasError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
 )
 from headrace.protocol.messages import groups as m
 from headrace.protocol.model import TopicPartition
@@ -93,19 +85,19 @@ def test_replaced_static_member_is_fenced(rig: GroupRig) -> None:
     """In every request: two clients with one instance id would read the same partitions."""
     _, old = static_group(rig)
     rig.join(group_instance_id="i")
-    assert rig.heartbeat(old, 2, instance_id="i").code == FencedInstanceIdError.code
-    assert rig.sync(old, 2, group_instance_id="i").code == FencedInstanceIdError.code
-    assert rig.join(old, group_instance_id="i").code == FencedInstanceIdError.code
-    assert rig.commit_offset(5, old, 2, group_instance_id="i").code == FencedInstanceIdError.code
+    assert rig.heartbeat(old, 2, instance_id="i").code == errors.FencedInstanceIdError.code
+    assert rig.sync(old, 2, group_instance_id="i").code == errors.FencedInstanceIdError.code
+    assert rig.join(old, group_instance_id="i").code == errors.FencedInstanceIdError.code
+    assert rig.commit_offset(5, old, 2, group_instance_id="i").code == errors.FencedInstanceIdError.code
     (left,) = rig.leave(m.LeavingMember(old, "i")).answer.members
-    assert left.error_code == FencedInstanceIdError.code
-    assert rig.heartbeat(old, 2).code == UnknownMemberIdError.code
+    assert left.error_code == errors.FencedInstanceIdError.code
+    assert rig.heartbeat(old, 2).code == errors.UnknownMemberIdError.code
 
 
 def test_unknown_instance_id_is_refused(rig: GroupRig) -> None:
     """Also with a valid member id."""
     leader, _ = static_group(rig)
-    assert rig.heartbeat(leader, 2, instance_id="j").code == UnknownMemberIdError.code
+    assert rig.heartbeat(leader, 2, instance_id="j").code == errors.UnknownMemberIdError.code
 
 
 def test_returning_static_leader_gets_members_and_skips_the_assignment(rig: GroupRig) -> None:
@@ -152,7 +144,7 @@ def test_returning_member_with_other_assignors_starts_a_rebalance(rig: GroupRig)
     assert first.answer.protocol_name == "range"
     back = rig.join(group_instance_id="i", protocols=both[1:])
     assert back.waits
-    assert rig.heartbeat(second.answer.member_id, 1).code == RebalanceInProgressError.code
+    assert rig.heartbeat(second.answer.member_id, 1).code == errors.RebalanceInProgressError.code
     rig.join(second.answer.member_id, protocols=both)
     assert back.answer.protocol_name == "sticky"
 
@@ -163,7 +155,7 @@ def test_static_member_returns_during_a_rebalance(rig: GroupRig) -> None:
     rig.join(requires_member_id=False)
     waiting = rig.join(old, group_instance_id="i")
     back = rig.join(group_instance_id="i")
-    assert waiting.code == FencedInstanceIdError.code
+    assert waiting.code == errors.FencedInstanceIdError.code
     assert back.waits
     assert len(rig.join(leader).answer.members) == 3
     assert back.code == 0
@@ -177,7 +169,7 @@ def test_static_member_returns_before_the_assignment(rig: GroupRig) -> None:
     assert first.answer.generation_id == 3
     waiting = rig.sync(old, 3, group_instance_id="i")
     back = rig.join(group_instance_id="i")
-    assert waiting.code == FencedInstanceIdError.code
+    assert waiting.code == errors.FencedInstanceIdError.code
     assert group_of(rig).state is ClassicState.PREPARING_REBALANCE
     again = rig.join(leader)
     assert again.answer.generation_id == back.answer.generation_id == 4
@@ -191,7 +183,7 @@ def test_absent_static_member_stays_until_its_session_expires(rig: GroupRig) -> 
     assert joined.waits
     rig.advance(1)
     assert joined.answer.generation_id == 3
-    assert rig.heartbeat(away, 2).code == UnknownMemberIdError.code
+    assert rig.heartbeat(away, 2).code == errors.UnknownMemberIdError.code
 
 
 def test_rebalance_of_absent_static_members_has_no_leader(rig: GroupRig) -> None:
@@ -204,7 +196,7 @@ def test_rebalance_of_absent_static_members_has_no_leader(rig: GroupRig) -> None
     dynamic = rig.join(requires_member_id=False, session_timeout_ms=6_000)
     member_id = next(each for each in group_of(rig).members if each not in ids)
     rig.leave(m.LeavingMember(member_id))
-    assert dynamic.code == UnknownMemberIdError.code
+    assert dynamic.code == errors.UnknownMemberIdError.code
     rig.advance(60_000)
     assert group_of(rig).state is ClassicState.PREPARING_REBALANCE
     rig.advance(40_000)
@@ -240,15 +232,15 @@ def test_new_static_member_of_a_stable_group_completes_the_rebalance(rig: GroupR
 
 def test_pending_member_id_is_refused_with_an_instance_id(rig: GroupRig) -> None:
     given = rig.join().answer.member_id
-    assert rig.join(given, group_instance_id="i").code == InvalidRequestError.code
+    assert rig.join(given, group_instance_id="i").code == errors.InvalidRequestError.code
 
 
 def test_failed_append_keeps_the_old_member_id(rig: GroupRig) -> None:
     """Else log and members would disagree after the next load."""
     leader, old = static_group(rig)
-    rig.refuses = NotEnoughReplicasError()
+    rig.refuses = errors.NotEnoughReplicasError()
     refused = rig.join(group_instance_id="i", protocols=(m.GroupProtocol("range", b"other"),))
-    assert refused.code == CoordinatorNotAvailableError.code
+    assert refused.code == errors.CoordinatorNotAvailableError.code
     rig.refuses = None
     assert rig.heartbeat(old, 2, instance_id="i").code == 0
     assert group_of(rig).members[old].protocols == RANGE
@@ -260,4 +252,4 @@ def test_failed_append_keeps_the_old_member_id(rig: GroupRig) -> None:
 
 def test_static_member_with_an_old_generation_is_refused(rig: GroupRig) -> None:
     _, old = static_group(rig)
-    assert rig.heartbeat(old, 1, instance_id="i").code == IllegalGenerationError.code
+    assert rig.heartbeat(old, 1, instance_id="i").code == errors.IllegalGenerationError.code

@@ -3,24 +3,8 @@
 import pytest
 from group_rig import Asked, GroupRig, topic_image
 from headrace.coordinators.runtime.ports import ProducerIdAndEpoch
+from headrace.protocol import errors
 from headrace.protocol.coordinator_ids import partition_of_id
-from headrace.protocol.errors import (
-    ConcurrentTransactionsError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    IllegalGenerationError,
-    InvalidCommitOffsetSizeError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    KafkaError,
-    MessageTooLargeError,
-    NetworkError,
-    NotCoordinatorError,
-    ProducerFencedError,
-    UnknownMemberIdError,
-    UnknownTopicOrPartitionError,
-    UnstableOffsetCommitError,
-)
 from headrace.protocol.messages import groups as m
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.transactions import AddedPartitions, AddPartitionsToTxnResponse
@@ -28,7 +12,7 @@ from headrace.protocol.metadata.image import PartitionRegistration
 from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
 
 P, Q = ProducerIdAndEpoch(9, 0), ProducerIdAndEpoch(10, 3)
-UNSTABLE = {("t", 0): -UnstableOffsetCommitError.code}
+UNSTABLE = {("t", 0): -errors.UnstableOffsetCommitError.code}
 
 
 def agreed(code: int = 0, of_partition: int = 0) -> AddPartitionsToTxnResponse:
@@ -50,7 +34,7 @@ def asking() -> GroupRig:
 def error_of(asked: Asked) -> int:
     """Of the request, or of its first partition."""
     body = asked.answer
-    return body.code if isinstance(body, KafkaError) else body.results[0].error_code
+    return body.code if isinstance(body, errors.KafkaError) else body.results[0].error_code
 
 
 # --- what a marker decides -------------------------------------------------------------------------------
@@ -143,7 +127,7 @@ def test_txn_commit_of_another_generation_is_refused() -> None:
     assert error_of(rig.txn_commit_offset(5, P, member_id="x", generation_id=2)) == 25
     assert error_of(rig.txn_commit_offset(5, P)) == 0
     assert error_of(rig.txn_commit_offset(5, P, "h", member_id="x", generation_id=1)) == 22
-    assert (IllegalGenerationError.code, UnknownMemberIdError.code) == (22, 25)
+    assert (errors.IllegalGenerationError.code, errors.UnknownMemberIdError.code) == (22, 25)
 
 
 def test_txn_commit_during_a_rebalance_is_accepted() -> None:
@@ -161,22 +145,22 @@ def test_txn_commit_without_a_producer_id_is_refused(producer: tuple[int, int]) 
     rig = trusting()
     assert (
         error_of(rig.txn_commit_offset(1, ProducerIdAndEpoch(*producer)))
-        == InvalidProducerIdMappingError.code
+        == errors.InvalidProducerIdMappingError.code
     )
     assert rig.offsets() == {}
 
 
 def test_txn_commit_for_a_missing_partition_appends_nothing() -> None:
     rig = trusting()
-    assert error_of(rig.txn_commit_offset(5, P, tp=("v", 0))) == UnknownTopicOrPartitionError.code
+    assert error_of(rig.txn_commit_offset(5, P, tp=("v", 0))) == errors.UnknownTopicOrPartitionError.code
     assert not rig.log
 
 
 def test_failed_append_is_returned_to_the_client() -> None:
     """No request stays parked."""
     rig = trusting()
-    rig.refuses = MessageTooLargeError()
-    assert error_of(rig.txn_commit_offset(5, P)) == InvalidCommitOffsetSizeError.code
+    rig.refuses = errors.MessageTooLargeError()
+    assert error_of(rig.txn_commit_offset(5, P)) == errors.InvalidCommitOffsetSizeError.code
     rig.refuses = None
     assert rig.offsets(require_stable=True) == {}
 
@@ -226,16 +210,16 @@ def test_next_transaction_is_verified_again() -> None:
 @pytest.mark.parametrize(
     ("answer", "seen"),
     [
-        (NetworkError(), CoordinatorLoadInProgressError),
-        (NotCoordinatorError(), CoordinatorLoadInProgressError),
-        (agreed(NotCoordinatorError.code), CoordinatorLoadInProgressError),
-        (agreed(ConcurrentTransactionsError.code), ConcurrentTransactionsError),
-        (agreed(InvalidProducerIdMappingError.code), InvalidProducerIdMappingError),
-        (agreed(ProducerFencedError.code), ProducerFencedError),
-        (agreed(0, InvalidProducerEpochError.code), InvalidProducerEpochError),
+        (errors.NetworkError(), errors.CoordinatorLoadInProgressError),
+        (errors.NotCoordinatorError(), errors.CoordinatorLoadInProgressError),
+        (agreed(errors.NotCoordinatorError.code), errors.CoordinatorLoadInProgressError),
+        (agreed(errors.ConcurrentTransactionsError.code), errors.ConcurrentTransactionsError),
+        (agreed(errors.InvalidProducerIdMappingError.code), errors.InvalidProducerIdMappingError),
+        (agreed(errors.ProducerFencedError.code), errors.ProducerFencedError),
+        (agreed(0, errors.InvalidProducerEpochError.code), errors.InvalidProducerEpochError),
     ],
 )
-def test_refused_verification_appends_nothing(answer: object, seen: type[KafkaError]) -> None:
+def test_refused_verification_appends_nothing(answer: object, seen: type[errors.KafkaError]) -> None:
     """The group coordinator retries transient errors; the client gets the others."""
     rig = asking()
     waiting = rig.txn_commit_offset(5, P, adds_partition=True)
@@ -246,13 +230,13 @@ def test_refused_verification_appends_nothing(answer: object, seen: type[KafkaEr
 
 def test_verification_without_a_transaction_coordinator(rig: GroupRig) -> None:
     """The internal topic does not exist yet, or the partition has no leader."""
-    assert error_of(rig.txn_commit_offset(5, P)) == CoordinatorNotAvailableError.code
+    assert error_of(rig.txn_commit_offset(5, P)) == errors.CoordinatorNotAvailableError.code
     topic = topic_image(TRANSACTION_STATE, 77, 50)
     nobody = PartitionRegistration((1,), (1,), NO_NODE, 0, 0)
     partitions = list(topic.partitions)
     partitions[partition_of_id("txn", 50)] = nobody
     rig.change_topics(type(topic)(topic.name, topic.topic_id, tuple(partitions)))
-    assert error_of(rig.txn_commit_offset(5, P)) == CoordinatorNotAvailableError.code
+    assert error_of(rig.txn_commit_offset(5, P)) == errors.CoordinatorNotAvailableError.code
 
 
 def test_transaction_that_ends_during_verification_stays_ended() -> None:
@@ -261,7 +245,7 @@ def test_transaction_that_ends_during_verification_stays_ended() -> None:
     waiting = rig.txn_commit_offset(5, P, adds_partition=True)
     rig.end_transaction(P, is_commit=False)
     rig.reply(agreed())
-    assert error_of(waiting) == ConcurrentTransactionsError.code
+    assert error_of(waiting) == errors.ConcurrentTransactionsError.code
     assert rig.offsets(require_stable=True) == {}
 
 
@@ -272,7 +256,7 @@ def test_rebalance_during_verification_fences_the_member() -> None:
     waiting = rig.txn_commit_offset(5, P, member_id=second, generation_id=2, adds_partition=True)
     rig.leave(m.LeavingMember(second))
     rig.reply(agreed())
-    assert error_of(waiting) == UnknownMemberIdError.code
+    assert error_of(waiting) == errors.UnknownMemberIdError.code
     assert rig.heartbeat(first, 2).code == 27
 
 

@@ -3,14 +3,7 @@ it does."""
 
 import pytest
 from coordinator_rig import CoordinatorRig
-from headrace.protocol.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    KafkaError,
-    NotCoordinatorError,
-    NotEnoughReplicasError,
-    UnknownServerError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.groups import HeartbeatResponse
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.coordinator_records import decode_record
@@ -65,27 +58,27 @@ def test_former_leader_returns_no_state(rig: CoordinatorRig) -> None:
     """It responds with NOT_COORDINATOR, or its no-op record is never committed."""
     late = rig.describe("g")
     rig.pass_time(5_000)
-    assert late.answer.groups[0].error_code == CoordinatorNotAvailableError.code
+    assert late.answer.groups[0].error_code == errors.CoordinatorNotAvailableError.code
     shown = rig.describe("g")
     rig.leave()
-    assert shown.answer.groups[0].error_code == NotCoordinatorError.code
+    assert shown.answer.groups[0].error_code == errors.NotCoordinatorError.code
 
 
 def test_isr_below_the_minimum_needs_a_lease(rig: CoordinatorRig) -> None:
     """Without a lease the node cannot exclude a newer leader."""
-    rig.host.refuses = NotEnoughReplicasError("too few")
-    assert rig.describe("g").answer.groups[0].error_code == CoordinatorNotAvailableError.code
+    rig.host.refuses = errors.NotEnoughReplicasError("too few")
+    assert rig.describe("g").answer.groups[0].error_code == errors.CoordinatorNotAvailableError.code
     rig.host.has_lease = True
     assert rig.describe("g").answer.groups[0].group_state == "5"
 
 
 def test_error_waits_for_the_lease_like_a_response(rig: CoordinatorRig) -> None:
     """It may be out of date as well: a member that is not known here may be known elsewhere."""
-    rig.shard.refusal = UnknownServerError("unknown member")
+    rig.shard.refusal = errors.UnknownServerError("unknown member")
     refused = rig.describe("g")
     assert refused.is_waiting
     rig.commit()
-    assert refused.answer.groups[0].error_code == UnknownServerError.code
+    assert refused.answer.groups[0].error_code == errors.UnknownServerError.code
     rig.host.has_lease = True
     assert not rig.describe("g").is_waiting
 
@@ -95,7 +88,7 @@ def test_response_of_a_timer_waits_for_the_lease(rig: CoordinatorRig) -> None:
     rig.pass_time(10)
     assert joined.is_waiting
     rig.commit()
-    assert not isinstance(joined.answer, KafkaError)
+    assert not isinstance(joined.answer, errors.KafkaError)
 
 
 def test_no_state_is_returned_before_the_handover() -> None:
@@ -104,7 +97,7 @@ def test_no_state_is_returned_before_the_handover() -> None:
     rig.host.handed_over = set()
     rig.lead()
     for _ in range(3):
-        assert isinstance(rig.set(5).answer, CoordinatorLoadInProgressError)
+        assert isinstance(rig.set(5).answer, errors.CoordinatorLoadInProgressError)
         rig.pass_time(10)
     assert not rig.shard.is_loaded
     rig.host.handed_over.add(0)

@@ -5,14 +5,8 @@ from dataclasses import replace
 import pytest
 from coordinator_rig import CoordinatorRig, batch_of
 from headrace.coordinators.runtime.routing import MAX_ID_LENGTH
+from headrace.protocol import errors
 from headrace.protocol.coordinator_ids import partition_of_id, string_hash
-from headrace.protocol.errors import (
-    CoordinatorLoadInProgressError,
-    InvalidGroupIdError,
-    InvalidRequestError,
-    NotCoordinatorError,
-    UnsupportedVersionError,
-)
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import (
     ConsumerGroupDescribeRequest,
@@ -82,9 +76,9 @@ def test_request_for_several_ids_is_split_and_merged_in_order() -> None:
     assert [group.group_state for group in found] == ["6", "", "5", "", "None", "6"]
     assert [group.error_code for group in found] == [
         0,
-        NotCoordinatorError.code,
+        errors.NotCoordinatorError.code,
         0,
-        CoordinatorLoadInProgressError.code,
+        errors.CoordinatorLoadInProgressError.code,
         0,
         0,
     ]
@@ -114,7 +108,7 @@ def test_request_without_ids_is_answered(rig: CoordinatorRig) -> None:
 def test_request_for_too_many_ids_is_refused() -> None:
     rig = CoordinatorRig(**{"max.request.partitions": 2})
     rig.lead()
-    assert isinstance(rig.describe("a", "b", "c").answer, InvalidRequestError)
+    assert isinstance(rig.describe("a", "b", "c").answer, errors.InvalidRequestError)
 
 
 def test_list_requests_go_to_all_shards() -> None:
@@ -131,7 +125,7 @@ def test_list_requests_go_to_all_shards() -> None:
     rig.host.put(2, batch_of(("x", 1)))
     rig.lead(2)
     listed = rig.ask(registry.LIST_GROUPS, ListGroupsRequest()).answer
-    assert listed.error_code == CoordinatorLoadInProgressError.code
+    assert listed.error_code == errors.CoordinatorLoadInProgressError.code
     assert len(listed.groups) == 2
 
 
@@ -144,19 +138,20 @@ def test_list_on_a_node_without_shards_is_empty() -> None:
 def test_invalid_ids_are_refused(rig: CoordinatorRig, name: str) -> None:
     """Empty ones where Kafka refuses them, long ones everywhere."""
     rig.lead()
-    assert isinstance(rig.set(1, name).answer, InvalidGroupIdError)
+    assert isinstance(rig.set(1, name).answer, errors.InvalidGroupIdError)
     (group,) = rig.ask(registry.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest((name,))).answer.groups
-    assert group.error_code == InvalidGroupIdError.code
+    assert group.error_code == errors.InvalidGroupIdError.code
     assert isinstance(
-        rig.ask(registry.END_TXN, EndTxnRequest(name, 1, 1, committed=True)).answer, InvalidRequestError
+        rig.ask(registry.END_TXN, EndTxnRequest(name, 1, 1, committed=True)).answer,
+        errors.InvalidRequestError,
     )
     assert isinstance(
-        rig.ask(registry.INIT_PRODUCER_ID, InitProducerIdRequest(name)).answer, InvalidRequestError
+        rig.ask(registry.INIT_PRODUCER_ID, InitProducerIdRequest(name)).answer, errors.InvalidRequestError
     )
     (described,) = rig.ask(
         registry.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest((name,))
     ).answer.transactions
-    assert described.error_code == InvalidRequestError.code
+    assert described.error_code == errors.InvalidRequestError.code
 
 
 def test_empty_group_id_may_commit_offsets(rig: CoordinatorRig) -> None:
@@ -165,7 +160,7 @@ def test_empty_group_id_may_commit_offsets(rig: CoordinatorRig) -> None:
     (described,) = rig.ask(registry.DESCRIBE_GROUPS, DescribeGroupsRequest(("",))).answer.groups
     assert described.error_code == 0
     (fetched,) = rig.ask(registry.OFFSET_FETCH, OffsetFetchRequest((OffsetFetchGroup(""),))).answer.groups
-    assert fetched.error_code != InvalidGroupIdError.code
+    assert fetched.error_code != errors.InvalidGroupIdError.code
 
 
 def test_each_transaction_of_a_request_has_its_own_result() -> None:
@@ -173,8 +168,8 @@ def test_each_transaction_of_a_request_has_its_own_result() -> None:
     asked = tuple(TransactionPartitions(name, 1, 1, ()) for name in ("a", "b"))
     answer = CoordinatorRig().ask(registry.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(asked)).answer
     assert [(each.transactional_id, each.error_code) for each in answer.transactions] == [
-        ("a", NotCoordinatorError.code),
-        ("b", NotCoordinatorError.code),
+        ("a", errors.NotCoordinatorError.code),
+        ("b", errors.NotCoordinatorError.code),
     ]
 
 
@@ -184,9 +179,9 @@ def test_partition_led_elsewhere_is_not_coordinated() -> None:
     names = spread(rig, 4)
     rig.lead(1)
     assert rig.set(1, names[1][0]).answer == HeartbeatResponse(0, "1")
-    assert isinstance(rig.set(1, names[2][0]).answer, NotCoordinatorError)
+    assert isinstance(rig.set(1, names[2][0]).answer, errors.NotCoordinatorError)
     rig.image_with(0)
-    assert isinstance(rig.set(1, names[1][0]).answer, NotCoordinatorError)
+    assert isinstance(rig.set(1, names[1][0]).answer, errors.NotCoordinatorError)
 
 
 def test_new_group_protocol_can_be_disabled(rig: CoordinatorRig) -> None:
@@ -194,8 +189,8 @@ def test_new_group_protocol_can_be_disabled(rig: CoordinatorRig) -> None:
     rig.lead()
     rig.host.image = replace(rig.host.image, features={"group.version": 0})
     asked = rig.ask(registry.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest(("g",)))
-    assert isinstance(asked.answer, UnsupportedVersionError)
+    assert isinstance(asked.answer, errors.UnsupportedVersionError)
     assert rig.describe("g").answer.groups[0].error_code == 0
     rig.host.image = replace(rig.host.image, features={"group.version": 1})
     asked = rig.ask(registry.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest(("g",)))
-    assert not isinstance(asked.answer, UnsupportedVersionError)
+    assert not isinstance(asked.answer, errors.UnsupportedVersionError)

@@ -7,20 +7,7 @@ from coordinator_rig import CoordinatorRig, Counter, batch_of, marker_of
 from headrace.coordinators.assembly import CODEC
 from headrace.coordinators.runtime.hosted_shard import REPLAY_STEP, RecordCodec
 from headrace.coordinators.runtime.ports import Outcome, ProducerIdAndEpoch, Record
-from headrace.protocol.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    CorruptMessageError,
-    InvalidRecordError,
-    InvalidRequestError,
-    KafkaError,
-    MessageTooLargeError,
-    NetworkError,
-    NotCoordinatorError,
-    NotEnoughReplicasError,
-    ThrottlingQuotaExceededError,
-    UnknownServerError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.group_records import OffsetCommitKey
@@ -61,7 +48,7 @@ def test_log_is_replayed_in_pieces() -> None:
         rig.host.put(0, batch_of(("g", number), (f"h{number}", 1)))
     rig.lead()
     refused = rig.set(9)
-    assert isinstance(refused.answer, CoordinatorLoadInProgressError)
+    assert isinstance(refused.answer, errors.CoordinatorLoadInProgressError)
     rig.host.finish_read(batches=3)
     assert rig.shard.numbers["g"] == 2
     rig.host.put(0, batch_of(("h0", None)))
@@ -121,9 +108,9 @@ def test_corrupt_log_fails_only_its_shard() -> None:
     rig = CoordinatorRig()
     rig.host.put(0, batch_of(("g", 1)))
     rig.lead()
-    rig.host.finish_read(error=CorruptMessageError("the batch at offset 0: a wrong CRC"))
+    rig.host.finish_read(error=errors.CorruptMessageError("the batch at offset 0: a wrong CRC"))
     answer = rig.set(1).answer
-    assert isinstance(answer, CoordinatorNotAvailableError)
+    assert isinstance(answer, errors.CoordinatorNotAvailableError)
     assert "wrong CRC" in answer.detail
     assert rig.host.notes == [
         "coordinator unavailable until the next leader epoch: loading __consumer_offsets-0 failed: the"
@@ -146,7 +133,7 @@ def test_bit_flip_after_a_clean_shutdown_is_found() -> None:
     rig.host.logs[0].batches[0] = batch.replace(b"g", b"h")
     rig.lead()
     rig.load()
-    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert isinstance(rig.set(1).answer, errors.CoordinatorNotAvailableError)
     assert "offset 0 is corrupt: CRC" in rig.host.notes[0]
 
 
@@ -158,7 +145,7 @@ def test_undecodable_record_is_reported_with_its_offset() -> None:
     rig.host.put(0, builder.build())
     rig.lead()
     rig.load()
-    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert isinstance(rig.set(1).answer, errors.CoordinatorNotAvailableError)
     assert "offset 1" in rig.host.notes[0]
 
 
@@ -169,7 +156,7 @@ def test_record_that_the_codec_cannot_decode_fails_only_its_shard() -> None:
     rig.host.put(0, batch_of(("g", 1)))
     rig.lead()
     rig.load()
-    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert isinstance(rig.set(1).answer, errors.CoordinatorNotAvailableError)
     assert "offset 0 cannot be decoded: ZeroDivisionError" in rig.host.notes[0]
 
 
@@ -184,7 +171,7 @@ def test_exception_in_replay_fails_only_its_shard() -> None:
     rig.host.put(0, batch_of(("g", 1)))
     rig.lead()
     rig.load()
-    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert isinstance(rig.set(1).answer, errors.CoordinatorNotAvailableError)
     assert "what is that?" in rig.host.notes[0]
 
 
@@ -194,7 +181,7 @@ def test_load_of_an_older_epoch_is_dropped() -> None:
     rig.lead(epoch=1)
     old = rig.shard
     rig.leave()
-    assert isinstance(rig.set(1).answer, NotCoordinatorError)
+    assert isinstance(rig.set(1).answer, errors.NotCoordinatorError)
     rig.lead(epoch=2)
     rig.host.finish_read()
     assert not old.is_loaded
@@ -308,7 +295,7 @@ def test_response_of_a_late_commit_is_a_timeout() -> None:
     rig.pass_time(1_999)
     assert first.is_waiting
     rig.pass_time(1)
-    assert isinstance(first.answer, CoordinatorNotAvailableError)
+    assert isinstance(first.answer, errors.CoordinatorNotAvailableError)
     assert second.is_waiting
     rig.commit()
     assert second.answer == HeartbeatResponse(0, "2")
@@ -319,11 +306,11 @@ def test_response_of_a_late_commit_is_a_timeout() -> None:
 @pytest.mark.parametrize(
     ("error", "seen"),
     [
-        (NotEnoughReplicasError("too few"), CoordinatorNotAvailableError),
-        (MessageTooLargeError("too large"), UnknownServerError),
+        (errors.NotEnoughReplicasError("too few"), errors.CoordinatorNotAvailableError),
+        (errors.MessageTooLargeError("too large"), errors.UnknownServerError),
     ],
 )
-def test_refused_append_changes_no_state(error: KafkaError, seen: type[KafkaError]) -> None:
+def test_refused_append_changes_no_state(error: errors.KafkaError, seen: type[errors.KafkaError]) -> None:
     """The request, and every parked request of the decision, gets Kafka's error."""
     rig = CoordinatorRig()
     rig.lead()
@@ -345,8 +332,8 @@ def test_shard_is_notified_of_a_refused_append() -> None:
             parked = self.parked.get(body.group_id)
             outcome = super()._set(body, token)
 
-            def undo(error: KafkaError, now: Any) -> Outcome:
-                assert isinstance(error, NotEnoughReplicasError)
+            def undo(error: errors.KafkaError, now: Any) -> Outcome:
+                assert isinstance(error, errors.NotEnoughReplicasError)
                 undone = Outcome()
                 undone.answer(parked, LeaveGroupResponse(99))
                 return undone
@@ -357,17 +344,17 @@ def test_shard_is_notified_of_a_refused_append() -> None:
     rig = CoordinatorRig(make=Undoing)
     rig.lead()
     parked = rig.park()
-    rig.host.refuses = NotEnoughReplicasError("too few")
-    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    rig.host.refuses = errors.NotEnoughReplicasError("too few")
+    assert isinstance(rig.set(1).answer, errors.CoordinatorNotAvailableError)
     assert parked.answer == LeaveGroupResponse(99)
 
 
 def test_records_larger_than_a_batch_are_refused(rig: CoordinatorRig) -> None:
     """By max.message.bytes of the partition, and by the widths of their fields."""
     rig.host.max_bytes = 200
-    assert isinstance(rig.set(1, text="x" * 300).answer, UnknownServerError)
+    assert isinstance(rig.set(1, text="x" * 300).answer, errors.UnknownServerError)
     rig.host.max_bytes = 1 << 20
-    assert isinstance(rig.set(1 << 70).answer, InvalidRequestError)
+    assert isinstance(rig.set(1 << 70).answer, errors.InvalidRequestError)
     assert rig.host.logs[0].end == 0
     assert rig.shard.numbers == {}
 
@@ -386,18 +373,18 @@ def test_invalid_stamp_is_refused(producer: ProducerIdAndEpoch) -> None:
 
     rig = CoordinatorRig(make=Stamped)
     rig.lead()
-    assert isinstance(rig.set(3).answer, InvalidRequestError)
+    assert isinstance(rig.set(3).answer, errors.InvalidRequestError)
     assert rig.host.logs[0].batches == []
 
 
 def test_error_of_a_handler_is_returned_at_once(rig: CoordinatorRig) -> None:
     class Strict(Counter):
         def handle(self, api: Any, body: Any, token: Any, now: Any) -> Outcome:
-            raise InvalidRecordError("never")
+            raise errors.InvalidRecordError("never")
 
     rig = CoordinatorRig(make=Strict)
     rig.lead()
-    assert isinstance(rig.set(1).answer, InvalidRecordError)
+    assert isinstance(rig.set(1).answer, errors.InvalidRecordError)
     assert rig.all.status()["waiting_requests"] == 0
 
 
@@ -441,7 +428,7 @@ def test_responses_of_other_servers_are_decided_on(rig: CoordinatorRig) -> None:
     ((node, _, _, timeout_ms, answered), (_, _, _, _, failed)) = rig.host.asked
     assert (node, timeout_ms) == (2, 500)
     answered("yes", rig.host.at())
-    failed(NetworkError("gone"), rig.host.at())
+    failed(errors.NetworkError("gone"), rig.host.at())
     assert one.answer.error_detail == "'yes'"
     assert "gone" in other.answer.error_detail
 
@@ -453,8 +440,8 @@ def test_end_of_leadership_answers_all_requests() -> None:
     answered = rig.host.asked[0][4]
     old = rig.shard
     rig.leave()
-    assert [type(request.answer) for request in waiting[:4]] == [NotCoordinatorError] * 4
-    assert waiting[4].answer.groups[0].error_code == NotCoordinatorError.code
+    assert [type(request.answer) for request in waiting[:4]] == [errors.NotCoordinatorError] * 4
+    assert waiting[4].answer.groups[0].error_code == errors.NotCoordinatorError.code
     assert old.is_closed
     answered("late", rig.host.at())
     rig.pass_time(100_000)
@@ -462,7 +449,7 @@ def test_end_of_leadership_answers_all_requests() -> None:
     rig.all.committed((b"o" * 16, 0), rig.host.at())
     status = rig.all.status()
     assert (status["waiting_requests"], status["shards"]) == (0, {})
-    assert isinstance(rig.set(1).answer, NotCoordinatorError)
+    assert isinstance(rig.set(1).answer, errors.NotCoordinatorError)
 
 
 def test_closed_connection_drops_its_requests(rig: CoordinatorRig) -> None:
@@ -484,8 +471,8 @@ def test_waiting_requests_are_bounded() -> None:
     rig = CoordinatorRig(**{"purgatory.max.requests": 3})
     rig.lead()
     waiting = [rig.park(str(i)) for i in range(3)]
-    assert isinstance(rig.park("x").answer, ThrottlingQuotaExceededError)
-    assert isinstance(rig.set(1, "0").answer, ThrottlingQuotaExceededError)
+    assert isinstance(rig.park("x").answer, errors.ThrottlingQuotaExceededError)
+    assert isinstance(rig.set(1, "0").answer, errors.ThrottlingQuotaExceededError)
     rig.all.connection_gone(waiting[0].peer.session, rig.host.at())
     assert rig.set(1, "1").answer == HeartbeatResponse(0, "1")
 

@@ -5,13 +5,7 @@ from typing import Any
 import pytest
 from coordinator_rig import CoordinatorRig, Counter, Peer, Request, batch_of
 from headrace.coordinators.runtime.ports import Outcome, ProducerIdAndEpoch
-from headrace.protocol.errors import (
-    CoordinatorNotAvailableError,
-    InvalidRequestError,
-    KafkaStorageError,
-    NotCoordinatorError,
-    NotEnoughReplicasError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import DescribeGroupsRequest, HeartbeatRequest, HeartbeatResponse
 from headrace.protocol.records.header import read_batch_header
@@ -77,7 +71,7 @@ def test_full_batch_starts_another_one(rig: CoordinatorRig) -> None:
 
 def test_record_that_cannot_be_encoded_is_refused_alone(rig: CoordinatorRig) -> None:
     first, bad, last = rig.ask_together(setting(1), setting(1 << 70), setting(3))
-    assert isinstance(bad.answer, InvalidRequestError)
+    assert isinstance(bad.answer, errors.InvalidRequestError)
     assert (first.answer, last.answer) == (HeartbeatResponse(0, "1"), HeartbeatResponse(0, "3"))
     assert rig.shard.numbers == {"g": 3}
 
@@ -85,10 +79,10 @@ def test_record_that_cannot_be_encoded_is_refused_alone(rig: CoordinatorRig) -> 
 def test_isr_below_the_minimum_refuses_each_write(rig: CoordinatorRig) -> None:
     """No record is applied; a read gets its response."""
     rig.set(1)
-    rig.host.refuses = NotEnoughReplicasError("too few")
+    rig.host.refuses = errors.NotEnoughReplicasError("too few")
     first, shown, second = rig.ask_together(setting(2), READING, setting(3))
-    assert isinstance(first.answer, CoordinatorNotAvailableError)
-    assert isinstance(second.answer, CoordinatorNotAvailableError)
+    assert isinstance(first.answer, errors.CoordinatorNotAvailableError)
+    assert isinstance(second.answer, errors.CoordinatorNotAvailableError)
     assert shown.answer.groups[0].group_state == "1"
     assert rig.shard.numbers == {"g": 1}
 
@@ -96,12 +90,12 @@ def test_isr_below_the_minimum_refuses_each_write(rig: CoordinatorRig) -> None:
 def test_failed_append_reloads_the_shard(rig: CoordinatorRig) -> None:
     """Its state is ahead of its log: all requests are answered with NOT_COORDINATOR, and the log is read."""
     rig.set(1)
-    rig.host.append_error = KafkaStorageError("full")
+    rig.host.append_error = errors.KafkaStorageError("full")
     first, shown, second = rig.ask_together(setting(2), READING, setting(3))
     rig.host.append_error = None
-    assert isinstance(first.answer, NotCoordinatorError)
-    assert isinstance(second.answer, NotCoordinatorError)
-    assert shown.answer.groups[0].error_code == NotCoordinatorError.code
+    assert isinstance(first.answer, errors.NotCoordinatorError)
+    assert isinstance(second.answer, errors.NotCoordinatorError)
+    assert shown.answer.groups[0].error_code == errors.NotCoordinatorError.code
     rig.load()
     assert rig.shard.numbers == {"g": 1}
     assert rig.set(4).answer == HeartbeatResponse(0, "4")
@@ -145,7 +139,7 @@ def test_shard_that_lost_its_partition_within_the_turn_decides_no_request(rig: C
     """Every request fails with NOT_COORDINATOR; in the next epoch none of the state is left."""
     request = handed_over(rig)
     rig.leave()
-    assert isinstance(request.answer, NotCoordinatorError)
+    assert isinstance(request.answer, errors.NotCoordinatorError)
     rig.lead(epoch=1)
     rig.all.end_turn(rig.host.at())
     assert rig.host.logs[0].batches == []

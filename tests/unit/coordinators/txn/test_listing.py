@@ -3,11 +3,7 @@
 from typing import Any
 
 import pytest
-from headrace.protocol.errors import (
-    InvalidRegularExpressionError,
-    InvalidRequestError,
-    TransactionalIdNotFoundError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import TopicNamePartitions
 from headrace.protocol.messages.transactions import (
@@ -47,8 +43,8 @@ def test_describe_transactions(rig: TxnRig) -> None:
     assert first == DescribedTransaction(
         0, "app:2", "Ongoing", 900_000, value.start_ms, 1001, 0, topics=partitions
     )
-    assert second.error_code == TransactionalIdNotFoundError.code
-    assert third.error_code == InvalidRequestError.code
+    assert second.error_code == errors.TransactionalIdNotFoundError.code
+    assert third.error_code == errors.InvalidRequestError.code
     assert (fourth.state, fourth.start_ms, fourth.topics) == ("Empty", -1, ())
 
 
@@ -100,7 +96,7 @@ def test_invalid_or_expensive_pattern_is_refused(rig: TxnRig) -> None:
     for pattern in ("(", "a{1000}{1000}", "x" * 2_000):
         request = ListTransactionsRequest(transactional_id_pattern=pattern)
         answer = rig.call(registry.LIST_TRANSACTIONS, request).answer
-        assert answer.error_code == InvalidRegularExpressionError.code
+        assert answer.error_code == errors.InvalidRegularExpressionError.code
 
 
 def test_backtracking_patterns_take_linear_time(rig: TxnRig) -> None:

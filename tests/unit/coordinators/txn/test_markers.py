@@ -1,22 +1,13 @@
 """One shard: its markers, and what time does; with every fault at its place."""
 
 import pytest
-from headrace.protocol.errors import (
-    ConcurrentTransactionsError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidTxnStateError,
-    NotEnoughReplicasError,
-    ProducerFencedError,
-    TransactionCoordinatorFencedError,
-    UnsupportedVersionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.records.transaction_records import TransactionTopic
 from txn_rig import TxnRig
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
-FENCED, CONCURRENT = ProducerFencedError.code, ConcurrentTransactionsError.code
-WRONG_STATE, WRONG_ID = InvalidTxnStateError.code, InvalidProducerIdMappingError.code
+FENCED, CONCURRENT = errors.ProducerFencedError.code, errors.ConcurrentTransactionsError.code
+WRONG_STATE, WRONG_ID = errors.InvalidTxnStateError.code, errors.InvalidProducerIdMappingError.code
 
 
 # --- markers ------------------------------------------------------------------------------------------------
@@ -75,7 +66,9 @@ def test_lost_marker_request_or_response_is_retried(
     assert rig.leaders[T0].committed == ["x"]
 
 
-@pytest.mark.parametrize("code", [3, 6, 7, 19, 20, 56, 14, 5, 2, 87, TransactionCoordinatorFencedError.code])
+@pytest.mark.parametrize(
+    "code", [3, 6, 7, 19, 20, 56, 14, 5, 2, 87, errors.TransactionCoordinatorFencedError.code]
+)
 def test_refused_marker_is_retried(rig: TxnRig, producer: tuple[int, int], code: int) -> None:
     """Whatever the error: the transaction completes once it passes."""
     rig.write(producer, T0, "x")
@@ -90,7 +83,9 @@ def test_refused_marker_is_retried(rig: TxnRig, producer: tuple[int, int], code:
     assert rig.leaders[T0].committed == ["x"]
 
 
-@pytest.mark.parametrize("code", [InvalidProducerEpochError.code, UnsupportedVersionError.code, 43])
+@pytest.mark.parametrize(
+    "code", [errors.InvalidProducerEpochError.code, errors.UnsupportedVersionError.code, 43]
+)
 def test_partition_with_a_newer_epoch_needs_no_marker(
     rig: TxnRig, producer: tuple[int, int], code: int
 ) -> None:
@@ -106,7 +101,7 @@ def test_failed_append_of_the_completion_is_retried(rig: TxnRig, producer: tuple
     """KAFKA-9777, KAFKA-10080: it is written once."""
     rig.write(producer, T0, "x")
     rig.end(producer)
-    rig.refuses = NotEnoughReplicasError("one replica")
+    rig.refuses = errors.NotEnoughReplicasError("one replica")
     rig.deliver()
     rig.pass_time(250)
     assert rig.state() == "PrepareCommit"
@@ -230,7 +225,7 @@ def test_overdue_abort_is_retried_with_a_backoff(rig: TxnRig) -> None:
     """While appends are refused."""
     for i in range(250):
         rig.write(rig.begun(f"id-{i}", timeout_ms=1_000), T0, i, name=f"id-{i}")
-    rig.refuses = NotEnoughReplicasError("one replica")
+    rig.refuses = errors.NotEnoughReplicasError("one replica")
     rig.pass_time(60_000)
     rig.refuses = None
     rig.pass_time(10_000)

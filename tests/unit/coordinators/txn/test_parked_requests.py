@@ -2,12 +2,7 @@
 
 import pytest
 from headrace.coordinators.txn.parked_requests import MAX_PARKED, PARK_MS
-from headrace.protocol.errors import (
-    ConcurrentTransactionsError,
-    InvalidTxnStateError,
-    NotEnoughReplicasError,
-    ProducerFencedError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import TopicNamePartitions
 from headrace.protocol.messages.transactions import (
@@ -19,7 +14,7 @@ from headrace.protocol.records.transaction_records import TransactionTopic
 from txn_rig import Call, TxnRig
 
 T0, T1 = ("t", 0), ("t", 1)
-CONCURRENT = ConcurrentTransactionsError.code
+CONCURRENT = errors.ConcurrentTransactionsError.code
 
 
 @pytest.fixture
@@ -73,7 +68,7 @@ def test_parked_init_producer_id_fences_in_order(rig: TxnRig) -> None:
     rig.deliver()
     rig.pass_time(0)
     assert began.answer.producer_epoch == 2
-    assert added.answer.transactions[0].error_code == ProducerFencedError.code
+    assert added.answer.transactions[0].error_code == errors.ProducerFencedError.code
 
 
 def test_parked_requests_time_out(rig: TxnRig) -> None:
@@ -118,7 +113,7 @@ def test_early_end_of_the_next_transaction_is_retriable(rig: TxnRig) -> None:
     """A fast producer is not fenced, also with its new producer id."""
     assert rig.end(NEXT, commit=False).code == CONCURRENT
     rig.settle()
-    assert rig.end(NEXT).code == InvalidTxnStateError.code
+    assert rig.end(NEXT).code == errors.InvalidTxnStateError.code
     rig.put(2, 32_767, "b", partitions=(TransactionTopic("t", (0,)),), next_producer_id=2_000,
             client_transaction_version=2)  # fmt: skip
     assert rig.end((2_000, 0), name="b", commit=False).code == CONCURRENT
@@ -146,9 +141,9 @@ def test_dropped_shard_returns_parked_requests(rig: TxnRig) -> None:
 def test_failed_append_of_a_parked_request_is_returned(rig: TxnRig) -> None:
     began = rig.init()
     rig.deliver()
-    rig.refuses = NotEnoughReplicasError("one replica")
+    rig.refuses = errors.NotEnoughReplicasError("one replica")
     rig.pass_time(0)
-    assert began.code == NotEnoughReplicasError.code
+    assert began.code == errors.NotEnoughReplicasError.code
     body = InitProducerIdRequest("a")
     rig.refuses = None
     assert rig.call(registry.INIT_PRODUCER_ID, body).code == 0

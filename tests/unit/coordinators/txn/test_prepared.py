@@ -2,21 +2,15 @@
 
 import pytest
 from headrace.coordinators.txn.states import TxnState, state_of
-from headrace.protocol.errors import (
-    ConcurrentTransactionsError,
-    InvalidProducerIdMappingError,
-    InvalidTxnStateError,
-    NotEnoughReplicasError,
-    ProducerFencedError,
-)
+from headrace.protocol import errors
 from headrace.protocol.records.coordinator_records import decode_record
 from headrace.protocol.records.transaction_records import TransactionTopic
 from recount import check_transaction_state_counts
 from txn_rig import TxnRig
 
 T0, T1 = ("t", 0), ("t", 1)
-FENCED, CONCURRENT = ProducerFencedError.code, ConcurrentTransactionsError.code
-WRONG_STATE, WRONG_ID = InvalidTxnStateError.code, InvalidProducerIdMappingError.code
+FENCED, CONCURRENT = errors.ProducerFencedError.code, errors.ConcurrentTransactionsError.code
+WRONG_STATE, WRONG_ID = errors.InvalidTxnStateError.code, errors.InvalidProducerIdMappingError.code
 
 
 def rig_with_one() -> tuple[TxnRig, tuple[int, int]]:
@@ -126,8 +120,8 @@ def test_prepare_of_an_aborted_or_fenced_transaction_is_refused(rig: TxnRig) -> 
 def test_prepare_is_answered_once_committed(rig: TxnRig, producer: tuple[int, int]) -> None:
     """A new coordinator without the record may still abort the transaction."""
     rig.write(producer, T0, "x")
-    rig.refuses = NotEnoughReplicasError("one replica")
-    assert rig.prepare(producer).code == NotEnoughReplicasError.code
+    rig.refuses = errors.NotEnoughReplicasError("one replica")
+    assert rig.prepare(producer).code == errors.NotEnoughReplicasError.code
     assert rig.state() == "Ongoing"
     rig.refuses, rig.commits_at_once = None, False
     call = rig.prepare(producer)

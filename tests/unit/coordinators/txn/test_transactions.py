@@ -2,21 +2,7 @@
 
 import pytest
 from headrace.coordinators.txn.states import TRANSITIONS, TxnState, state_of
-from headrace.protocol.errors import (
-    ConcurrentTransactionsError,
-    CoordinatorLoadInProgressError,
-    InvalidProducerIdMappingError,
-    InvalidRecordError,
-    InvalidRequestError,
-    InvalidTransactionTimeoutError,
-    InvalidTxnStateError,
-    NotEnoughReplicasError,
-    OperationNotAttemptedError,
-    ProducerFencedError,
-    TransactionAbortableError,
-    UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import TopicNamePartitions
 from headrace.protocol.messages.transactions import (
@@ -30,8 +16,8 @@ from headrace.protocol.records.transaction_records import TransactionTopic
 from txn_rig import TxnRig
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
-FENCED, CONCURRENT = ProducerFencedError.code, ConcurrentTransactionsError.code
-WRONG_STATE, WRONG_ID = InvalidTxnStateError.code, InvalidProducerIdMappingError.code
+FENCED, CONCURRENT = errors.ProducerFencedError.code, errors.ConcurrentTransactionsError.code
+WRONG_STATE, WRONG_ID = errors.InvalidTxnStateError.code, errors.InvalidProducerIdMappingError.code
 
 
 # --- the whole path -----------------------------------------------------------------------------------------
@@ -175,7 +161,7 @@ def test_open_transaction_of_the_previous_producer_is_aborted_first(rig: TxnRig)
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_timeout_above_the_maximum_is_refused(timeout_ms: int) -> None:
     """transaction.max.timeout.ms."""
-    assert TxnRig().init(timeout_ms=timeout_ms).code == InvalidTransactionTimeoutError.code
+    assert TxnRig().init(timeout_ms=timeout_ms).code == errors.InvalidTransactionTimeoutError.code
 
 
 def test_init_producer_id_after_an_error(rig: TxnRig) -> None:
@@ -187,7 +173,7 @@ def test_init_producer_id_after_an_error(rig: TxnRig) -> None:
     assert rig.begun() == (first[0], 2)
     assert rig.init(producer=second).code == FENCED
     assert rig.init(producer=(77, 2)).code == FENCED
-    assert rig.init(producer=(first[0], -1)).code == InvalidRequestError.code
+    assert rig.init(producer=(first[0], -1)).code == errors.InvalidRequestError.code
 
 
 def test_init_producer_id_of_a_zombie_aborts_nothing(rig: TxnRig) -> None:
@@ -211,17 +197,17 @@ def test_last_epoch_is_followed_by_a_new_producer_id(rig: TxnRig) -> None:
 def test_without_producer_ids_the_error_is_retriable(rig: TxnRig) -> None:
     """No state changes."""
     rig.has_ids = False
-    assert rig.init().code == CoordinatorLoadInProgressError.code
+    assert rig.init().code == errors.CoordinatorLoadInProgressError.code
     rig.put(1, 32_766)
-    assert rig.end((500, 32_766)).code == CoordinatorLoadInProgressError.code
+    assert rig.end((500, 32_766)).code == errors.CoordinatorLoadInProgressError.code
     assert rig.state() == "Ongoing"
 
 
 def test_retries_take_no_epochs_while_appends_fail(rig: TxnRig, producer: tuple[int, int]) -> None:
     """KAFKA-9666: below min ISR the log refuses, or accepts records that are not committed."""
-    rig.refuses = NotEnoughReplicasError("one replica")
+    rig.refuses = errors.NotEnoughReplicasError("one replica")
     for _ in range(5):
-        assert rig.init().code == NotEnoughReplicasError.code
+        assert rig.init().code == errors.NotEnoughReplicasError.code
     rig.refuses, rig.commits_at_once = None, False
     first = rig.init()
     for _ in range(5):
@@ -235,10 +221,10 @@ def test_retries_take_no_epochs_while_appends_fail(rig: TxnRig, producer: tuple[
 def test_failed_append_of_a_fencing_takes_no_epoch(rig: TxnRig, producer: tuple[int, int]) -> None:
     """The transaction continues until it can be fenced."""
     rig.write(producer, T0, "x")
-    rig.refuses = NotEnoughReplicasError("one replica")
+    rig.refuses = errors.NotEnoughReplicasError("one replica")
     for _ in range(3):
-        assert rig.init().code == NotEnoughReplicasError.code
-    assert rig.end(producer).code == NotEnoughReplicasError.code
+        assert rig.init().code == errors.NotEnoughReplicasError.code
+    assert rig.end(producer).code == errors.NotEnoughReplicasError.code
     rig.refuses = None
     assert rig.known().value.producer_epoch == 0
     assert rig.end(producer).code == 0
@@ -259,8 +245,8 @@ def test_partitions_are_added_once(rig: TxnRig, producer: tuple[int, int]) -> No
 def test_missing_partition_refuses_all_of_the_request(rig: TxnRig, producer: tuple[int, int]) -> None:
     added = rig.add(producer, T0, ("t", 9), ("w", 0))
     codes = [each.error_code for each in added.results]
-    unknown = UnknownTopicOrPartitionError.code
-    assert codes == [OperationNotAttemptedError.code, unknown, unknown]
+    unknown = errors.UnknownTopicOrPartitionError.code
+    assert codes == [errors.OperationNotAttemptedError.code, unknown, unknown]
     assert rig.state() == "Empty"
 
 
@@ -269,7 +255,7 @@ def test_verification_adds_no_partition(rig: TxnRig, producer: tuple[int, int]) 
     rig.add(producer, T0)
     size = len(rig.log)
     asked = rig.add(producer, T0, T1, verify_only=True)
-    assert [each.error_code for each in asked.results] == [0, TransactionAbortableError.code]
+    assert [each.error_code for each in asked.results] == [0, errors.TransactionAbortableError.code]
     assert rig.add((producer[0], 7), T0, verify_only=True).error_code == FENCED
     assert rig.add((1, 0), T0, verify_only=True).error_code == WRONG_ID
     assert rig.add((1, 0), T0, name="other", verify_only=True).error_code == WRONG_ID
@@ -302,10 +288,10 @@ def test_several_transactions_in_one_request(rig: TxnRig) -> None:
 
 def test_partitions_are_bounded(rig: TxnRig, producer: tuple[int, int]) -> None:
     """Per request, and per transaction."""
-    assert rig.add(producer, *[T0] * 10_001).error_code == InvalidRequestError.code
+    assert rig.add(producer, *[T0] * 10_001).error_code == errors.InvalidRequestError.code
     numbers = tuple(range(1, 10_001))
     rig.put(1, 0, "b", partitions=(TransactionTopic("t", numbers),))
-    assert rig.add((500, 0), T0, name="b").error_code == InvalidRequestError.code
+    assert rig.add((500, 0), T0, name="b").error_code == errors.InvalidRequestError.code
 
 
 # --- ends ---------------------------------------------------------------------------------------------------
@@ -409,16 +395,16 @@ def test_fencing_near_the_last_epoch(rig: TxnRig, epoch: int) -> None:
 
 
 def test_request_without_a_transactional_id_is_refused(rig: TxnRig) -> None:
-    assert rig.init("").code == InvalidRequestError.code
-    assert rig.add((1, 0), T0, name="").error_code == InvalidRequestError.code
-    assert rig.add_offsets((1, 0), name="").code == InvalidRequestError.code
-    assert rig.end((1, 0), name="").code == InvalidRequestError.code
-    assert rig.call(registry.PRODUCE, InitProducerIdRequest("a")).code == UnsupportedVersionError.code
+    assert rig.init("").code == errors.InvalidRequestError.code
+    assert rig.add((1, 0), T0, name="").error_code == errors.InvalidRequestError.code
+    assert rig.add_offsets((1, 0), name="").code == errors.InvalidRequestError.code
+    assert rig.end((1, 0), name="").code == errors.InvalidRequestError.code
+    assert rig.call(registry.PRODUCE, InitProducerIdRequest("a")).code == errors.UnsupportedVersionError.code
 
 
 @pytest.mark.parametrize("status", [-1, 6, 7, 8])
 def test_invalid_state_in_a_record_fails_the_load(rig: TxnRig, status: int) -> None:
-    with pytest.raises(InvalidRecordError):
+    with pytest.raises(errors.InvalidRecordError):
         rig.put(status, 0)
 
 

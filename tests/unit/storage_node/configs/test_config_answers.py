@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 from headrace.controller.state.config_rules import TOPIC_KEYS, Keys
 from headrace.protocol.errors import InvalidConfigError, InvalidRequestError, UnknownTopicOrPartitionError
-from headrace.protocol.messages.control import (
-    ConfigResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribedConfigs,
-)
+from headrace.protocol.messages import control
 from headrace.protocol.metadata.image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
@@ -27,10 +22,10 @@ from headrace.storage_node.configs.logger_levels_io import ProcessLoggers
 from headrace.storage_node.configs.node_config import NodeConfig
 
 TOPIC, CLUSTER, HERE, THERE = (
-    ConfigResource(2, "t"),
-    ConfigResource(*CLUSTER_DEFAULT),
-    ConfigResource(4, "1"),
-    ConfigResource(4, "2"),
+    control.ConfigResource(2, "t"),
+    control.ConfigResource(*CLUSTER_DEFAULT),
+    control.ConfigResource(4, "1"),
+    control.ConfigResource(4, "2"),
 )
 CONFIGS = {
     (2, "t"): {"retention.ms": "1"},
@@ -49,12 +44,21 @@ def image(configs: Any = None) -> MetadataImage:
 
 
 def told(
-    *resources: ConfigResource, configs: Any = None, of_cluster: Any = (), docs: bool = False, **own: Any
+    *resources: control.ConfigResource,
+    configs: Any = None,
+    of_cluster: Any = (),
+    docs: bool = False,
+    **own: Any,
 ) -> Any:
     node = NodeConfig.of({"log.dirs": "/d", **{name.replace("_", "."): v for name, v in own.items()}})
-    request = DescribeConfigsRequest(resources, include_synonyms=True, include_documentation=docs)
+    request = control.DescribeConfigsRequest(resources, include_synonyms=True, include_documentation=docs)
     answer = answer_configs(
-        image(configs), LiveConfig(node), 1, request, DescribeConfigsResponse(of_cluster), ProcessLoggers()
+        image(configs),
+        LiveConfig(node),
+        1,
+        request,
+        control.DescribeConfigsResponse(of_cluster),
+        ProcessLoggers(),
     )
     assert answer.metadata_offset == 7
     return answer.results
@@ -169,26 +173,26 @@ def test_another_node_is_described_by_its_dynamic_configs() -> None:
 
 def test_cluster_wide_configs_come_from_the_controller() -> None:
     """They are requested alone, and inserted at their position."""
-    of_cluster = DescribedConfigs(CLUSTER)
+    of_cluster = control.DescribedConfigs(CLUSTER)
     results = told(TOPIC, CLUSTER, HERE, of_cluster=(of_cluster,))
     assert [each.resource for each in results] == [TOPIC, CLUSTER, HERE]
     assert results[1] is of_cluster
-    request = DescribeConfigsRequest((TOPIC, CLUSTER, HERE), True, True)
-    assert cluster_part(request) == DescribeConfigsRequest((CLUSTER,), True, True)
+    request = control.DescribeConfigsRequest((TOPIC, CLUSTER, HERE), True, True)
+    assert cluster_part(request) == control.DescribeConfigsRequest((CLUSTER,), True, True)
     with pytest.raises(InvalidRequestError, match="at most"):
-        cluster_part(DescribeConfigsRequest((TOPIC,) * (MAX_RESOURCES + 1)))
+        cluster_part(control.DescribeConfigsRequest((TOPIC,) * (MAX_RESOURCES + 1)))
 
 
 @pytest.mark.parametrize(
     ("resource", "error"),
     [
-        (ConfigResource(2, "none"), UnknownTopicOrPartitionError),
-        (ConfigResource(4, "77"), InvalidRequestError),
-        (ConfigResource(4, "one"), InvalidRequestError),
-        (ConfigResource(77, ""), InvalidRequestError),
+        (control.ConfigResource(2, "none"), UnknownTopicOrPartitionError),
+        (control.ConfigResource(4, "77"), InvalidRequestError),
+        (control.ConfigResource(4, "one"), InvalidRequestError),
+        (control.ConfigResource(77, ""), InvalidRequestError),
     ],
 )
-def test_unknown_resources_have_errors(resource: ConfigResource, error: type[Any]) -> None:
+def test_unknown_resources_have_errors(resource: control.ConfigResource, error: type[Any]) -> None:
     """The other resources are described."""
     wrong, right = told(resource, TOPIC)
     assert wrong.error_code == error.code
@@ -209,9 +213,9 @@ def test_sensitive_values_are_masked_on_every_level(monkeypatch: pytest.MonkeyPa
         CLUSTER_DEFAULT: {"ssl.key.password": "hush-cluster"},
     }
     node = WithSecret.of({"log.dirs": "/d", "ssl.key.password": "hush-file"})
-    request = DescribeConfigsRequest((HERE,), include_synonyms=True, include_documentation=True)
+    request = control.DescribeConfigsRequest((HERE,), include_synonyms=True, include_documentation=True)
     answer = answer_configs(
-        image(configs), LiveConfig(node), 1, request, DescribeConfigsResponse(()), ProcessLoggers()
+        image(configs), LiveConfig(node), 1, request, control.DescribeConfigsResponse(()), ProcessLoggers()
     )
     assert "hush" not in repr(answer)
     entries = by_name(answer.results[0])

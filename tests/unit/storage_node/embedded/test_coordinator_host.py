@@ -4,16 +4,7 @@ from typing import Any
 
 import pytest
 from core_rig import NODE, CoreRig, FakePeer
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    FencedLeaderEpochError,
-    InvalidGroupIdError,
-    KafkaStorageError,
-    NetworkError,
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
-    UnsupportedVersionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import HeartbeatRequest
 from headrace.protocol.metadata.records import FenceBrokerRecord, PartitionChangeRecord, RegisterBrokerRecord
@@ -37,7 +28,7 @@ class RecordingCoordinators:
     def handle(self, request: Any, now: Now) -> None:
         self.calls.append(("asked", request.api.name, *now))
         if not request.body.group_id:
-            raise InvalidGroupIdError("nameless")
+            raise errors.InvalidGroupIdError("nameless")
         self.host.replies.no_reply(request)
 
     def end_turn(self, now: Now) -> None:
@@ -157,7 +148,7 @@ def test_failed_disk_ends_leadership() -> None:
     """`resigned` is called: nothing can be appended there."""
     rig = Rig(config={"dirs": "/d,/e"})
     rig.coordinators.take()
-    error = KafkaStorageError("gone")
+    error = errors.KafkaStorageError("gone")
     rig.core.answered(lambda: rig.core.replicas.disks.failed(rig.partition(), error, rig.now_ms), rig.now_ms)
     rig.check()
     assert rig.coordinators.take("resigned") == [("resigned", 0)]
@@ -170,10 +161,10 @@ def test_append_follows_acks_all(rig: Rig) -> None:
     assert rig.coordinators.take("committed") == [("committed", 2), ("committed", 3)]
     assert rig.values(rig.topic_id) == [b"a", b"b", b"c"]
     rig.set_leader(rig.topic_id, NO_NODE)
-    with pytest.raises(NotLeaderOrFollowerError):
+    with pytest.raises(errors.NotLeaderOrFollowerError):
         rig.append(b"d")
     rig.set_leader(rig.topic_id, NODE)
-    with pytest.raises(FencedLeaderEpochError):
+    with pytest.raises(errors.FencedLeaderEpochError):
         rig.append(b"d", epoch=0)
     assert rig.append(b"d", epoch=2) == 3
 
@@ -182,7 +173,7 @@ def test_append_below_min_isr_is_refused() -> None:
     """NotEnoughReplicasError, as for a producer with acks=all."""
     rig = Rig(replicas=(NODE, 2), min_insync_replicas="2")
     rig.metadata(PartitionChangeRecord(rig.topic_id, 0, isr=(NODE,)))
-    with pytest.raises(NotEnoughReplicasError):
+    with pytest.raises(errors.NotEnoughReplicasError):
         rig.append(b"a", epoch=rig.partition().leader_epoch)
     assert rig.coordinators.host.bounds(rig.key) == (0, 0)
 
@@ -274,10 +265,10 @@ def test_corrupt_log_is_reported_to_coordinator_and_operator(rig: Rig) -> None:
     rig.coordinators.read(rig.key)
     rig.check()
     (effect,) = rig.pop(ReadCoordinatorLog)
-    effect.read.piece.error = CorruptMessageError("a wrong CRC")
+    effect.read.piece.error = errors.CorruptMessageError("a wrong CRC")
     rig.core.coordinator_log_read(effect.read, rig.now_ms)
     rig.check()
-    assert isinstance(rig.coordinators.pieces[0].error, CorruptMessageError)
+    assert isinstance(rig.coordinators.pieces[0].error, errors.CorruptMessageError)
     assert "corrupt records" in rig.notes()
 
 
@@ -294,7 +285,7 @@ def test_response_of_another_node_is_handled_as_an_event(rig: Rig) -> None:
     rig.check()
     (effect,) = rig.pop(AskPeer)
     assert (effect.node_id, effect.api, effect.body, effect.timeout_ms) == (2, registry.METADATA, "body", 500)
-    effect.answered(NetworkError("gone"), 5_000, 9_000)
+    effect.answered(errors.NetworkError("gone"), 5_000, 9_000)
     assert said[0][1:] == (5_000, 9_000)
     assert rig.coordinators.take("committed") == [("committed", 1)]
 
@@ -304,7 +295,9 @@ def test_coordinator_requests_reach_the_coordinators(rig: Rig) -> None:
     rig.coordinators.take()
     assert rig.ask(registry.HEARTBEAT, HeartbeatRequest("g", 1, "m")).is_dropped
     assert rig.coordinators.take("asked") == [("asked", "Heartbeat", rig.now_ms, WALL_MS)]
-    assert isinstance(rig.ask(registry.HEARTBEAT, HeartbeatRequest("", 1, "m")).error, InvalidGroupIdError)
+    assert isinstance(
+        rig.ask(registry.HEARTBEAT, HeartbeatRequest("", 1, "m")).error, errors.InvalidGroupIdError
+    )
 
 
 def test_without_coordinators_their_requests_are_refused() -> None:
@@ -312,7 +305,7 @@ def test_without_coordinators_their_requests_are_refused() -> None:
     rig = CoreRig()
     topic_id = rig.topic(CONSUMER_OFFSETS)
     answer = rig.ask(registry.HEARTBEAT, HeartbeatRequest("g", 1, "m"))
-    assert isinstance(answer.error, UnsupportedVersionError)
+    assert isinstance(answer.error, errors.UnsupportedVersionError)
     assert rig.produce(topic_id).is_answered
     assert rig.core.coordinators.status() == {}
 
@@ -432,7 +425,7 @@ def test_check_append_raises_as_append_would() -> None:
     rig = Rig(replicas=(NODE, 2), min_insync_replicas="2")
     host = rig.coordinators.host
     host.check_append(rig.key, 0)
-    with pytest.raises(FencedLeaderEpochError):
+    with pytest.raises(errors.FencedLeaderEpochError):
         host.check_append(rig.key, -7)
     room = rig.partition().log.folder.files.room
     room.full = "the disk is full"
@@ -440,10 +433,10 @@ def test_check_append_raises_as_append_would() -> None:
         host.check_append(rig.key, 0)
     room.full = None
     rig.metadata(PartitionChangeRecord(rig.topic_id, 0, isr=(NODE,)))
-    with pytest.raises(NotEnoughReplicasError):
+    with pytest.raises(errors.NotEnoughReplicasError):
         host.check_append(rig.key, rig.partition().leader_epoch)
     rig.set_leader(rig.topic_id, NO_NODE)
-    with pytest.raises(NotLeaderOrFollowerError):
+    with pytest.raises(errors.NotLeaderOrFollowerError):
         host.check_append(rig.key, 0)
 
 

@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 from fake_controller import CLUSTER_ID, FakeController
-from headrace.protocol.errors import (
-    BrokerIdNotRegisteredError,
-    InconsistentClusterIdError,
-    NetworkError,
-    NotControllerError,
-    TopicAlreadyExistsError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import CreateTopicsRequest, FetchMetadataResponse, NewTopicSpec
 from headrace.protocol.metadata.records import FenceBrokerRecord, NoOpRecord
@@ -131,7 +125,7 @@ async def test_the_connection_to_a_silent_controller_is_closed(parts: Rig) -> No
 
 async def test_an_unreachable_controller_is_searched_again(parts: Rig) -> None:
     """The locator has no port, no response or no leader: none of these ends the node."""
-    answers: list[Any] = [("127.0.0.1", 0), OSError("no file"), NetworkError("not known"), None]
+    answers: list[Any] = [("127.0.0.1", 0), OSError("no file"), errors.NetworkError("not known"), None]
 
     locate = parts.controller.locate
 
@@ -153,7 +147,7 @@ async def test_a_forgotten_node_registers_again(parts: Rig) -> None:
     one reports the losses since the last shutdown; the second has none."""
     await parts.link.is_active.wait()
     epoch = parts.link.broker_epoch
-    parts.controller.refuse_heartbeat = BrokerIdNotRegisteredError("who are you")
+    parts.controller.refuse_heartbeat = errors.BrokerIdNotRegisteredError("who are you")
     await until(lambda: len(parts.controller.registrations) >= 2)
     first, second = parts.controller.registrations
     assert first.incarnation_id == second.incarnation_id
@@ -164,12 +158,12 @@ async def test_a_forgotten_node_registers_again(parts: Rig) -> None:
 async def test_the_wrong_cluster_ends_the_node() -> None:
     """The task owner fails with the error."""
     parts = Rig(1)
-    parts.controller.refuse_registration = InconsistentClusterIdError("cluster x, not y")
+    parts.controller.refuse_registration = errors.InconsistentClusterIdError("cluster x, not y")
     parts.controller.start()
     parts.link.start()
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            with pytest.raises(InconsistentClusterIdError, match="cluster x"):
+            with pytest.raises(errors.InconsistentClusterIdError, match="cluster x"):
                 await parts.tasks.run()
     finally:
         parts.link.close()
@@ -182,9 +176,9 @@ async def test_requests_are_forwarded(parts: Rig) -> None:
     # also without a connection: the request waits for it
     response = await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
     assert response.body.topics[0].name == "t"
-    error = TopicAlreadyExistsError("t is there")
+    error = errors.TopicAlreadyExistsError("t is there")
     parts.controller.on_admin = lambda request: parts.controller.router.reply_error(request, error)
-    with pytest.raises(TopicAlreadyExistsError, match="t is there"):
+    with pytest.raises(errors.TopicAlreadyExistsError, match="t is there"):
         await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
 
 
@@ -192,7 +186,7 @@ async def test_forwarding_without_a_controller_fails_in_time(parts: Rig) -> None
     await parts.link.is_active.wait()
     parts.controller.close()
     await until(lambda: not parts.link.membership.is_connected)
-    with pytest.raises(NotControllerError):
+    with pytest.raises(errors.NotControllerError):
         await parts.link.forward(registry.CREATE_TOPICS, b"", 0.05)
 
 
@@ -230,17 +224,17 @@ async def test_heartbeats_go_on_while_the_metadata_log_is_slow(
     await until(lambda: len(parts.controller.heartbeats) > count)
 
 
-async def test_a_node_logs_its_own_fencing(parts: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_node_logs_its_own_fencing(caplog: pytest.LogCaptureFixture) -> None:
     """With node, metadata offset and its own heartbeat statistics; not the fencing of another process."""
     caplog.set_level("INFO", "headrace.storage_node")
-
-    await parts.link.is_active.wait()
-    epoch = parts.link.broker_epoch
-    parts.controller.append(FenceBrokerRecord(1, epoch - 1))
-    offset = parts.controller.append(FenceBrokerRecord(1, epoch))
-    name = f"this node (node 1, broker epoch {epoch})"
-    line = f"{name} was fenced at metadata offset {offset}: last heartbeat sent "
-    await until(lambda: line in caplog.text)
-    await until(lambda: f"{name} was unfenced at metadata offset " in caplog.text)
-    assert "ms until the response; its event loop was stalled for up to " in caplog.text
-    assert f"epoch {epoch - 1})" not in caplog.text
+    async with rig() as parts:
+        await parts.link.is_active.wait()
+        epoch = parts.link.broker_epoch
+        parts.controller.append(FenceBrokerRecord(1, epoch - 1))
+        offset = parts.controller.append(FenceBrokerRecord(1, epoch))
+        name = f"this node (node 1, broker epoch {epoch})"
+        line = f"{name} was fenced at metadata offset {offset}: last heartbeat sent "
+        await until(lambda: line in caplog.text)
+        await until(lambda: f"{name} was unfenced at metadata offset " in caplog.text)
+        assert "ms until the response; its event loop was stalled for up to " in caplog.text
+        assert f"epoch {epoch - 1})" not in caplog.text

@@ -3,14 +3,7 @@
 from typing import Any
 
 import pytest
-from headrace.protocol.errors import (
-    BrokerIdNotRegisteredError,
-    DuplicateBrokerRegistrationError,
-    InconsistentClusterIdError,
-    InvalidRequestError,
-    NotControllerError,
-    StaleBrokerEpochError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.control import BrokerHeartbeatResponse, BrokerRegistrationResponse
 from headrace.storage_node.links import membership as m
 
@@ -120,7 +113,7 @@ def test_an_answered_heartbeat_grants_a_lease_from_when_it_was_sent(active: Driv
     active(beat(offset=70, sent_ms=2_000), 2_400)
     assert lease.holds(2_499)
     assert not lease.holds(2_500)
-    stale = StaleBrokerEpochError.code
+    stale = errors.StaleBrokerEpochError.code
     for without in (beat(fenced=True, offset=70, sent_ms=3_000), beat(sent_ms=3_000)):
         active(without, 3_000)
     active(beat(error=stale, offset=70, sent_ms=3_000), 3_000)
@@ -175,7 +168,7 @@ def test_a_reconnect_keeps_the_registration(active: Driver) -> None:
     assert active.core.state is m.MembershipState.ACTIVE
 
 
-@pytest.mark.parametrize("error", [StaleBrokerEpochError, BrokerIdNotRegisteredError])
+@pytest.mark.parametrize("error", [errors.StaleBrokerEpochError, errors.BrokerIdNotRegisteredError])
 def test_an_unknown_registration_is_renewed(active: Driver, error: type[Any]) -> None:
     """The controller refuses the broker epoch: register again under a new one."""
     assert active(beat(error=error.code)) == (m.SendRegistration(),)
@@ -189,27 +182,31 @@ def test_an_unknown_registration_is_renewed(active: Driver, error: type[Any]) ->
 def test_a_duplicate_registration_is_retried_until_the_timeout(node: Driver) -> None:
     """The other process may be this node before a crash; if its session does not expire, it is alive."""
     node(m.Connected())
-    assert node(refused(DuplicateBrokerRegistrationError), 5_000) == (m.SetTimer(m.REGISTER_TIMER, 5_100),)
+    assert node(refused(errors.DuplicateBrokerRegistrationError), 5_000) == (
+        m.SetTimer(m.REGISTER_TIMER, 5_100),
+    )
     assert node(m.TimerFired(m.REGISTER_TIMER), 5_100) == (m.SendRegistration(),)
-    (failed,) = node(refused(DuplicateBrokerRegistrationError), 6_000)
+    (failed,) = node(refused(errors.DuplicateBrokerRegistrationError), 6_000)
     assert isinstance(failed, m.Failed)
-    assert isinstance(failed.error, DuplicateBrokerRegistrationError)
+    assert isinstance(failed.error, errors.DuplicateBrokerRegistrationError)
 
 
 def test_a_successful_registration_resets_the_timeout(node: Driver) -> None:
     """The old session expired; a later refusal has a timeout of its own."""
     node(m.Connected())
-    node(refused(DuplicateBrokerRegistrationError), 0)
+    node(refused(errors.DuplicateBrokerRegistrationError), 0)
     node(m.TimerFired(m.REGISTER_TIMER), 100)
     node(REGISTERED, 200)
-    node(beat(error=StaleBrokerEpochError.code), 90_000)
-    assert node(refused(DuplicateBrokerRegistrationError), 90_001) == (m.SetTimer(m.REGISTER_TIMER, 90_101),)
+    node(beat(error=errors.StaleBrokerEpochError.code), 90_000)
+    assert node(refused(errors.DuplicateBrokerRegistrationError), 90_001) == (
+        m.SetTimer(m.REGISTER_TIMER, 90_101),
+    )
 
 
 def test_another_cluster_ends_the_node_at_once(node: Driver) -> None:
     """The log dirs belong to another cluster: a retry would not help."""
     node(m.Connected())
-    (failed,) = node(refused(InconsistentClusterIdError))
+    (failed,) = node(refused(errors.InconsistentClusterIdError))
     assert isinstance(failed, m.Failed)
     assert node(m.Connected()) == ()
 
@@ -217,14 +214,16 @@ def test_another_cluster_ends_the_node_at_once(node: Driver) -> None:
 def test_a_retriable_refusal_is_retried_without_a_limit(node: Driver) -> None:
     node(m.Connected())
     for now_ms in range(0, 100_000, 10_000):
-        assert node(refused(NotControllerError), now_ms) == (m.SetTimer(m.REGISTER_TIMER, now_ms + 100),)
+        assert node(refused(errors.NotControllerError), now_ms) == (
+            m.SetTimer(m.REGISTER_TIMER, now_ms + 100),
+        )
 
 
 def test_a_final_refusal_ends_the_node_after_the_timeout(node: Driver) -> None:
     """registration.timeout.ms after the first refusal."""
     node(m.Connected())
-    node(refused(InvalidRequestError), 0)
-    (failed,) = node(refused(InvalidRequestError), 1_000)
+    node(refused(errors.InvalidRequestError), 0)
+    (failed,) = node(refused(errors.InvalidRequestError), 1_000)
     assert isinstance(failed, m.Failed)
 
 
@@ -251,7 +250,7 @@ def test_a_controlled_shutdown_has_a_timeout(active: Driver) -> None:
 def test_an_unregistered_node_shuts_down_at_once(active: Driver) -> None:
     """A stale epoch: the controller has no registration of this node."""
     active(m.ShutdownRequested())
-    assert active(beat(error=StaleBrokerEpochError.code)) == (m.ShutdownAllowed(),)
+    assert active(beat(error=errors.StaleBrokerEpochError.code)) == (m.ShutdownAllowed(),)
 
 
 @pytest.mark.parametrize("events", [[], [m.Connected()], [m.Connected(), REGISTERED, m.Disconnected()]])

@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    KafkaError,
-    MessageTooLargeError,
-    RecordBatchTooLargeError,
-    UnsupportedCompressionTypeError,
-)
+from headrace.protocol import errors
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression, read_batch_header
 from headrace.storage_node.log.log import Log
@@ -33,38 +25,41 @@ def patched(at: int, fmt: str, value: int, *, fix_crc: bool = True) -> bytes:
     return bytes(data)
 
 
-REFUSED: dict[str, tuple[bytes, type[KafkaError]]] = {
-    "nothing": (b"", CorruptMessageError),
-    "a piece of a header": (batch()[:60], CorruptMessageError),
-    "cut": (batch()[:-1], CorruptMessageError),
-    "trailing byte": (batch() + b"x", InvalidRecordError),
-    "two batches": (batch() + batch(), InvalidRecordError),
-    "length 0": (patched(8, ">i", 0), CorruptMessageError),
-    "length -1": (patched(8, ">i", -1), CorruptMessageError),
-    "magic 0": (patched(16, ">b", 0), InvalidRecordError),
-    "magic 1": (patched(16, ">b", 1), InvalidRecordError),
-    "magic 3": (patched(16, ">b", 3), InvalidRecordError),
-    "bad CRC": (patched(40, ">b", 1, fix_crc=False), CorruptMessageError),
-    "codec 5": (patched(21, ">h", 5), UnsupportedCompressionTypeError),
-    "control bit": (patched(21, ">h", 0x20), InvalidRecordError),
-    "delete horizon bit": (patched(21, ">h", 0x40), InvalidRecordError),
-    "transactional bit": (patched(21, ">h", 0x10), InvalidRecordError),
-    "producer id": (patched(43, ">q", 7), InvalidRecordError),
-    "log append time bit": (patched(21, ">h", 0x08), InvalidTimestampError),
-    "count 0": (patched(57, ">i", 0), InvalidRecordError),
-    "count -1": (patched(57, ">i", -1), InvalidRecordError),
-    "count 2^31-1": (patched(57, ">i", 2**31 - 1), InvalidRecordError),
-    "last offset delta": (patched(23, ">i", 2), InvalidRecordError),
-    "timestamp -2": (patched(27, ">q", -2), InvalidTimestampError),
-    "timestamp 2^63-2": (patched(27, ">q", 2**63 - 2), InvalidTimestampError),
-    "far future": (batch(timestamp=NOW + 2 * HOUR), InvalidTimestampError),
-    "one record in the far future": (batch(2, step=2 * HOUR), InvalidTimestampError),
-    "emptied by a cleaner": (active_codec().empty_batch(read_batch_header(batch(2))), InvalidRecordError),
+REFUSED: dict[str, tuple[bytes, type[errors.KafkaError]]] = {
+    "nothing": (b"", errors.CorruptMessageError),
+    "a piece of a header": (batch()[:60], errors.CorruptMessageError),
+    "cut": (batch()[:-1], errors.CorruptMessageError),
+    "trailing byte": (batch() + b"x", errors.InvalidRecordError),
+    "two batches": (batch() + batch(), errors.InvalidRecordError),
+    "length 0": (patched(8, ">i", 0), errors.CorruptMessageError),
+    "length -1": (patched(8, ">i", -1), errors.CorruptMessageError),
+    "magic 0": (patched(16, ">b", 0), errors.InvalidRecordError),
+    "magic 1": (patched(16, ">b", 1), errors.InvalidRecordError),
+    "magic 3": (patched(16, ">b", 3), errors.InvalidRecordError),
+    "bad CRC": (patched(40, ">b", 1, fix_crc=False), errors.CorruptMessageError),
+    "codec 5": (patched(21, ">h", 5), errors.UnsupportedCompressionTypeError),
+    "control bit": (patched(21, ">h", 0x20), errors.InvalidRecordError),
+    "delete horizon bit": (patched(21, ">h", 0x40), errors.InvalidRecordError),
+    "transactional bit": (patched(21, ">h", 0x10), errors.InvalidRecordError),
+    "producer id": (patched(43, ">q", 7), errors.InvalidRecordError),
+    "log append time bit": (patched(21, ">h", 0x08), errors.InvalidTimestampError),
+    "count 0": (patched(57, ">i", 0), errors.InvalidRecordError),
+    "count -1": (patched(57, ">i", -1), errors.InvalidRecordError),
+    "count 2^31-1": (patched(57, ">i", 2**31 - 1), errors.InvalidRecordError),
+    "last offset delta": (patched(23, ">i", 2), errors.InvalidRecordError),
+    "timestamp -2": (patched(27, ">q", -2), errors.InvalidTimestampError),
+    "timestamp 2^63-2": (patched(27, ">q", 2**63 - 2), errors.InvalidTimestampError),
+    "far future": (batch(timestamp=NOW + 2 * HOUR), errors.InvalidTimestampError),
+    "one record in the far future": (batch(2, step=2 * HOUR), errors.InvalidTimestampError),
+    "emptied by a cleaner": (
+        active_codec().empty_batch(read_batch_header(batch(2))),
+        errors.InvalidRecordError,
+    ),
     "gaps left by a cleaner": (
         stored([(0, b"k", b"v"), (2, b"k", b"v")], base_timestamp=NOW),
-        InvalidRecordError,
+        errors.InvalidRecordError,
     ),
-    "too large": (batch(size=2000), MessageTooLargeError),
+    "too large": (batch(size=2000), errors.MessageTooLargeError),
 }
 
 
@@ -86,7 +81,7 @@ def test_invalid_batches_are_rejected(name: str) -> None:
 def test_batch_larger_than_segment_bytes_is_rejected() -> None:
     """No segment could hold it."""
     log = open_log(FakeFiles(), segment_bytes=500)
-    with pytest.raises(RecordBatchTooLargeError, match=r"segment\.bytes"):
+    with pytest.raises(errors.RecordBatchTooLargeError, match=r"segment\.bytes"):
         append(log, batch(size=1000))
 
 
@@ -95,7 +90,7 @@ def test_large_batch_is_rejected_before_decompression() -> None:
     data = bytearray(batch(200, size=100, compression=Compression.GZIP))
     data[100] ^= 1
     log = open_log(FakeFiles(), max_message_bytes=200)
-    with pytest.raises(MessageTooLargeError):
+    with pytest.raises(errors.MessageTooLargeError):
         append(log, bytes(data))
 
 
@@ -116,7 +111,7 @@ def test_timestamps_outside_bounds_are_rejected(timestamp: int, keys: dict[str, 
     log = open_log(FakeFiles(), **keys)
     try:
         append(log, batch(timestamp=timestamp))
-    except InvalidTimestampError:
+    except errors.InvalidTimestampError:
         assert not is_taken
     else:
         assert is_taken
@@ -129,7 +124,7 @@ def test_servers_may_write_control_batches(log: Log) -> None:
     )
     log.append_as_leader(marker, leader_epoch=0, wall_ms=NOW, internal=True)
     assert log.log_end_offset == 1
-    with pytest.raises(CorruptMessageError):
+    with pytest.raises(errors.CorruptMessageError):
         log.append_as_leader(marker[:-1] + b"\xff", leader_epoch=0, wall_ms=NOW, internal=True)
 
 
@@ -140,7 +135,7 @@ def test_checked_batch_is_not_inspected_again() -> None:
     log = open_log(FakeFiles())
     log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, checked=facts)
     assert len(check_dense(log)) == 1
-    with pytest.raises(InvalidTimestampError):
+    with pytest.raises(errors.InvalidTimestampError):
         log.append_as_leader(data, leader_epoch=0, wall_ms=NOW - 2 * HOUR, checked=facts)
 
 
@@ -153,7 +148,7 @@ def test_compacted_topic_rejects_records_without_key(compression: Compression) -
     data = builder.build()
     for policy in (("compact",), ("compact", "delete")):
         log = open_log(FakeFiles(), cleanup_policy=policy)
-        with pytest.raises(InvalidRecordError, match="record 2: no key"):
+        with pytest.raises(errors.InvalidRecordError, match="record 2: no key"):
             append(log, data)
         append(log, batch(2))
         log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, internal=True)

@@ -2,14 +2,7 @@
 
 import pytest
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    InvalidTxnStateError,
-    KafkaError,
-    OutOfOrderSequenceNumberError,
-    TransactionCoordinatorFencedError,
-)
+from headrace.protocol import errors
 from headrace.protocol.records.header import HEADER_BYTES, read_batch_header, sealed_batch
 from headrace.storage_node.log import producer_states
 from headrace.storage_node.log.log import Log
@@ -27,10 +20,10 @@ def log() -> Log:
     return log
 
 
-def refused(log: Log, data: bytes) -> type[KafkaError]:
+def refused(log: Log, data: bytes) -> type[errors.KafkaError]:
     """The error; the state must not have changed."""
     before = (log.log_end_offset, log.producers.states.to_snapshot())
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(errors.KafkaError) as caught:
         append(log, data)
     assert (log.log_end_offset, log.producers.states.to_snapshot()) == before
     return caught.type
@@ -49,7 +42,7 @@ def test_last_five_batches_are_duplicates(log: Log) -> None:
         assert info == (3 + 2 * number, 4 + 2 * number, -1, True)
     assert log.log_end_offset == end_offset
     for number in range(2):
-        assert refused(log, idempotent(9, 2 * number, 2)) is OutOfOrderSequenceNumberError
+        assert refused(log, idempotent(9, 2 * number, 2)) is errors.OutOfOrderSequenceNumberError
     check_producers(log)
 
 
@@ -57,7 +50,7 @@ def test_part_of_a_batch_is_no_duplicate(log: Log) -> None:
     """First and last sequence must be equal."""
     append(log, idempotent(9, 0, 4))
     for first, count in ((0, 3), (1, 3), (0, 5), (1, 2)):
-        assert refused(log, idempotent(9, first, count)) is OutOfOrderSequenceNumberError
+        assert refused(log, idempotent(9, first, count)) is errors.OutOfOrderSequenceNumberError
 
 
 def test_duplicate_has_the_time_of_the_first_append() -> None:
@@ -91,7 +84,7 @@ def test_unknown_producer_may_start_with_any_sequence(log: Log, sequence: int) -
     append(log, idempotent(9, sequence))
     follows = (sequence + 1) % 2**31
     append(log, idempotent(9, follows))
-    assert refused(log, idempotent(9, follows + 2)) is OutOfOrderSequenceNumberError
+    assert refused(log, idempotent(9, follows + 2)) is errors.OutOfOrderSequenceNumberError
 
 
 def test_sequences_wrap_around(log: Log) -> None:
@@ -100,7 +93,7 @@ def test_sequences_wrap_around(log: Log) -> None:
     across = idempotent(9, MAX_SEQUENCE, 3)
     offset = append(log, across)
     assert append(log, across) == offset
-    assert refused(log, idempotent(9, 1)) is OutOfOrderSequenceNumberError
+    assert refused(log, idempotent(9, 1)) is errors.OutOfOrderSequenceNumberError
     append(log, idempotent(9, 2))
     check_producers(log)
     append(log, idempotent(8, MAX_SEQUENCE))
@@ -110,10 +103,12 @@ def test_sequences_wrap_around(log: Log) -> None:
 def test_new_epoch_starts_with_sequence_0(log: Log) -> None:
     """The older epoch is fenced."""
     append(log, idempotent(9, 0, 3, epoch=2))
-    assert refused(log, idempotent(9, 3, epoch=3)) is OutOfOrderSequenceNumberError
+    assert refused(log, idempotent(9, 3, epoch=3)) is errors.OutOfOrderSequenceNumberError
     append(log, idempotent(9, 0, epoch=3))
-    assert refused(log, idempotent(9, 3, epoch=2)) is InvalidProducerEpochError
-    assert refused(log, idempotent(9, 0, 3, epoch=2)) is InvalidProducerEpochError, "no repeat any more"
+    assert refused(log, idempotent(9, 3, epoch=2)) is errors.InvalidProducerEpochError
+    assert refused(log, idempotent(9, 0, 3, epoch=2)) is errors.InvalidProducerEpochError, (
+        "no repeat any more"
+    )
     append(log, idempotent(9, 1, epoch=3))
     check_producers(log)
 
@@ -140,7 +135,7 @@ def test_batch_with_producer_id_needs_a_sequence(log: Log, wrong: dict[str, int]
     """Only servers write without sequences."""
     data = idempotent(9, 0)
     made = sealed_batch(read_batch_header(data)._replace(**wrong), data[HEADER_BYTES:])
-    assert refused(log, made) is InvalidRecordError
+    assert refused(log, made) is errors.InvalidRecordError
 
 
 # --- how much is kept ---------------------------------------------------------------------------------------
@@ -180,12 +175,12 @@ def test_verifications_are_bounded_and_expire(log: Log) -> None:
     for producer_id, is_forgotten in ((0, True), (1, False)):
         data = transactional(producer_id, 0)
         if is_forgotten:
-            with pytest.raises(InvalidTxnStateError):
+            with pytest.raises(errors.InvalidTxnStateError):
                 log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, guard=guards[producer_id])
         else:
             log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, guard=guards[producer_id])
     log.producers.states.expire(NOW)
-    with pytest.raises(InvalidTxnStateError):
+    with pytest.raises(errors.InvalidTxnStateError):
         log.append_as_leader(transactional(2, 0), leader_epoch=0, wall_ms=NOW, guard=guards[2])
 
 
@@ -280,7 +275,7 @@ def test_read_gets_all_aborted_transactions_in_its_range(log: Log) -> None:
 def test_plain_batch_during_open_transaction_is_refused(log: Log) -> None:
     """It would be lost or shown with the transaction."""
     verified(log, transactional(9, 0))
-    assert refused(log, idempotent(9, 1)) is InvalidTxnStateError
+    assert refused(log, idempotent(9, 1)) is errors.InvalidTxnStateError
 
 
 def test_marker_without_data_is_remembered(log: Log) -> None:
@@ -292,9 +287,9 @@ def test_marker_without_data_is_remembered(log: Log) -> None:
     again = open_log(log.folder.files, was_clean=True, recovery_point=log.log_end_offset)
     for each in (log, again):
         assert each.producers.states.get(9).epoch == 4  # type: ignore[union-attr]
-    with pytest.raises(TransactionCoordinatorFencedError):
+    with pytest.raises(errors.TransactionCoordinatorFencedError):
         end(again, 9, epoch=5, coordinator_epoch=6)
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(errors.InvalidProducerEpochError):
         verified(again, transactional(9, 0, epoch=3))
 
 
@@ -309,7 +304,7 @@ def test_epoch_of_a_marker(log: Log, version: int, epoch: int, is_fine: bool) ->
     if is_fine:
         end(log, 9, epoch=epoch, version=version)
     else:
-        with pytest.raises(InvalidProducerEpochError):
+        with pytest.raises(errors.InvalidProducerEpochError):
             end(log, 9, epoch=epoch, version=version)
     assert log.producers.states.get(9).has_open_transaction is not is_fine  # type: ignore[union-attr]
 
@@ -320,7 +315,7 @@ def test_repeated_marker_is_accepted(log: Log) -> None:
     end(log, 9, epoch=1, is_commit=False)
     end(log, 9, epoch=1, is_commit=False)
     verified(log, transactional(9, 0, epoch=1))
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(errors.InvalidProducerEpochError):
         end(log, 9, epoch=1, is_commit=False)
     log.high_watermark = log.log_end_offset
     check_producers(log)
@@ -331,7 +326,7 @@ def test_sequence_reused_after_abort_is_no_duplicate(log: Log) -> None:
     verified(log, transactional(9, 0))
     end(log, 9, epoch=1, is_commit=False)
     assert verified(log, transactional(9, 0, epoch=1)) == 5
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(errors.InvalidProducerEpochError):
         append(log, transactional(9, 0))
 
 
@@ -352,9 +347,9 @@ def test_follower_accepts_what_the_leader_accepted(log: Log) -> None:
 
 def test_first_batch_of_transaction_needs_verification(log: Log) -> None:
     """KIP-890; later batches do not."""
-    assert refused(log, transactional(9, 0)) is InvalidTxnStateError
+    assert refused(log, transactional(9, 0)) is errors.InvalidTxnStateError
     guard = log.producers.states.begin_verification(9, 0, 0, NOW, bumps_epoch=True)
-    assert refused(log, transactional(9, 0)) is InvalidTxnStateError
+    assert refused(log, transactional(9, 0)) is errors.InvalidTxnStateError
     log.append_as_leader(transactional(9, 0), leader_epoch=0, wall_ms=NOW, guard=guard)
     assert log.producers.states.begin_verification(9, 0, 1, NOW, bumps_epoch=True) == 0
     append(log, transactional(9, 1))
@@ -364,7 +359,7 @@ def test_late_batch_opens_no_transaction(log: Log) -> None:
     """KAFKA-14402: the transaction was aborted while its batch was in flight; another one would never end."""
     guard = log.producers.states.begin_verification(9, 0, 0, NOW, bumps_epoch=False)
     end(log, 9, epoch=0, is_commit=False, version=1)
-    with pytest.raises(InvalidTxnStateError):
+    with pytest.raises(errors.InvalidTxnStateError):
         log.append_as_leader(transactional(9, 0), leader_epoch=0, wall_ms=NOW, guard=guard)
     assert log.producers.states.oldest_transaction is None
     assert log.producers.states.begin_verification(9, 0, 0, NOW, bumps_epoch=False) != guard
@@ -380,7 +375,7 @@ def test_marker_of_previous_transaction_keeps_verification(log: Log) -> None:
 
 def test_old_epoch_is_not_verified(log: Log) -> None:
     append(log, idempotent(9, 0, epoch=3))
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(errors.InvalidProducerEpochError):
         log.producers.states.begin_verification(9, 2, 0, NOW, bumps_epoch=True)
 
 
@@ -393,7 +388,7 @@ def test_batch_does_not_overtake_an_unverified_one(log: Log) -> None:
         if is_fine:
             log.append_as_leader(transactional(9, sequence), leader_epoch=0, wall_ms=NOW, guard=guard)
         else:
-            with pytest.raises(OutOfOrderSequenceNumberError):
+            with pytest.raises(errors.OutOfOrderSequenceNumberError):
                 log.append_as_leader(transactional(9, sequence), leader_epoch=0, wall_ms=NOW, guard=guard)
 
 
@@ -403,7 +398,7 @@ def test_version_2_transaction_starts_with_sequence_0(log: Log) -> None:
         guard = log.producers.states.begin_verification(producer_id, 0, 5, NOW, bumps_epoch=bumps_epoch)
         data = transactional(producer_id, 5)
         if bumps_epoch:
-            with pytest.raises(OutOfOrderSequenceNumberError):
+            with pytest.raises(errors.OutOfOrderSequenceNumberError):
                 log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, guard=guard)
         else:
             log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, guard=guard)
@@ -413,7 +408,7 @@ def test_newer_epoch_starts_a_new_verification(log: Log) -> None:
     """Its lowest sequence starts again; an open transaction of the old epoch does not count."""
     verified(log, transactional(9, 0))
     assert log.producers.states.begin_verification(9, 1, 0, NOW, bumps_epoch=True) > 0
-    assert refused(log, transactional(9, 0, epoch=1)) is InvalidTxnStateError
+    assert refused(log, transactional(9, 0, epoch=1)) is errors.InvalidTxnStateError
     guard = log.producers.states.begin_verification(9, 2, 0, NOW, bumps_epoch=True)
     log.append_as_leader(transactional(9, 0, epoch=2), leader_epoch=0, wall_ms=NOW, guard=guard)
 

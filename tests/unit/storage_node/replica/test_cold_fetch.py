@@ -5,14 +5,7 @@ import errno
 import pytest
 from cleaner_rig import clean
 from core_rig import CoreRig, FakePeer, FakeRequest
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    KafkaStorageError,
-    NotLeaderOrFollowerError,
-    OffsetOutOfRangeError,
-    ThrottlingQuotaExceededError,
-    UnknownTopicIdError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import FetchPartition, FetchRequest, MetadataRequest
 from headrace.storage_node.effects import ReadCold
@@ -322,7 +315,11 @@ def test_stale_result_is_not_returned(rig: CoreRig) -> None:
         rig.core.cold_read(effect.read, rig.now_ms)
         rig.check()
     codes = [request.first.error_code for request in requests]
-    assert codes == [NotLeaderOrFollowerError.code, UnknownTopicIdError.code, OffsetOutOfRangeError.code]
+    assert codes == [
+        errors.NotLeaderOrFollowerError.code,
+        errors.UnknownTopicIdError.code,
+        errors.OffsetOutOfRangeError.code,
+    ]
     assert not any(request.answer_frames for request in requests)
 
 
@@ -370,7 +367,7 @@ def test_log_deleted_before_a_cold_read_runs(rig: CoreRig) -> None:
     request = rig.fetch(topic_id)
     rig.remove(topic_id)
     rig.purge()
-    assert request.first.error_code == UnknownTopicIdError.code
+    assert request.first.error_code == errors.UnknownTopicIdError.code
     rig.read_cold()
     request = rig.fetch(other)
     rig.read_cold()
@@ -386,7 +383,7 @@ def test_segment_deleted_before_a_cold_read_runs(rig: CoreRig) -> None:
     request = rig.fetch(topic_id)
     log.delete_segments_below(3)
     rig.read_cold()
-    assert request.first.error_code == OffsetOutOfRangeError.code
+    assert request.first.error_code == errors.OffsetOutOfRangeError.code
     assert len(values(rig.fetch(topic_id, 3))) == 1
 
 
@@ -399,8 +396,8 @@ def test_disk_error_in_a_cold_read_takes_the_log_dir_offline(rig: CoreRig) -> No
     request = rig.fetch(topic_id)
     rig.files.fail("pread", ".log")
     rig.read_cold()
-    assert request.first.error_code == KafkaStorageError.code
-    assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
+    assert request.first.error_code == errors.KafkaStorageError.code
+    assert rig.produce(topic_id).first.error_code == errors.KafkaStorageError.code
     assert rig.ended()
 
 
@@ -410,7 +407,7 @@ def test_memory_error_in_a_cold_read_is_retriable(rig: CoreRig) -> None:
     request = rig.fetch(topic_id)
     rig.files.fail("pread", ".log", error=errno.ENOMEM)
     rig.read_cold()
-    assert request.first.error_code == ThrottlingQuotaExceededError.code
+    assert request.first.error_code == errors.ThrottlingQuotaExceededError.code
     again = rig.fetch(topic_id)
     rig.read_cold()
     assert len(values(again)) == 3
@@ -424,7 +421,7 @@ def test_corrupt_batch_in_a_cold_read(rig: CoreRig) -> None:
     rig.files.flip_bit(LOG_FILE, 80, 3)
     request = rig.fetch(topic_id)
     rig.read_cold()
-    assert request.first.error_code == CorruptMessageError.code
+    assert request.first.error_code == errors.CorruptMessageError.code
     assert request.answer_frames == []
     assert "corrupt records" in rig.notes()
     rig.files.evict("t-0/")

@@ -6,16 +6,7 @@ from typing import Any
 import pytest
 from core_rig import CoreRig, FakePeer, FakeRequest
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    InvalidRequestError,
-    InvalidTopicError,
-    NotLeaderOrFollowerError,
-    OffsetOutOfRangeError,
-    PolicyViolationError,
-    RequestTimedOutError,
-    UnknownLeaderEpochError,
-    UnknownTopicIdError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
 from node_rig import batch
@@ -48,7 +39,7 @@ def test_log_start_moves_after_it_is_written() -> None:
     assert rig.values(topic_id) == [b"0", b"1", b"2", b"3", b"4"]
     assert rig.checkpoint_starts()
     assert (request.first.error_code, request.first.low_watermark) == (0, 2)
-    assert rig.fetch(topic_id, 1).first.error_code == OffsetOutOfRangeError.code
+    assert rig.fetch(topic_id, 1).first.error_code == errors.OffsetOutOfRangeError.code
     again = rig.restarted(power="none")
     assert again.core.table.partitions[topic_id, 0].log.log_start_offset == 2
 
@@ -74,7 +65,7 @@ def test_timeout_0_does_not_wait_for_followers() -> None:
     rig.pass_time(50)
     assert not request.is_answered
     rig.checkpoint_starts()
-    assert request.first.error_code == RequestTimedOutError.code
+    assert request.first.error_code == errors.RequestTimedOutError.code
     assert cluster.partition(1).log.log_start_offset == 2
 
 
@@ -83,7 +74,7 @@ def test_unwritten_log_start_times_out() -> None:
     rig, topic_id = alone()
     request = asked(rig, topic_id, 2, timeout_ms=0)
     rig.pass_time(3_600_000)
-    assert request.first.error_code == RequestTimedOutError.code
+    assert request.first.error_code == errors.RequestTimedOutError.code
 
 
 def test_offset_minus_one_deletes_up_to_the_high_watermark() -> None:
@@ -110,13 +101,13 @@ def test_offset_below_the_log_start_succeeds_at_once() -> None:
 def test_offset_out_of_range_is_refused(offset: int) -> None:
     """Above the high watermark, or negative."""
     rig, topic_id = alone()
-    assert asked(rig, topic_id, offset).first.error_code == OffsetOutOfRangeError.code
+    assert asked(rig, topic_id, offset).first.error_code == errors.OffsetOutOfRangeError.code
     assert not rig.checkpoint_starts()
 
 
 @pytest.mark.parametrize(
     ("policy", "code"),
-    [("compact", PolicyViolationError.code), ("compact,delete", 0), ("", 0), ("delete", 0)],
+    [("compact", errors.PolicyViolationError.code), ("compact,delete", 0), ("", 0), ("delete", 0)],
 )
 def test_compacted_topic_is_refused(policy: str, code: int) -> None:
     """Allowed with compact,delete, and without a policy, as in Kafka."""
@@ -129,7 +120,7 @@ def test_compacted_topic_is_refused(policy: str, code: int) -> None:
 
 def test_internal_topics_are_refused(rig: CoreRig) -> None:
     topic_id = rig.topic("__consumer_offsets")
-    assert asked(rig, topic_id, 0).first.error_code == InvalidTopicError.code
+    assert asked(rig, topic_id, 0).first.error_code == errors.InvalidTopicError.code
 
 
 def test_entries_are_independent(rig: CoreRig) -> None:
@@ -141,19 +132,19 @@ def test_entries_are_independent(rig: CoreRig) -> None:
     assert not request.is_answered
     rig.checkpoint_starts()
     codes = [answer.error_code for answer in request.answer.partitions]
-    assert codes == [0, OffsetOutOfRangeError.code, 0, 3]
+    assert codes == [0, errors.OffsetOutOfRangeError.code, 0, 3]
 
 
 def test_invalid_entries_and_requests_are_refused() -> None:
     """Unknown ids, other epochs, other leaders, too many entries."""
     rig, topic_id = alone()
-    assert asked(rig, b"x" * 16, 1).first.error_code == UnknownTopicIdError.code
-    assert asked(rig, topic_id, 1, epoch=7).first.error_code == UnknownLeaderEpochError.code
+    assert asked(rig, b"x" * 16, 1).first.error_code == errors.UnknownTopicIdError.code
+    assert asked(rig, topic_id, 1, epoch=7).first.error_code == errors.UnknownLeaderEpochError.code
     rig.set_leader(topic_id, 2)
     answer = asked(rig, topic_id, 1).first
-    assert (answer.error_code, answer.leader_id) == (NotLeaderOrFollowerError.code, 2)
+    assert (answer.error_code, answer.leader_id) == (errors.NotLeaderOrFollowerError.code, 2)
     many = [0] * (rig.config.max_request_partitions + 1)
-    assert isinstance(asked(rig, topic_id, *many).error, InvalidRequestError)
+    assert isinstance(asked(rig, topic_id, *many).error, errors.InvalidRequestError)
 
 
 def test_requests_share_a_checkpoint() -> None:
@@ -226,7 +217,7 @@ def test_unreachable_follower_causes_a_timeout() -> None:
     cluster.settle()
     assert starts(cluster) == {1: 2, 2: 2, 3: 0}
     cluster.pass_time(600)
-    assert request.first.error_code == RequestTimedOutError.code
+    assert request.first.error_code == errors.RequestTimedOutError.code
     again = asked(cluster.leader, TOPIC, 2, timeout_ms=5_000)
     assert not again.is_answered
     cluster.heal()
@@ -255,7 +246,7 @@ def test_lost_leadership_is_an_error() -> None:
     cluster.settle()
     cluster.change(leader=2)
     answer = request.first
-    assert (answer.error_code, answer.leader_id) == (NotLeaderOrFollowerError.code, 2)
+    assert (answer.error_code, answer.leader_id) == (errors.NotLeaderOrFollowerError.code, 2)
 
 
 def test_follower_starts_at_the_batch_of_the_log_start() -> None:
@@ -363,4 +354,4 @@ def test_deleted_records_stay_deleted_after_a_failover() -> None:
     cluster.fence(1)
     cluster.change(leader=2, isr=(2, 3))
     cluster.settle()
-    assert cluster.nodes[2].fetch(TOPIC, 2).first.error_code == OffsetOutOfRangeError.code
+    assert cluster.nodes[2].fetch(TOPIC, 2).first.error_code == errors.OffsetOutOfRangeError.code

@@ -2,17 +2,7 @@
 
 import pytest
 from core_rig import CoreRig, FakePeer
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    FencedLeaderEpochError,
-    InvalidRequestError,
-    KafkaStorageError,
-    NotLeaderOrFollowerError,
-    OffsetOutOfRangeError,
-    ThrottlingQuotaExceededError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import FetchPartition, FetchRequest
 from node_rig import batch, values_of
@@ -40,7 +30,7 @@ def test_offset_outside_of_the_log_is_out_of_range(rig: CoreRig) -> None:
     rig.produce(topic_id)
     for offset in (-1, -5, 2, 2**63 - 1, -(2**63)):
         answer = rig.fetch(topic_id, offset).first
-        assert answer.error_code == OffsetOutOfRangeError.code
+        assert answer.error_code == errors.OffsetOutOfRangeError.code
         assert answer.log_start_offset == 0
     assert rig.fetch(topic_id, 1).first.error_code == 0
 
@@ -56,18 +46,18 @@ def test_each_invalid_partition_has_its_error(rig: CoreRig) -> None:
     """A wrong leader epoch is fenced."""
     topic_id = rig.topic()
     elsewhere = rig.topic("far", leader=2, replicas=(2,))
-    assert rig.fetch(b"x" * 16).first.error_code == UnknownTopicIdError.code
-    assert rig.fetch(topic_id, partition=7).first.error_code == UnknownTopicOrPartitionError.code
-    assert rig.fetch(elsewhere).first.error_code == NotLeaderOrFollowerError.code
+    assert rig.fetch(b"x" * 16).first.error_code == errors.UnknownTopicIdError.code
+    assert rig.fetch(topic_id, partition=7).first.error_code == errors.UnknownTopicOrPartitionError.code
+    assert rig.fetch(elsewhere).first.error_code == errors.NotLeaderOrFollowerError.code
     assert rig.fetch(elsewhere).first.leader_id == 2
     rig.set_leader(topic_id, 1)
-    assert rig.fetch(topic_id, epoch=0).first.error_code == FencedLeaderEpochError.code
+    assert rig.fetch(topic_id, epoch=0).first.error_code == errors.FencedLeaderEpochError.code
     assert rig.fetch(topic_id, epoch=1).first.error_code == 0
 
 
 @pytest.mark.parametrize("isolation", [-1, 2, 127])
 def test_unknown_isolation_level_is_refused(rig: CoreRig, isolation: int) -> None:
-    assert isinstance(rig.fetch(rig.topic(), isolation=isolation).error, InvalidRequestError)
+    assert isinstance(rig.fetch(rig.topic(), isolation=isolation).error, errors.InvalidRequestError)
 
 
 # --- limits -------------------------------------------------------------------------------------------
@@ -126,14 +116,14 @@ def test_fetch_is_refused_when_too_many_response_bytes_are_queued(rig: CoreRig) 
     topic_id = rig.topic()
     rig.produce(topic_id)
     rig.room = 0
-    assert isinstance(rig.fetch(topic_id).error, ThrottlingQuotaExceededError)
+    assert isinstance(rig.fetch(topic_id).error, errors.ThrottlingQuotaExceededError)
 
 
 def test_partitions_per_request_are_bounded(rig: CoreRig) -> None:
     """Bound: max.request.partitions."""
     entries = (FetchPartition(rig.topic(), 0, 0, 1),) * 100_000
     request = rig.ask(registry.FETCH, FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, entries))
-    assert isinstance(request.error, InvalidRequestError)
+    assert isinstance(request.error, errors.InvalidRequestError)
     assert rig.core.parked == 0
 
 
@@ -209,7 +199,7 @@ def test_partition_error_ends_the_wait(rig: CoreRig) -> None:
     topic_id = rig.topic()
     entries = (FetchPartition(topic_id, 0, 0, 1 << 20), FetchPartition(b"x" * 16, 0, 0, 1 << 20))
     request = rig.ask(registry.FETCH, FetchRequest(500, 1, 1 << 20, 0, entries))
-    assert [answer.error_code for answer in request.answer.partitions] == [0, UnknownTopicIdError.code]
+    assert [answer.error_code for answer in request.answer.partitions] == [0, errors.UnknownTopicIdError.code]
 
 
 def test_waiting_fetch_is_completed_by_each_kind_of_error(rig: CoreRig) -> None:
@@ -217,12 +207,12 @@ def test_waiting_fetch_is_completed_by_each_kind_of_error(rig: CoreRig) -> None:
     moved, deleted, broken = rig.topic("a"), rig.topic("b"), rig.topic("c")
     requests = [rig.fetch(topic_id, max_wait_ms=60_000) for topic_id in (moved, deleted, broken)]
     rig.set_leader(moved, -1)
-    assert requests[0].first.error_code == NotLeaderOrFollowerError.code
+    assert requests[0].first.error_code == errors.NotLeaderOrFollowerError.code
     rig.remove(deleted)
-    assert requests[1].first.error_code == UnknownTopicIdError.code
+    assert requests[1].first.error_code == errors.UnknownTopicIdError.code
     rig.files.fail("pwrite", "c-0")
     rig.produce(broken)
-    assert requests[2].first.error_code == KafkaStorageError.code
+    assert requests[2].first.error_code == errors.KafkaStorageError.code
     assert rig.core.parked == 0
 
 
@@ -246,7 +236,7 @@ def test_waiting_fetches_are_bounded() -> None:
     assert rig.core.parked == 100
     refused = [request for request in flood if request.is_answered]
     assert len(refused) == 900
-    assert all(isinstance(request.error, ThrottlingQuotaExceededError) for request in refused)
+    assert all(isinstance(request.error, errors.ThrottlingQuotaExceededError) for request in refused)
     assert rig.produce(topic_id).first.error_code == 0, "producers are not touched by the flood"
 
 
@@ -278,7 +268,7 @@ def test_corrupt_batch_header_is_not_served(byte: int) -> None:
     rig.files.flip_bit("/d/t-0/" + "0" * 20 + ".log", byte, 3)
     for _ in range(2):
         request = rig.fetch(topic_id)
-        assert request.first.error_code == CorruptMessageError.code
+        assert request.first.error_code == errors.CorruptMessageError.code
         assert request.answer_frames == []
     assert rig.notes().count("corrupt records") == 1
     assert values_of(rig.fetch(topic_id, 1).answer_frames) == [(1, b"v" * 100)]
@@ -295,10 +285,10 @@ def test_corrupt_cached_record_is_detected_by_the_consumer() -> None:
         rig.files.flip_bit("/d/t-0/" + "0" * 20 + ".log", byte, 3)
         request = rig.fetch(topic_id)
         if request.first.error_code == 0:
-            with pytest.raises(CorruptMessageError):
+            with pytest.raises(errors.CorruptMessageError):
                 values_of(request.answer_frames)
         else:
-            assert request.first.error_code == CorruptMessageError.code
+            assert request.first.error_code == errors.CorruptMessageError.code
         rig.files.flip_bit("/d/t-0/" + "0" * 20 + ".log", byte, 3)
     assert len(values_of(rig.fetch(topic_id).answer_frames)) == 2
 
@@ -308,6 +298,6 @@ def test_read_error_takes_the_log_dir_offline() -> None:
     topic_id = rig.topic()
     rig.produce(topic_id)
     rig.files.fail("pread", ".log")
-    assert rig.fetch(topic_id).first.error_code == KafkaStorageError.code
-    assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
+    assert rig.fetch(topic_id).first.error_code == errors.KafkaStorageError.code
+    assert rig.produce(topic_id).first.error_code == errors.KafkaStorageError.code
     assert rig.ended()

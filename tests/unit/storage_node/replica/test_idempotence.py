@@ -3,12 +3,7 @@
 import pytest
 from core_rig import CoreRig, FakeRequest
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    InvalidProducerEpochError,
-    NotEnoughReplicasError,
-    OutOfOrderSequenceNumberError,
-    RequestTimedOutError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
 from headrace.protocol.messages.groups import TopicNamePartitions
@@ -32,7 +27,7 @@ def test_retries_are_appended_once(rig: CoreRig) -> None:
         assert [(each.error_code, each.base_offset) for each in answers] == [(0, n) for n in range(5)]
     assert rig.core.counters.produced_batches == 5
     codes = [rig.produce(topic_id, idempotent(9, number)).first.error_code for number in (6, 5, 6)]
-    assert codes == [OutOfOrderSequenceNumberError.code, 0, 0]
+    assert codes == [errors.OutOfOrderSequenceNumberError.code, 0, 0]
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -65,7 +60,7 @@ def test_new_leader_detects_a_retry() -> None:
     following = send(cluster, idempotent(9, 3))
     cluster.settle()
     assert (again.first.base_offset, following.first.base_offset) == (2, 3)
-    assert send(cluster, idempotent(9, 5)).first.error_code == OutOfOrderSequenceNumberError.code
+    assert send(cluster, idempotent(9, 5)).first.error_code == errors.OutOfOrderSequenceNumberError.code
     assert cluster.end(2) == cluster.end(3) == 4
     for node in (2, 3):
         check_producers(cluster.partition(node).log)
@@ -190,8 +185,8 @@ def test_retry_below_min_isr_is_refused() -> None:
     waiting = send(cluster, idempotent(9, 1))
     again = send(cluster, idempotent(9, 1))
     cluster.pass_time(3_000)
-    assert {waiting.first.error_code, again.first.error_code} <= {RequestTimedOutError.code, 20}
-    assert send(cluster, idempotent(9, 0)).first.error_code == NotEnoughReplicasError.code
+    assert {waiting.first.error_code, again.first.error_code} <= {errors.RequestTimedOutError.code, 20}
+    assert send(cluster, idempotent(9, 0)).first.error_code == errors.NotEnoughReplicasError.code
 
 
 def test_transaction_continues_on_the_new_leader() -> None:
@@ -221,4 +216,4 @@ def test_transaction_continues_on_the_new_leader() -> None:
         assert log.reader.aborted_between(0, 3) == ((7, 0),)
         check_producers(log)
     late = send(cluster, transactional(7, 1), transactional_id="x")
-    assert late.first.error_code == InvalidProducerEpochError.code
+    assert late.first.error_code == errors.InvalidProducerEpochError.code

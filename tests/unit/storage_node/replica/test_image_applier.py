@@ -4,12 +4,7 @@ from dataclasses import replace
 
 import pytest
 from core_rig import NODE, CoreRig
-from headrace.protocol.errors import (
-    KafkaStorageError,
-    MessageTooLargeError,
-    NotLeaderOrFollowerError,
-    UnknownTopicIdError,
-)
+from headrace.protocol import errors
 from headrace.protocol.metadata.image import BROKER_RESOURCE
 from headrace.protocol.metadata.records import (
     ConfigRecord,
@@ -49,7 +44,7 @@ def test_deleted_topic_frees_its_name_and_its_space(rig: CoreRig) -> None:
     topic_id = rig.topic("t")
     rig.produce(topic_id)
     rig.remove(topic_id)
-    assert rig.produce(topic_id).first.error_code == UnknownTopicIdError.code
+    assert rig.produce(topic_id).first.error_code == errors.UnknownTopicIdError.code
     assert [name.endswith("-delete") for name in folders(rig)] == [True]
     rig.purge()
     assert folders(rig) == []
@@ -63,8 +58,8 @@ def test_recreated_topic_starts_empty(rig: CoreRig) -> None:
     rig.metadata(RemoveTopicRecord(old), *records)  # both in one step, as after a pause
     assert rig.values(new) == []
     assert rig.produce(new, batch(b"new")).first.base_offset == 0
-    assert rig.produce(old).first.error_code == UnknownTopicIdError.code
-    assert rig.fetch(old).first.error_code == UnknownTopicIdError.code
+    assert rig.produce(old).first.error_code == errors.UnknownTopicIdError.code
+    assert rig.fetch(old).first.error_code == errors.UnknownTopicIdError.code
     rig.purge()
     assert rig.values(new) == [b"new"]
 
@@ -100,7 +95,7 @@ def test_topic_with_a_missing_folder_can_be_recreated(rig: CoreRig) -> None:
         rig.files.remove(f"/d/t-0/{name}")
     rig.files.rmdir("/d/t-0")
     after = rig.restarted()
-    assert after.produce(old).first.error_code == KafkaStorageError.code
+    assert after.produce(old).first.error_code == errors.KafkaStorageError.code
     new, records = after.topic_records("t")
     after.metadata(RemoveTopicRecord(old), *records)
     assert after.values(new) == []
@@ -132,7 +127,7 @@ def test_recreated_topic_waits_for_a_flush_of_the_old_log(rig: CoreRig) -> None:
     rig.produce(old, batch(b"old"))
     new, records = rig.topic_records("t")
     rig.metadata(RemoveTopicRecord(old), *records)
-    assert rig.produce(new).first.error_code == NotLeaderOrFollowerError.code  # retriable
+    assert rig.produce(new).first.error_code == errors.NotLeaderOrFollowerError.code  # retriable
     assert rig.flush() == 1
     rig.purge()
     assert rig.values(new) == []
@@ -163,7 +158,7 @@ def test_reassigned_partition_is_removed(rig: CoreRig) -> None:
     topics = {"t": replace(topic, partitions=(moved,))}
     rig.snapshot(replace(rig.image, offset=rig.image.offset + 1, topics=topics))
     answer = rig.produce(topic_id).first
-    assert (answer.error_code, answer.leader_id) == (NotLeaderOrFollowerError.code, 2)
+    assert (answer.error_code, answer.leader_id) == (errors.NotLeaderOrFollowerError.code, 2)
     rig.purge()
     assert folders(rig) == []
 
@@ -176,7 +171,7 @@ def test_requests_are_refused_while_the_node_is_fenced(rig: CoreRig) -> None:
     topic_id = rig.topic("t")
     rig.produce(topic_id, batch(b"a"))
     rig.set_leader(topic_id, -1)
-    assert rig.fetch(topic_id).first.error_code == NotLeaderOrFollowerError.code
+    assert rig.fetch(topic_id).first.error_code == errors.NotLeaderOrFollowerError.code
     rig.set_leader(topic_id, NODE)
     assert rig.values(topic_id) == [b"a"]
     assert rig.produce(topic_id, epoch=2).first.error_code == 0
@@ -211,9 +206,9 @@ def test_incomplete_image_makes_no_strays(rig: CoreRig) -> None:
     end = len(rig.records)
     after.metadata(*first, broker_epoch=end)
     assert folders(after) == ["t-0"]
-    assert after.produce(topic_id).first.error_code == UnknownTopicIdError.code
+    assert after.produce(topic_id).first.error_code == errors.UnknownTopicIdError.code
     after.metadata(*rest, broker_epoch=end)
-    assert after.produce(topic_id).first.error_code == NotLeaderOrFollowerError.code
+    assert after.produce(topic_id).first.error_code == errors.NotLeaderOrFollowerError.code
     after.metadata(NoOpRecord(), broker_epoch=end)
     assert after.values(topic_id) == [b"a"]
     assert folders(after) == ["t-0"]
@@ -229,7 +224,7 @@ def test_snapshot_replaces_the_image(rig: CoreRig) -> None:
     rig.snapshot(source.image)
     assert rig.values(kept) == [b"kept"]
     assert rig.produce(added).first.error_code == 0
-    assert rig.produce(gone).first.error_code == UnknownTopicIdError.code
+    assert rig.produce(gone).first.error_code == errors.UnknownTopicIdError.code
 
 
 def test_recovered_tail_is_flushed_before_it_is_visible_with_fsync(rig: CoreRig) -> None:
@@ -253,7 +248,7 @@ def test_topic_configs_are_dynamic(rig: CoreRig) -> None:
     """Set, then removed: the node's default applies again."""
     topic_id = rig.topic("t")
     rig.configure("t", "max.message.bytes", "100")
-    assert rig.produce(topic_id, batch(b"v" * 200)).first.error_code == MessageTooLargeError.code
+    assert rig.produce(topic_id, batch(b"v" * 200)).first.error_code == errors.MessageTooLargeError.code
     rig.configure("t", "max.message.bytes", None)
     assert rig.produce(topic_id, batch(b"v" * 200)).first.error_code == 0
 
@@ -271,7 +266,7 @@ def test_topic_config_overrides_node_and_cluster_defaults(rig: CoreRig) -> None:
     largest("100", "2")
     assert codes() == [0, 0]
     largest("100", "")
-    assert codes() == [MessageTooLargeError.code, 0]
+    assert codes() == [errors.MessageTooLargeError.code, 0]
     largest("5000", "1")
     assert codes() == [0, 0]
 
@@ -360,7 +355,7 @@ def test_missing_disk_does_not_cause_an_empty_log() -> None:
     files.fail("create", "/a/.lock")
     after = CoreRig(files, "/a,/b", rig.records)
     codes = sorted(after.fetch(topic_id, partition=partition).first.error_code for partition in range(2))
-    assert codes == [0, KafkaStorageError.code]
+    assert codes == [0, errors.KafkaStorageError.code]
     new = after.topic("new")
     assert after.produce(new).first.error_code == 0, "what is new cannot lie on the lost disk"
 
@@ -372,7 +367,7 @@ def test_log_without_a_topic_id_is_not_touched(rig: CoreRig) -> None:
     files = rig.files.restart()
     files.put("/d/t-0/partition.metadata", b"\x00\xffgarbage")
     after = CoreRig(files, records=rig.records)
-    assert after.fetch(topic_id).first.error_code == KafkaStorageError.code
+    assert after.fetch(topic_id).first.error_code == errors.KafkaStorageError.code
     assert folders(after) == ["t-0"]
     assert "t-0" in after.notes()
 

@@ -4,14 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from headrace.protocol.errors import (
-    FencedLeaderEpochError,
-    IneligibleReplicaError,
-    InvalidUpdateVersionError,
-    NotControllerError,
-    StaleBrokerEpochError,
-    UnknownServerError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages.control import AlteredPartition, AlterPartitionResponse
 from headrace.protocol.metadata.image import PartitionRegistration
 from headrace.storage_node.replica.in_sync import InSyncReplicas, IsrProposal
@@ -84,7 +77,7 @@ def test_failed_request_is_repeated_unchanged(changes: IsrChanges) -> None:
     assert changes.take(1, 11, 100 + RETRY_MS) == first
 
 
-@pytest.mark.parametrize("error", [NotControllerError, StaleBrokerEpochError])
+@pytest.mark.parametrize("error", [errors.NotControllerError, errors.StaleBrokerEpochError])
 def test_top_level_error_repeats_all_proposals(changes: IsrChanges, error) -> None:
     partition = proposed(changes)
     first = changes.take(1, 11, 0)
@@ -97,12 +90,12 @@ def test_refused_proposal_is_withdrawn(changes: IsrChanges) -> None:
     """The follower may be proposed again."""
     partition = proposed(changes)
     changes.take(1, 11, 0)
-    assert changes.answered(answer(IneligibleReplicaError.code), 0) == []
+    assert changes.answered(answer(errors.IneligibleReplicaError.code), 0) == []
     assert partition.in_sync.proposal is None
     assert len(changes) == 0
 
 
-@pytest.mark.parametrize("error", [FencedLeaderEpochError, InvalidUpdateVersionError])
+@pytest.mark.parametrize("error", [errors.FencedLeaderEpochError, errors.InvalidUpdateVersionError])
 def test_overtaken_proposal_stays_open_until_metadata(changes: IsrChanges, error) -> None:
     """An earlier attempt may have been applied: either ISR may be committed."""
     partition = proposed(changes)
@@ -117,7 +110,7 @@ def test_other_partition_error_is_retried(changes: IsrChanges) -> None:
     proposed(changes)
     proposed(changes, 1)
     changes.take(1, 11, 0)
-    assert len(changes.answered(answer(UnknownServerError.code, 0), 0)) == 1
+    assert len(changes.answered(answer(errors.UnknownServerError.code, 0), 0)) == 1
     request = changes.take(1, 11, RETRY_MS)
     assert request is not None
     assert [item.partition for item in request.partitions] == [0]

@@ -2,16 +2,7 @@
 
 import pytest
 from core_rig import CoreRig
-from headrace.protocol.errors import (
-    FencedLeaderEpochError,
-    InvalidRequestError,
-    KafkaStorageError,
-    NotLeaderOrFollowerError,
-    OffsetNotAvailableError,
-    ThrottlingQuotaExceededError,
-    UnknownLeaderEpochError,
-    UnknownTopicIdError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest
 from headrace.protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
@@ -64,7 +55,7 @@ def test_empty_log_has_no_offset_by_timestamp(rig: CoreRig, asked: int) -> None:
 
 @pytest.mark.parametrize("asked", [-4, -5, -(2**63)])
 def test_other_negative_timestamps_are_refused(rig: CoreRig, topic_id: bytes, asked: int) -> None:
-    assert rig.list_offsets(topic_id, asked).first.error_code == InvalidRequestError.code
+    assert rig.list_offsets(topic_id, asked).first.error_code == errors.InvalidRequestError.code
 
 
 def test_uncommitted_records_are_not_found(rig: CoreRig) -> None:
@@ -89,7 +80,7 @@ def test_new_leader_returns_no_latest_offset_below_its_epoch_start(rig: CoreRig)
     rig.set_leader(topic_id, -1)
     rig.set_leader(topic_id, 1)
     for asked in (LATEST_TIMESTAMP, 100, MAX_TIMESTAMP):
-        assert rig.list_offsets(topic_id, asked).first.error_code == OffsetNotAvailableError.code
+        assert rig.list_offsets(topic_id, asked).first.error_code == errors.OffsetNotAvailableError.code
     assert rig.list_offsets(topic_id, EARLIEST_TIMESTAMP).first.offset == 0
     rig.flush()
     assert rig.list_offsets(topic_id, LATEST_TIMESTAMP).first.offset == 1
@@ -98,11 +89,11 @@ def test_new_leader_returns_no_latest_offset_below_its_epoch_start(rig: CoreRig)
 def test_partitions_and_epochs_are_checked(rig: CoreRig, topic_id: bytes) -> None:
     """Forged ids, other leaders, wrong leader epochs."""
     elsewhere = rig.topic("far", leader=2, replicas=(2,))
-    assert rig.list_offsets(b"x" * 16, 0).first.error_code == UnknownTopicIdError.code
-    assert rig.list_offsets(elsewhere, 0).first.error_code == NotLeaderOrFollowerError.code
-    assert rig.list_offsets(topic_id, 0, epoch=9).first.error_code == UnknownLeaderEpochError.code
+    assert rig.list_offsets(b"x" * 16, 0).first.error_code == errors.UnknownTopicIdError.code
+    assert rig.list_offsets(elsewhere, 0).first.error_code == errors.NotLeaderOrFollowerError.code
+    assert rig.list_offsets(topic_id, 0, epoch=9).first.error_code == errors.UnknownLeaderEpochError.code
     rig.set_leader(topic_id, 1)
-    assert rig.list_offsets(topic_id, 0, epoch=0).first.error_code == FencedLeaderEpochError.code
+    assert rig.list_offsets(topic_id, 0, epoch=0).first.error_code == errors.FencedLeaderEpochError.code
 
 
 def test_invalid_requests_are_refused(topic_id: bytes) -> None:
@@ -110,12 +101,12 @@ def test_invalid_requests_are_refused(topic_id: bytes) -> None:
     rig = CoreRig(max_request_partitions=1)
     entry = ListOffsetsPartition(topic_id, 0, 0)
     for body in (ListOffsetsRequest(0, (entry, entry)), ListOffsetsRequest(2, (entry,))):
-        assert isinstance(rig.ask(registry.LIST_OFFSETS, body).error, InvalidRequestError)
+        assert isinstance(rig.ask(registry.LIST_OFFSETS, body).error, errors.InvalidRequestError)
 
 
 def test_read_error_in_a_search_takes_the_log_dir_offline(rig: CoreRig, topic_id: bytes) -> None:
     rig.files.fail("pread", ".log")
-    assert rig.list_offsets(topic_id, 100).first.error_code == KafkaStorageError.code
+    assert rig.list_offsets(topic_id, 100).first.error_code == errors.KafkaStorageError.code
     assert rig.ended()
 
 
@@ -128,7 +119,7 @@ def test_segment_deleted_during_a_search(rig: CoreRig, topic_id: bytes) -> None:
     request = rig.ask(registry.LIST_OFFSETS, body)
     next(iter(log.segments)).close()
     rig.look_up()
-    assert request.first.error_code == KafkaStorageError.code
+    assert request.first.error_code == errors.KafkaStorageError.code
     log.delete_segments_below(3)
     assert rig.list_offsets(topic_id, 0).first.offset == 3
     assert rig.produce(topic_id).first.error_code == 0
@@ -146,7 +137,7 @@ def test_search_by_timestamp_runs_on_a_thread(rig: CoreRig) -> None:
     late = rig.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, entries[:1]))
     rig.remove(topic_id)
     rig.look_up()
-    assert late.first.error_code == UnknownTopicIdError.code
+    assert late.first.error_code == errors.UnknownTopicIdError.code
 
 
 def test_running_searches_are_bounded(rig: CoreRig) -> None:
@@ -155,7 +146,7 @@ def test_running_searches_are_bounded(rig: CoreRig) -> None:
     rig.produce(topic_id)
     body = ListOffsetsRequest(0, (ListOffsetsPartition(topic_id, 0, 0),))
     asked = [rig.ask(registry.LIST_OFFSETS, body) for _ in range(MAX_LOOKUPS + 1)]
-    assert isinstance(asked[-1].error, ThrottlingQuotaExceededError)
+    assert isinstance(asked[-1].error, errors.ThrottlingQuotaExceededError)
     rig.look_up()
     assert all(request.first.error_code == 0 for request in asked[:-1])
     assert rig.list_offsets(topic_id, 0).first.offset == 0
@@ -165,4 +156,4 @@ def test_duplicate_partition_is_refused(rig: CoreRig) -> None:
     """One small request must not cause many searches."""
     entry = ListOffsetsPartition(rig.topic(), 0, 0)
     request = rig.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, (entry, entry)))
-    assert isinstance(request.error, InvalidRequestError)
+    assert isinstance(request.error, errors.InvalidRequestError)

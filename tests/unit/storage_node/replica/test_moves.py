@@ -6,13 +6,7 @@ from typing import Any
 import pytest
 from core_rig import CoreRig
 from fake_files import Crash, FakeFiles
-from headrace.protocol.errors import (
-    IneligibleReplicaError,
-    InvalidRequestError,
-    KafkaStorageError,
-    LogDirNotFoundError,
-    UnknownTopicOrPartitionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import TopicPartitions
 from headrace.protocol.messages.log_dirs import (
@@ -225,7 +219,7 @@ def test_failed_source_dir_takes_the_replica_offline(rig: CoreRig) -> None:
     rig.files.fail("pread", "/a/t-0")
     rig.files.evict()
     rig.copy()
-    assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
+    assert rig.produce(topic_id).first.error_code == errors.KafkaStorageError.code
     assert list(rig.manager.dirs.offline) == ["/a"]
 
 
@@ -305,28 +299,28 @@ def test_truncation_during_a_move() -> None:
 def test_invalid_alter_requests_are_refused(rig: CoreRig) -> None:
     """Unknown or offline dirs, unknown partitions, replicas that are missing or offline, cordoned dirs."""
     topic_id = filled(rig)
-    assert move(rig, "/c") == LogDirNotFoundError.code
-    assert move(rig, "/b", partition=7) == UnknownTopicOrPartitionError.code
-    assert move(rig, "/b", "later") == UnknownTopicOrPartitionError.code
+    assert move(rig, "/c") == errors.LogDirNotFoundError.code
+    assert move(rig, "/b", partition=7) == errors.UnknownTopicOrPartitionError.code
+    assert move(rig, "/b", "later") == errors.UnknownTopicOrPartitionError.code
     rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", "cordoned.log.dirs", "/b"))
-    assert move(rig, "/b") == IneligibleReplicaError.code
+    assert move(rig, "/b") == errors.IneligibleReplicaError.code
     assert move(rig, "/a") == 0, "where it lies already"
     rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", "cordoned.log.dirs", None))
     twice = LogDirTarget("/b", (TopicPartitions("t", (0, 0)),))
     refused = rig.ask(registry.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest((twice,)))
-    assert isinstance(refused.error, InvalidRequestError)
+    assert isinstance(refused.error, errors.InvalidRequestError)
     rig.manager.dirs.at("/b").files.fuse.blow("pulled")
-    assert move(rig, "/b") == KafkaStorageError.code
+    assert move(rig, "/b") == errors.KafkaStorageError.code
     rig.manager.dirs.at("/a").files.fuse.blow("pulled")
-    rig.core.disk_failed(KafkaStorageError("pulled"), rig.now_ms)
-    assert move(rig, "/a") == KafkaStorageError.code
-    assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
+    rig.core.disk_failed(errors.KafkaStorageError("pulled"), rig.now_ms)
+    assert move(rig, "/a") == errors.KafkaStorageError.code
+    assert rig.produce(topic_id).first.error_code == errors.KafkaStorageError.code
 
 
 def test_future_replica_is_created_in_the_requested_dir(rig: CoreRig) -> None:
     """Requested before the partition exists."""
     for number in range(3):
-        assert move(rig, "/b", f"t{number}") == UnknownTopicOrPartitionError.code
+        assert move(rig, "/b", f"t{number}") == errors.UnknownTopicOrPartitionError.code
         rig.topic(f"t{number}")
     assert folders(rig.files, "/b") == ["t0-0", "t1-0", "t2-0"]
     rig.topic("u")
@@ -367,9 +361,9 @@ def test_describe_log_dirs(rig: CoreRig) -> None:
     only = described(rig, TopicPartitions("u", (0, 1)), TopicPartitions("none", (0,)))
     assert [len(each.replicas) for each in only.values()] == [0, 1]
     rig.manager.dirs.at("/b").files.fuse.blow("pulled")
-    rig.core.disk_failed(KafkaStorageError("pulled"), rig.now_ms)
+    rig.core.disk_failed(errors.KafkaStorageError("pulled"), rig.now_ms)
     gone = described(rig)["/b"]
-    assert (gone.error_code, gone.total_bytes, gone.replicas) == (KafkaStorageError.code, -1, ())
+    assert (gone.error_code, gone.total_bytes, gone.replicas) == (errors.KafkaStorageError.code, -1, ())
     assert "pulled" in gone.error_detail
 
 

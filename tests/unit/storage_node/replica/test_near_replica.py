@@ -3,13 +3,7 @@
 from typing import Any
 
 import pytest
-from headrace.protocol.errors import (
-    FencedLeaderEpochError,
-    NotLeaderOrFollowerError,
-    OffsetNotAvailableError,
-    OffsetOutOfRangeError,
-    UnknownLeaderEpochError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import FetchPartition, FetchRequest
 from headrace.protocol.messages.transactions import DescribeProducersRequest, TopicNamePartitions
@@ -84,7 +78,7 @@ def test_follower_serves_clients_that_may_fetch_from_followers() -> None:
         if may_follow:
             assert values(request) == [b"0", b"1", b"2"]
         else:
-            assert request.first.error_code == NotLeaderOrFollowerError.code
+            assert request.first.error_code == errors.NotLeaderOrFollowerError.code
 
 
 def test_describe_producers_on_a_follower(cluster: Replicas) -> None:
@@ -107,11 +101,11 @@ def test_follower_does_not_serve_uncommitted_records(cluster: Replicas) -> None:
 
 def test_fetch_offset_outside_of_the_followers_log(cluster: Replicas) -> None:
     """Above its end the leader may have it; below its start it is deleted."""
-    assert fetch(cluster, 2, 4).first.error_code == OffsetNotAvailableError.code
+    assert fetch(cluster, 2, 4).first.error_code == errors.OffsetNotAvailableError.code
     answer = fetch(cluster, 2, -1).first
-    assert (answer.error_code, answer.log_start_offset) == (OffsetOutOfRangeError.code, 0)
-    assert fetch(cluster, 1, 4).first.error_code == OffsetOutOfRangeError.code
-    assert fetch(cluster, 1, -1).first.error_code == OffsetOutOfRangeError.code
+    assert (answer.error_code, answer.log_start_offset) == (errors.OffsetOutOfRangeError.code, 0)
+    assert fetch(cluster, 1, 4).first.error_code == errors.OffsetOutOfRangeError.code
+    assert fetch(cluster, 1, -1).first.error_code == errors.OffsetOutOfRangeError.code
 
 
 def test_follower_outside_the_isr_sends_clients_to_the_leader(cluster: Replicas) -> None:
@@ -121,7 +115,7 @@ def test_follower_outside_the_isr_sends_clients_to_the_leader(cluster: Replicas)
     cluster.produce(b"3")
     cluster.pass_time(3_000)
     assert cluster.registration.isr == (1, 3)
-    assert waiting.first.error_code == OffsetNotAvailableError.code
+    assert waiting.first.error_code == errors.OffsetNotAvailableError.code
     assert waiting.first.leader_id == 1
     assert values(fetch(cluster, 2, 0)) == [b"0", b"1", b"2"]
     assert fetch(cluster, 1, 0).first.preferred_read_replica == -1
@@ -157,21 +151,21 @@ def test_leader_epochs_are_checked_on_followers_too(cluster: Replicas) -> None:
     """A stale client or a stale follower is detected."""
     cluster.change(leader=3)
     cluster.settle()
-    assert fetch(cluster, 2, epoch=0).first.error_code == FencedLeaderEpochError.code
-    assert fetch(cluster, 2, epoch=2).first.error_code == UnknownLeaderEpochError.code
+    assert fetch(cluster, 2, epoch=0).first.error_code == errors.FencedLeaderEpochError.code
+    assert fetch(cluster, 2, epoch=2).first.error_code == errors.UnknownLeaderEpochError.code
     assert values(fetch(cluster, 2, epoch=1)) == [b"0", b"1", b"2"]
 
 
 def test_without_a_selector_racks_are_ignored() -> None:
     """The leader serves all clients."""
     cluster = three_racks(replica_selector_class="")
-    assert fetch(cluster, 2).first.error_code == NotLeaderOrFollowerError.code
+    assert fetch(cluster, 2).first.error_code == errors.NotLeaderOrFollowerError.code
     assert values(fetch(cluster, 1)) == [b"0", b"1", b"2"]
 
 
 def test_client_without_a_rack_reads_from_the_leader() -> None:
     """It expects the leader's errors."""
-    assert fetch(three_racks(), 2, rack="").first.error_code == NotLeaderOrFollowerError.code
+    assert fetch(three_racks(), 2, rack="").first.error_code == errors.NotLeaderOrFollowerError.code
 
 
 def test_preferred_read_replica_ends_the_wait(cluster: Replicas) -> None:

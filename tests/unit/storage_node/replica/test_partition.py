@@ -2,14 +2,7 @@
 
 import pytest
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    FencedLeaderEpochError,
-    KafkaError,
-    KafkaStorageError,
-    NotLeaderOrFollowerError,
-    UnknownLeaderEpochError,
-    UnknownTopicIdError,
-)
+from headrace.protocol import errors
 from headrace.protocol.metadata.image import PartitionRegistration
 from headrace.protocol.model import TopicPartition
 from headrace.runtime.files.file_layer import DiskFullError
@@ -51,15 +44,19 @@ def append(partition: Partition) -> int:
 
 def test_new_partition_has_no_leader() -> None:
     partition = Partition(NAME, b"i" * 16, 1, new_log())
-    with pytest.raises(NotLeaderOrFollowerError):
+    with pytest.raises(errors.NotLeaderOrFollowerError):
         partition.leader_log()
 
 
 @pytest.mark.parametrize(
     ("epoch", "error"),
-    [(2, FencedLeaderEpochError), (4, UnknownLeaderEpochError), (-2, FencedLeaderEpochError)],
+    [
+        (2, errors.FencedLeaderEpochError),
+        (4, errors.UnknownLeaderEpochError),
+        (-2, errors.FencedLeaderEpochError),
+    ],
 )
-def test_wrong_leader_epoch_is_refused(epoch: int, error: type[KafkaError]) -> None:
+def test_wrong_leader_epoch_is_refused(epoch: int, error: type[errors.KafkaError]) -> None:
     """An older one is fenced, a newer one unknown."""
     with pytest.raises(error, match="leader epoch 3"):
         leading(new_log()).leader_log(epoch)
@@ -69,9 +66,9 @@ def test_wrong_leader_epoch_comes_before_wrong_leader() -> None:
     """A client with an old epoch must refresh, whichever node leads."""
     partition = leading(new_log())
     partition.assign(registration(2, 4), 0)
-    with pytest.raises(FencedLeaderEpochError):
+    with pytest.raises(errors.FencedLeaderEpochError):
         partition.leader_log(3)
-    with pytest.raises(NotLeaderOrFollowerError, match="node 2"):
+    with pytest.raises(errors.NotLeaderOrFollowerError, match="node 2"):
         partition.leader_log(4)
 
 
@@ -150,20 +147,20 @@ def test_offline_and_deleted_partitions_raise_their_errors() -> None:
     """Deleted wins over offline."""
     partition = leading(new_log())
     partition.go_offline()
-    with pytest.raises(KafkaStorageError):
+    with pytest.raises(errors.KafkaStorageError):
         partition.leader_log()
     assert not partition.is_leader
     partition.remove()
-    with pytest.raises(UnknownTopicIdError):
+    with pytest.raises(errors.UnknownTopicIdError):
         partition.leader_log()
     partition.go_offline()
-    assert isinstance(partition.lost_error(), UnknownTopicIdError)
+    assert isinstance(partition.lost_error(), errors.UnknownTopicIdError)
 
 
 def test_partition_without_a_log_is_offline() -> None:
     partition = Partition(NAME, b"i" * 16, 1, None)
     partition.assign(registration(1, 0), 0)
-    with pytest.raises(KafkaStorageError):
+    with pytest.raises(errors.KafkaStorageError):
         partition.leader_log()
     assert not partition.wants_flush()
     assert not partition.has_unflushed

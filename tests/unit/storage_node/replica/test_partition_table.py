@@ -2,11 +2,7 @@
 
 import pytest
 from core_rig import NODE, CoreRig
-from headrace.protocol.errors import (
-    NotLeaderOrFollowerError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.metadata.records import FenceBrokerRecord, RegisterBrokerRecord, UnfenceBrokerRecord
 from headrace.storage_node.replica.partition_table import PartitionTable
 
@@ -16,12 +12,12 @@ def test_find_raises_the_error_of_a_missing_partition(rig: CoreRig) -> None:
     table = rig.core.table
     here, elsewhere = rig.topic("here"), rig.topic("elsewhere", leader=2, replicas=(2,))
     assert table.find(here, 0) is table.partitions[here, 0]
-    with pytest.raises(UnknownTopicIdError):
+    with pytest.raises(errors.UnknownTopicIdError):
         table.find(b"?" * 16, 0)
     for index in (-1, 1):
-        with pytest.raises(UnknownTopicOrPartitionError):
+        with pytest.raises(errors.UnknownTopicOrPartitionError):
             table.find(here, index)
-    with pytest.raises(NotLeaderOrFollowerError):
+    with pytest.raises(errors.NotLeaderOrFollowerError):
         table.find(elsewhere, 0)
 
 
@@ -51,5 +47,5 @@ def test_new_table_is_empty() -> None:
     """Before the first metadata nothing is known of any topic."""
     table = PartitionTable()
     assert not table.is_caught_up
-    with pytest.raises(UnknownTopicIdError):
+    with pytest.raises(errors.UnknownTopicIdError):
         table.find(b"i" * 16, 0)

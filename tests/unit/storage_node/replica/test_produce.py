@@ -2,21 +2,7 @@
 
 import pytest
 from core_rig import CoreRig, FakePeer
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    FencedLeaderEpochError,
-    InvalidRequestError,
-    InvalidRequiredAcksError,
-    KafkaStorageError,
-    MessageTooLargeError,
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
-    RequestTimedOutError,
-    ThrottlingQuotaExceededError,
-    UnknownLeaderEpochError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import ProducePartition, ProduceRequest
 from headrace.protocol.metadata.records import PartitionChangeRecord
@@ -60,7 +46,7 @@ def test_invalid_acks_0_request_gets_no_response(rig: CoreRig) -> None:
 @pytest.mark.parametrize("acks", [2, -2, 127])
 def test_invalid_acks_are_refused(rig: CoreRig, acks: int) -> None:
     topic_id = rig.topic()
-    assert isinstance(rig.produce(topic_id, acks=acks).error, InvalidRequiredAcksError)
+    assert isinstance(rig.produce(topic_id, acks=acks).error, errors.InvalidRequiredAcksError)
     assert rig.values(topic_id) == []
 
 
@@ -69,7 +55,7 @@ def test_counts_of_entries_and_batches_must_match(rig: CoreRig) -> None:
     entries = (ProducePartition(topic_id, 0),)
     for frames in ((), (batch(b"a"), batch(b"b"))):
         request = rig.ask(registry.PRODUCE, ProduceRequest(-1, 1_000, entries), frames)
-        assert isinstance(request.error, InvalidRequestError)
+        assert isinstance(request.error, errors.InvalidRequestError)
     assert rig.values(topic_id) == []
 
 
@@ -78,7 +64,7 @@ def test_partitions_per_request_are_bounded() -> None:
     rig = CoreRig(max_request_partitions=2)
     topic_id = rig.topic()
     assert rig.produce(topic_id, batch(b"a"), batch(b"b")).error is None
-    assert isinstance(rig.produce(topic_id, *[batch(b"c")] * 3).error, InvalidRequestError)
+    assert isinstance(rig.produce(topic_id, *[batch(b"c")] * 3).error, errors.InvalidRequestError)
 
 
 def test_entries_are_independent(rig: CoreRig) -> None:
@@ -90,7 +76,12 @@ def test_entries_are_independent(rig: CoreRig) -> None:
         topic_id, batch(b"a"), bytes(damaged), batch(b"b" * 300), b"", batch(b"c") + batch(b"d"), batch(b"e")
     )
     codes = [answer.error_code for answer in request.answer.partitions]
-    assert codes[:4] == [0, CorruptMessageError.code, MessageTooLargeError.code, CorruptMessageError.code]
+    assert codes[:4] == [
+        0,
+        errors.CorruptMessageError.code,
+        errors.MessageTooLargeError.code,
+        errors.CorruptMessageError.code,
+    ]
     assert codes[4] != 0, "two batches in one frame are not one batch"
     assert codes[5] == 0
     assert rig.values(topic_id) == [b"a", b"e"]
@@ -100,22 +91,26 @@ def test_unknown_topic_ids_and_partitions_are_refused(rig: CoreRig) -> None:
     """A forged id, one of wrong length, indexes outside of the topic."""
     topic_id = rig.topic()
     for forged in (b"x" * 16, b"", b"x" * 500):
-        assert rig.produce(forged).first.error_code == UnknownTopicIdError.code
+        assert rig.produce(forged).first.error_code == errors.UnknownTopicIdError.code
     for index in (1, -1, 2**31 - 1, -(2**63)):
         answer = rig.produce(topic_id, partition=index).first
-        assert answer.error_code == UnknownTopicOrPartitionError.code
+        assert answer.error_code == errors.UnknownTopicOrPartitionError.code
 
 
 def test_response_names_the_leader(rig: CoreRig) -> None:
     """Of a partition without a replica here, or with another leader."""
     elsewhere = rig.topic("far", leader=2, replicas=(2,))
     answer = rig.produce(elsewhere).first
-    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (NotLeaderOrFollowerError.code, 2, 0)
+    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (
+        errors.NotLeaderOrFollowerError.code,
+        2,
+        0,
+    )
     topic_id = rig.topic("near")
     rig.set_leader(topic_id, -1)
     answer = rig.produce(topic_id).first
     assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (
-        NotLeaderOrFollowerError.code,
+        errors.NotLeaderOrFollowerError.code,
         -1,
         1,
     )
@@ -127,13 +122,13 @@ def test_leader_epoch_is_checked(rig: CoreRig) -> None:
     rig.set_leader(topic_id, -1)
     rig.set_leader(topic_id, 1)
     codes = [rig.produce(topic_id, epoch=epoch).first.error_code for epoch in (-1, 2, 1, 3)]
-    assert codes == [0, 0, FencedLeaderEpochError.code, UnknownLeaderEpochError.code]
+    assert codes == [0, 0, errors.FencedLeaderEpochError.code, errors.UnknownLeaderEpochError.code]
 
 
 def test_below_min_isr_only_acks_all_is_refused(rig: CoreRig) -> None:
     topic_id = rig.topic(replicas=(1, 2), min_insync_replicas="2")
     rig.metadata(PartitionChangeRecord(topic_id, 0, isr=(1,)))
-    assert rig.produce(topic_id, acks=-1).first.error_code == NotEnoughReplicasError.code
+    assert rig.produce(topic_id, acks=-1).first.error_code == errors.NotEnoughReplicasError.code
     assert rig.produce(topic_id, acks=1).first.base_offset == 0
 
 
@@ -149,7 +144,7 @@ def test_min_isr_holds_in_full_after_adding_a_replica(rig: CoreRig) -> None:
     """From then on both must be in sync."""
     topic_id = rig.topic(min_insync_replicas="2")
     rig.metadata(PartitionChangeRecord(topic_id, 0, replicas=(1, 2), adding_replicas=(2,)))
-    assert rig.produce(topic_id, acks=-1).first.error_code == NotEnoughReplicasError.code
+    assert rig.produce(topic_id, acks=-1).first.error_code == errors.NotEnoughReplicasError.code
 
 
 def test_response_has_the_log_append_time(rig: CoreRig) -> None:
@@ -219,7 +214,7 @@ def test_produce_times_out_on_a_slow_disk(rig: CoreRig) -> None:
     rig.pass_time(499)
     assert not request.is_answered
     rig.pass_time(2)
-    assert request.first.error_code == RequestTimedOutError.code
+    assert request.first.error_code == errors.RequestTimedOutError.code
     rig.flush()
     assert rig.core.parked == 0
 
@@ -231,7 +226,7 @@ def test_lost_leadership_completes_waiting_requests(rig: CoreRig) -> None:
     rig.set_leader(topic_id, -1)
     answer = request.first
     assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (
-        NotLeaderOrFollowerError.code,
+        errors.NotLeaderOrFollowerError.code,
         -1,
         1,
     )
@@ -242,14 +237,14 @@ def test_new_epoch_of_the_same_leader_fails_waiting_requests(rig: CoreRig) -> No
     topic_id = rig.topic(durability="fsync")
     request = rig.produce(topic_id)
     rig.metadata(PartitionChangeRecord(topic_id, 0, leader=-1), PartitionChangeRecord(topic_id, 0, leader=1))
-    assert request.first.error_code == NotLeaderOrFollowerError.code
+    assert request.first.error_code == errors.NotLeaderOrFollowerError.code
 
 
 def test_deleted_topic_completes_waiting_requests(rig: CoreRig) -> None:
     topic_id = rig.topic(durability="fsync")
     request = rig.produce(topic_id)
     rig.remove(topic_id)
-    assert request.first.error_code == UnknownTopicIdError.code
+    assert request.first.error_code == errors.UnknownTopicIdError.code
 
 
 def test_disconnected_producer_leaves_purgatory(rig: CoreRig) -> None:
@@ -267,7 +262,7 @@ def test_waiting_requests_are_bounded() -> None:
     rig = CoreRig(purgatory_max_requests=3)
     topic_id = rig.topic(durability="fsync")
     waiting = [rig.produce(topic_id) for _ in range(3)]
-    assert isinstance(rig.produce(topic_id).error, ThrottlingQuotaExceededError)
+    assert isinstance(rig.produce(topic_id).error, errors.ThrottlingQuotaExceededError)
     rig.flush()
     rig.flush()
     assert all(request.first.error_code == 0 for request in waiting)
@@ -284,8 +279,8 @@ def test_nothing_is_acknowledged_after_a_write_error(rig: CoreRig) -> None:
     rig.files.fail("pwrite", ".log")
     request = rig.produce(topic_id, batch(b"a"), batch(b"b"))
     codes = [answer.error_code for answer in request.answer.partitions]
-    assert codes == [KafkaStorageError.code] * 2
-    assert rig.produce(other).first.error_code == KafkaStorageError.code
+    assert codes == [errors.KafkaStorageError.code] * 2
+    assert rig.produce(other).first.error_code == errors.KafkaStorageError.code
     assert rig.ended(), "it was the only log dir"
 
 
@@ -296,7 +291,7 @@ def test_failed_flush_fails_all_requests_of_the_log_dir(rig: CoreRig) -> None:
     requests = [rig.produce(topic_id), rig.produce(other)]
     rig.files.fail("fdatasync", "t-0")
     rig.flush()
-    assert [request.first.error_code for request in requests] == [KafkaStorageError.code] * 2
+    assert [request.first.error_code for request in requests] == [errors.KafkaStorageError.code] * 2
     assert rig.flush() == 0
 
 
@@ -306,7 +301,7 @@ def test_failed_log_dir_leaves_the_others_working() -> None:
     first, second = rig.topic("t"), rig.topic("u")
     rig.files.fail("pwrite", "/a/")
     codes = sorted(rig.produce(topic_id).first.error_code for topic_id in (first, second))
-    assert codes == [0, KafkaStorageError.code]
+    assert codes == [0, errors.KafkaStorageError.code]
     assert not rig.ended()
     new = rig.topic("new")
     assert rig.produce(new).first.error_code == 0

@@ -3,17 +3,7 @@
 import pytest
 import zstandard
 from core_rig import CoreRig, FakePeer
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-    InvalidTxnStateError,
-    MessageTooLargeError,
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
-    OutOfOrderSequenceNumberError,
-    ThrottlingQuotaExceededError,
-    UnknownTopicIdError,
-)
+from headrace.protocol import errors
 from headrace.protocol.metadata.records import PartitionChangeRecord
 from headrace.protocol.records.header import Compression, read_batch_header
 from headrace.storage_node.effects import FlushLog, Recompress
@@ -110,7 +100,7 @@ def test_sequences_of_an_idempotent_producer_hold(rig: CoreRig) -> None:
     rig.recompress()
     assert [request.first.base_offset for request in requests] == [0, 1, 2, 3, 4]
     assert (again.first.error_code, again.first.base_offset) == (0, 2)
-    assert gap.first.error_code == OutOfOrderSequenceNumberError.code
+    assert gap.first.error_code == errors.OutOfOrderSequenceNumberError.code
     assert len(rig.values(topic_id)) == 5
 
 
@@ -135,7 +125,7 @@ def test_queued_batches_count_as_waiting_requests() -> None:
     rig = CoreRig(purgatory_max_requests=2)
     topic_id = rig.topic(**ZSTD)
     rig.produce(topic_id, batch(), batch())
-    assert isinstance(rig.produce(topic_id, batch()).error, ThrottlingQuotaExceededError)
+    assert isinstance(rig.produce(topic_id, batch()).error, errors.ThrottlingQuotaExceededError)
     rig.recompress()
     assert rig.core.counters.produced_batches == 2
 
@@ -161,8 +151,8 @@ def test_entries_of_one_request_wait_for_each_other(rig: CoreRig) -> None:
     answers = request.answer.partitions
     assert [each.error_code for each in answers] == [
         0,
-        MessageTooLargeError.code,
-        CorruptMessageError.code,
+        errors.MessageTooLargeError.code,
+        errors.CorruptMessageError.code,
         0,
     ]
     assert [answers[0].base_offset, answers[3].base_offset] == [0, 1]
@@ -196,10 +186,10 @@ def test_size_is_checked_before_and_after(rig: CoreRig) -> None:
     assert len(small) < 1000
     request = rig.produce(topic_id, small)
     rig.recompress()
-    assert request.first.error_code == MessageTooLargeError.code
+    assert request.first.error_code == errors.MessageTooLargeError.code
     large = rig.topic("large", max_message_bytes="1000", **ZSTD)
     request = rig.produce(large, batch(40, size=100))
-    assert request.first.error_code == MessageTooLargeError.code, "at once: it is not decompressed"
+    assert request.first.error_code == errors.MessageTooLargeError.code, "at once: it is not decompressed"
     assert rig.pop(Recompress) == []
 
 
@@ -218,7 +208,7 @@ def test_damaged_batch_is_refused_and_those_behind_it_are_not(rig: CoreRig) -> N
     damaged[-1] ^= 1
     first, second = rig.produce(topic_id, bytes(damaged)), rig.produce(topic_id, batch())
     rig.recompress()
-    assert first.first.error_code == CorruptMessageError.code
+    assert first.first.error_code == errors.CorruptMessageError.code
     assert second.first.base_offset == 0
 
 
@@ -239,7 +229,7 @@ def test_batch_for_which_the_codec_has_no_memory_is_refused_and_the_next_is_not(
     with monkeypatch.context() as patched:
         patched.setattr(zstandard, "ZstdCompressor", Starved)
         assert rig.recompress() == 1
-    assert request.first.error_code == ThrottlingQuotaExceededError.code
+    assert request.first.error_code == errors.ThrottlingQuotaExceededError.code
     after = rig.produce(topic_id, batch())
     assert rig.recompress() == 1
     assert after.first.error_code == 0
@@ -251,7 +241,7 @@ def test_rules_of_the_topic_hold_for_recompressed_batches(rig: CoreRig) -> None:
     topic_id = rig.topic(cleanup_policy="compact", **ZSTD)
     request = rig.produce(topic_id, keyless(b"v"))
     rig.recompress()
-    assert request.first.error_code == InvalidRecordError.code
+    assert request.first.error_code == errors.InvalidRecordError.code
     assert rig.values(topic_id) == []
 
 
@@ -261,7 +251,7 @@ def test_leader_that_changes_meanwhile_appends_nothing(rig: CoreRig) -> None:
     request = rig.produce(topic_id, batch())
     rig.set_leader(topic_id, 2)
     rig.recompress()
-    assert request.first.error_code == NotLeaderOrFollowerError.code
+    assert request.first.error_code == errors.NotLeaderOrFollowerError.code
     assert rig.core.table.partitions[topic_id, 0].log.log_end_offset == 0
 
 
@@ -272,7 +262,7 @@ def test_topic_that_is_deleted_meanwhile(rig: CoreRig) -> None:
     rig.remove(topic_id)
     new_id = rig.topic(**ZSTD)
     rig.recompress()
-    assert request.first.error_code == UnknownTopicIdError.code
+    assert request.first.error_code == errors.UnknownTopicIdError.code
     assert rig.values(new_id) == []
 
 
@@ -282,9 +272,9 @@ def test_too_few_replicas_refuse_before_and_after(rig: CoreRig) -> None:
     before = rig.produce(topic_id, batch())
     rig.metadata(PartitionChangeRecord(topic_id, 0, isr=(1,)))
     after = rig.produce(topic_id, batch())
-    assert after.first.error_code == NotEnoughReplicasError.code
+    assert after.first.error_code == errors.NotEnoughReplicasError.code
     rig.recompress()
-    assert before.first.error_code == NotEnoughReplicasError.code
+    assert before.first.error_code == errors.NotEnoughReplicasError.code
 
 
 def test_change_of_the_config_keeps_the_order(rig: CoreRig) -> None:
@@ -349,5 +339,5 @@ def test_marker_that_overtakes_a_batch_ends_its_transaction() -> None:
     rig.answer(question)
     rig.mark(7, 0, committed=False, version=1)
     rig.recompress()
-    assert late.first.error_code == InvalidTxnStateError.code
+    assert late.first.error_code == errors.InvalidTxnStateError.code
     assert len(values_of(rig.fetch(rig.topic_id).answer_frames)) == 1, "the marker alone"

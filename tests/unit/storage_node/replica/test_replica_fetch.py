@@ -4,16 +4,7 @@ from typing import Any
 
 import pytest
 from core_rig import FakePeer
-from headrace.protocol.errors import (
-    BrokerIdNotRegisteredError,
-    FencedLeaderEpochError,
-    FetchSessionIdNotFoundError,
-    InvalidFetchSessionEpochError,
-    NotLeaderOrFollowerError,
-    OffsetOutOfRangeError,
-    UnknownLeaderEpochError,
-    UnknownTopicIdError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import (
     EpochQuestion,
@@ -112,9 +103,9 @@ def test_unknown_session_and_wrong_session_epoch_are_errors(cluster, follower) -
     """The follower starts a new session."""
     follower.fetch(0)
     code = follower.fetch(session=999).answer.error_code
-    assert code == FetchSessionIdNotFoundError.code
+    assert code == errors.FetchSessionIdNotFoundError.code
     follower.epoch = 7
-    assert follower.fetch().answer.error_code == InvalidFetchSessionEpochError.code
+    assert follower.fetch().answer.error_code == errors.InvalidFetchSessionEpochError.code
     follower.session, follower.epoch = 0, 0
     assert follower.fetch(0).answer.error_code == 0
 
@@ -122,7 +113,7 @@ def test_unknown_session_and_wrong_session_epoch_are_errors(cluster, follower) -
 def test_a_session_belongs_to_its_connection(cluster, follower) -> None:
     follower.fetch(0)
     follower.peer = FakePeer(5_001)
-    assert follower.fetch().answer.error_code == FetchSessionIdNotFoundError.code
+    assert follower.fetch().answer.error_code == errors.FetchSessionIdNotFoundError.code
     cluster.nodes[1].core.connection_gone(5_000, cluster.now_ms)
     assert not cluster.nodes[1].core._replica_fetch.sessions
 
@@ -147,29 +138,29 @@ def test_forgotten_partition_leaves_the_session(cluster, follower) -> None:
 @pytest.mark.parametrize(
     ("facts", "error"),
     [
-        ({"leader_epoch": 1}, UnknownLeaderEpochError),
-        ({"topic_id": b"another"}, UnknownTopicIdError),
-        ({"offset": 5, "last_epoch": -1}, OffsetOutOfRangeError),
-        ({"offset": 5, "last_epoch": 9}, OffsetOutOfRangeError),
+        ({"leader_epoch": 1}, errors.UnknownLeaderEpochError),
+        ({"topic_id": b"another"}, errors.UnknownTopicIdError),
+        ({"offset": 5, "last_epoch": -1}, errors.OffsetOutOfRangeError),
+        ({"offset": 5, "last_epoch": 9}, errors.OffsetOutOfRangeError),
     ],
 )
 def test_partition_error_does_not_end_the_session(cluster, follower, facts, error) -> None:
     request = follower.fetch(**{"offset": 0, **facts})
     assert request.first.error_code == error.code
-    if error is OffsetOutOfRangeError:
+    if error is errors.OffsetOutOfRangeError:
         assert (request.first.log_start_offset, request.first.diverging_end_offset) == (0, 0)
 
 
 def test_older_leader_epoch_is_fenced(cluster, follower) -> None:
     cluster.change(leader=1)
-    assert follower.fetch(0, leader_epoch=0).first.error_code == FencedLeaderEpochError.code
+    assert follower.fetch(0, leader_epoch=0).first.error_code == errors.FencedLeaderEpochError.code
     assert cluster.partition(1).in_sync.followers[2].end_offset == -1
 
 
 def test_fetch_of_a_non_replica_is_refused(cluster, follower) -> None:
     """It may have been reassigned."""
     cluster.change(replicas=(1, 3), isr=(1, 3))
-    assert follower.fetch(0).first.error_code == NotLeaderOrFollowerError.code
+    assert follower.fetch(0).first.error_code == errors.NotLeaderOrFollowerError.code
 
 
 def test_older_broker_epoch_makes_no_progress(cluster, follower) -> None:
@@ -180,12 +171,12 @@ def test_older_broker_epoch_makes_no_progress(cluster, follower) -> None:
     old = Follower(cluster)
     old.peer = FakePeer(5_002)
     request = old.fetch(1, replica_epoch=cluster.epochs[2] - 1)
-    assert request.first.error_code == NotLeaderOrFollowerError.code
+    assert request.first.error_code == errors.NotLeaderOrFollowerError.code
 
 
 def test_unregistered_node_is_refused(cluster, follower) -> None:
     """This node's metadata may be late."""
-    assert isinstance(follower.fetch(0, replica=9).error, BrokerIdNotRegisteredError)
+    assert isinstance(follower.fetch(0, replica=9).error, errors.BrokerIdNotRegisteredError)
 
 
 def test_diverged_follower_gets_the_divergence_and_makes_no_progress(cluster, follower) -> None:
@@ -218,6 +209,6 @@ def test_offset_for_leader_epoch(cluster) -> None:
         (0, 0, 1),
         (0, 1, 2),
         (0, -1, -1),
-        (FencedLeaderEpochError.code, -1, -1),
-        (UnknownLeaderEpochError.code, -1, -1),
+        (errors.FencedLeaderEpochError.code, -1, -1),
+        (errors.UnknownLeaderEpochError.code, -1, -1),
     ]

@@ -2,13 +2,7 @@
 
 import pytest
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    KafkaStorageError,
-    NotEnoughReplicasAfterAppendError,
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
-    RequestTimedOutError,
-)
+from headrace.protocol import errors
 from headrace.protocol.metadata.records import UnfenceBrokerRecord
 from replica_rig import TOPIC, Replicas
 
@@ -110,7 +104,7 @@ def test_old_leader_truncates_unreplicated_records() -> None:
     assert cluster.end(1) == 3
     cluster.heal()
     cluster.settle()
-    assert lost.first.error_code == NotLeaderOrFollowerError.code
+    assert lost.first.error_code == errors.NotLeaderOrFollowerError.code
     cluster.pass_time(1_000)
     assert cluster.values(1) == [b"a", b"b"]
     assert cluster.registration.isr == (1, 2, 3)
@@ -122,7 +116,7 @@ def test_isolated_leader_commits_nothing() -> None:
     cluster.isolate(1)
     request = cluster.produce(timeout_ms=5_000, node=1)
     cluster.pass_time(6_000)
-    assert request.first.error_code == RequestTimedOutError.code
+    assert request.first.error_code == errors.RequestTimedOutError.code
     assert cluster.watermark(1) == 0
 
 
@@ -170,7 +164,7 @@ def test_logs_that_diverged_over_several_epochs_converge() -> None:
 def test_acks_all_below_min_isr_appends_nothing() -> None:
     cluster = Replicas.settled(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.change(isr=(1,))
-    assert cluster.produce().first.error_code == NotEnoughReplicasError.code
+    assert cluster.produce().first.error_code == errors.NotEnoughReplicasError.code
     assert cluster.end(1) == 0
 
 
@@ -199,7 +193,7 @@ def test_follower_without_fetches_does_not_rejoin_the_isr() -> None:
     assert cluster.registration.isr == (1,)
     assert cluster.nodes[1].core.counters.isr_expands == 0
     refused = cluster.write()
-    assert refused.first.error_code == NotEnoughReplicasError.code
+    assert refused.first.error_code == errors.NotEnoughReplicasError.code
     cluster.heal()
     cluster.pass_time(2_000)
     assert cluster.registration.isr == (1, 2, 3)
@@ -215,7 +209,7 @@ def test_isr_shrink_after_the_append_is_an_error() -> None:
     cluster.fence(3)
     cluster.change(isr=(1,))
     cluster.pass_time(500)
-    assert request.first.error_code == NotEnoughReplicasAfterAppendError.code
+    assert request.first.error_code == errors.NotEnoughReplicasAfterAppendError.code
 
 
 def test_restarted_follower_joins_only_after_a_fetch() -> None:
@@ -399,7 +393,7 @@ def test_failed_follower_disk_stops_only_its_partitions() -> None:
     """They leave the ISR like lagging ones."""
     cluster = Replicas.settled(node={"replica_lag_time_max_ms": 1_000})
     cluster.nodes[2].core.replicas.disks.failed(
-        cluster.partition(2), KafkaStorageError("gone"), cluster.now_ms
+        cluster.partition(2), errors.KafkaStorageError("gone"), cluster.now_ms
     )
     cluster.nodes[2].check()
     cluster.produce(timeout_ms=60_000)

@@ -2,27 +2,7 @@
 
 import pytest
 from fake_files import FakeFiles
-from headrace.protocol.errors import (
-    ConcurrentTransactionsError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidRequestError,
-    InvalidTopicError,
-    InvalidTxnStateError,
-    NetworkError,
-    NotCoordinatorError,
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
-    OutOfOrderSequenceNumberError,
-    ProducerFencedError,
-    RequestTimedOutError,
-    ThrottlingQuotaExceededError,
-    TransactionAbortableError,
-    TransactionCoordinatorFencedError,
-    UnknownTopicOrPartitionError,
-)
+from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import ProducePartition, ProduceRequest
 from headrace.protocol.messages.groups import TopicNamePartitions
@@ -65,16 +45,16 @@ def test_first_batch_of_a_transaction_waits_for_the_coordinator(rig: Transaction
 @pytest.mark.parametrize(
     ("error", "adds", "told"),
     [
-        (NotCoordinatorError, True, NotEnoughReplicasError),
-        (CoordinatorLoadInProgressError, True, NotEnoughReplicasError),
-        (CoordinatorNotAvailableError, False, NotEnoughReplicasError),
-        (ProducerFencedError, True, InvalidProducerEpochError),
-        (InvalidProducerEpochError, True, InvalidProducerEpochError),
-        (InvalidTxnStateError, False, InvalidTxnStateError),
-        (InvalidProducerIdMappingError, True, InvalidProducerIdMappingError),
-        (TransactionAbortableError, True, TransactionAbortableError),
-        (TransactionAbortableError, False, InvalidTxnStateError),
-        (ConcurrentTransactionsError, False, NotEnoughReplicasError),
+        (errors.NotCoordinatorError, True, errors.NotEnoughReplicasError),
+        (errors.CoordinatorLoadInProgressError, True, errors.NotEnoughReplicasError),
+        (errors.CoordinatorNotAvailableError, False, errors.NotEnoughReplicasError),
+        (errors.ProducerFencedError, True, errors.InvalidProducerEpochError),
+        (errors.InvalidProducerEpochError, True, errors.InvalidProducerEpochError),
+        (errors.InvalidTxnStateError, False, errors.InvalidTxnStateError),
+        (errors.InvalidProducerIdMappingError, True, errors.InvalidProducerIdMappingError),
+        (errors.TransactionAbortableError, True, errors.TransactionAbortableError),
+        (errors.TransactionAbortableError, False, errors.InvalidTxnStateError),
+        (errors.ConcurrentTransactionsError, False, errors.NotEnoughReplicasError),
     ],
 )
 def test_coordinator_errors_are_translated_for_producers(
@@ -90,32 +70,32 @@ def test_coordinator_errors_are_translated_for_producers(
     assert rig.core.counters.failed_verifications == 2
 
 
-@pytest.mark.parametrize("error", [NetworkError("gone"), RequestTimedOutError("late")])
-def test_missing_response_is_retriable(rig: TransactionRig, error: NetworkError) -> None:
+@pytest.mark.parametrize("error", [errors.NetworkError("gone"), errors.RequestTimedOutError("late")])
+def test_missing_response_is_retriable(rig: TransactionRig, error: errors.NetworkError) -> None:
     request = rig.send(transactional(7, 0))
     (question,) = rig.asked()
     rig.no_answer(question, error)
-    assert request.first.error_code == NotEnoughReplicasError.code
+    assert request.first.error_code == errors.NotEnoughReplicasError.code
     assert rig.write(7, 0).first.base_offset == 0
 
 
 def test_without_a_coordinator_the_batch_is_refused() -> None:
     """No topic, no leader, or a fenced one: retriable."""
     rig = TransactionRig(has_coordinator=False)
-    assert rig.send(transactional(7, 0)).first.error_code == NotEnoughReplicasError.code
+    assert rig.send(transactional(7, 0)).first.error_code == errors.NotEnoughReplicasError.code
     rig = TransactionRig()
     rig.metadata(FenceBrokerRecord(2, 2))
-    assert rig.send(transactional(7, 0)).first.error_code == NotEnoughReplicasError.code
+    assert rig.send(transactional(7, 0)).first.error_code == errors.NotEnoughReplicasError.code
     for index in (0, 1):
         rig.metadata(PartitionChangeRecord(rig.state_id, index, leader=-1))
-    assert rig.send(transactional(7, 0)).first.error_code == NotEnoughReplicasError.code
+    assert rig.send(transactional(7, 0)).first.error_code == errors.NotEnoughReplicasError.code
     assert not rig.asked()
 
 
 def test_verification_is_repeated_while_the_previous_transaction_ends(rig: TransactionRig) -> None:
     """Transaction version 2: a short wait saves a retry of the producer."""
     request = rig.send(transactional(7, 0))
-    busy = ConcurrentTransactionsError.code
+    busy = errors.ConcurrentTransactionsError.code
     for _ in range(3):
         (question,) = rig.asked()
         rig.answer(question, codes={0: busy})
@@ -133,9 +113,9 @@ def test_repeated_verification_is_bounded(rig: TransactionRig) -> None:
     request = rig.send(transactional(7, 0))
     while not request.is_answered:
         (question,) = rig.asked()
-        rig.answer(question, codes={0: ConcurrentTransactionsError.code})
+        rig.answer(question, codes={0: errors.ConcurrentTransactionsError.code})
         rig.pass_time(20)
-    assert request.first.error_code == ConcurrentTransactionsError.code
+    assert request.first.error_code == errors.ConcurrentTransactionsError.code
     assert rig.now_ms < 1_200
 
 
@@ -160,8 +140,8 @@ def test_partitions_of_one_request_share_a_verification(rig: TransactionRig) -> 
     request = rig.ask(registry.PRODUCE, body, frames)
     (question,) = rig.asked()
     assert question.body.transactions[0].topics == (TopicNamePartitions("t", (0, 1)),)
-    rig.answer(question, codes={1: InvalidTxnStateError.code})
-    assert [each.error_code for each in request.answer.partitions] == [0, InvalidTxnStateError.code, 0]
+    rig.answer(question, codes={1: errors.InvalidTxnStateError.code})
+    assert [each.error_code for each in request.answer.partitions] == [0, errors.InvalidTxnStateError.code, 0]
     assert [each.base_offset for each in request.answer.partitions] == [1, -1, 0]
 
 
@@ -171,12 +151,12 @@ def test_batch_of_an_ended_transaction_is_refused(rig: TransactionRig) -> None:
     (question,) = rig.asked()
     rig.mark(7, 1, committed=False)
     rig.answer(question)
-    assert late.first.error_code == InvalidProducerEpochError.code
+    assert late.first.error_code == errors.InvalidProducerEpochError.code
     late = rig.send(transactional(8, 0), adds_partitions=False)
     (question,) = rig.asked()
     rig.mark(8, 0, committed=False, version=1)
     rig.answer(question)
-    assert late.first.error_code == InvalidTxnStateError.code
+    assert late.first.error_code == errors.InvalidTxnStateError.code
     assert rig.list_offsets(rig.topic_id, LATEST_TIMESTAMP, isolation=READ_COMMITTED).first.offset == 2
 
 
@@ -186,21 +166,21 @@ def test_lost_leadership_during_verification_appends_nothing(rig: TransactionRig
     (question,) = rig.asked()
     rig.set_leader(rig.topic_id, 2)
     rig.answer(question)
-    assert request.first.error_code == NotLeaderOrFollowerError.code
+    assert request.first.error_code == errors.NotLeaderOrFollowerError.code
 
 
 def test_fenced_producer_is_refused_without_verification(rig: TransactionRig) -> None:
     """Scenario 42: its epoch is over in this partition."""
     rig.write(7, 0, epoch=1)
-    assert rig.send(transactional(7, 1)).first.error_code == InvalidProducerEpochError.code
+    assert rig.send(transactional(7, 1)).first.error_code == errors.InvalidProducerEpochError.code
     assert not rig.asked()
 
 
 def test_transactions_need_an_id_and_one_producer(rig: TransactionRig) -> None:
     """Otherwise there is no coordinator."""
-    assert rig.send(transactional(7, 0), id=None).first.error_code == InvalidTxnStateError.code
+    assert rig.send(transactional(7, 0), id=None).first.error_code == errors.InvalidTxnStateError.code
     mixed = rig.send(transactional(7, 0), transactional(8, 0))
-    assert isinstance(mixed.error, InvalidProducerIdMappingError)
+    assert isinstance(mixed.error, errors.InvalidProducerIdMappingError)
     assert rig.values(rig.topic_id) == []
 
 
@@ -216,7 +196,7 @@ def test_disabled_verification_still_adds_partitions() -> None:
 def test_requests_waiting_for_coordinators_are_bounded() -> None:
     rig = TransactionRig(purgatory_max_requests=3)
     held = [rig.send(transactional(7, number)) for number in range(3)]
-    assert isinstance(rig.send(transactional(7, 3)).error, ThrottlingQuotaExceededError)
+    assert isinstance(rig.send(transactional(7, 3)).error, errors.ThrottlingQuotaExceededError)
     rig.answer(rig.asked()[0])
     assert [request.first.error_code for request in held] == [0, 0, 0]
     assert rig.write(7, 3).first.base_offset == 3
@@ -228,7 +208,7 @@ def test_bytes_waiting_for_coordinators_are_bounded(
     """However few requests they are."""
     monkeypatch.setattr(produce, "_MAX_HELD_BYTES", 50)
     held = rig.send(transactional(7, 0))
-    assert isinstance(rig.send(transactional(7, 1)).error, ThrottlingQuotaExceededError)
+    assert isinstance(rig.send(transactional(7, 1)).error, errors.ThrottlingQuotaExceededError)
     assert rig.produce(rig.topic_id, batch(1)).first.error_code == 0
     rig.answer(rig.asked()[0])
     assert held.first.error_code == 0
@@ -248,7 +228,7 @@ def test_clients_cannot_write_to_internal_topics(rig: TransactionRig) -> None:
     topic_id = rig.topic("__consumer_offsets")
     for data in (batch(1), transactional(7, 0)):
         request = rig.produce(topic_id, data, transactional_id=ID)
-        assert request.first.error_code == InvalidTopicError.code
+        assert request.first.error_code == errors.InvalidTopicError.code
     assert not rig.asked()
 
 
@@ -278,15 +258,15 @@ def test_partitions_of_a_marker_are_independent(rig: TransactionRig) -> None:
     request = rig.mark(7, 1, topics=(("nope", (0,)), ("t", (0, 9)), ("u", (0,))), coordinator_epoch=5)
     assert codes_of(request) == [
         [
-            UnknownTopicOrPartitionError.code,
+            errors.UnknownTopicOrPartitionError.code,
             0,
-            UnknownTopicOrPartitionError.code,
-            NotLeaderOrFollowerError.code,
+            errors.UnknownTopicOrPartitionError.code,
+            errors.NotLeaderOrFollowerError.code,
         ]
     ]
     rig.write(7, 0, epoch=1)
-    assert codes_of(rig.mark(7, 2, coordinator_epoch=4)) == [[TransactionCoordinatorFencedError.code]]
-    assert codes_of(rig.mark(7, 1, coordinator_epoch=5)) == [[InvalidProducerEpochError.code]]
+    assert codes_of(rig.mark(7, 2, coordinator_epoch=4)) == [[errors.TransactionCoordinatorFencedError.code]]
+    assert codes_of(rig.mark(7, 1, coordinator_epoch=5)) == [[errors.InvalidProducerEpochError.code]]
     assert codes_of(rig.mark(7, 2, coordinator_epoch=5)) == [[0]]
 
 
@@ -305,7 +285,7 @@ def test_invalid_markers_are_refused(
         TransactionMarker(producer_id, epoch, True, topics, coordinator_epoch),
     )
     request = rig.ask(registry.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers))
-    assert isinstance(request.error, InvalidRequestError)
+    assert isinstance(request.error, errors.InvalidRequestError)
     assert len(rig.values(rig.topic_id)) == 1
 
 
@@ -334,7 +314,7 @@ def test_uncommitted_marker_times_out() -> None:
     rig.answer(rig.asked()[0])
     marked = rig.mark(7, 1, topics=(("d", (0,)),))
     rig.pass_time(501)
-    assert codes_of(marked) == [[RequestTimedOutError.code]]
+    assert codes_of(marked) == [[errors.RequestTimedOutError.code]]
     again = rig.mark(7, 1, topics=(("d", (0,)),))
     rig.flush()
     assert codes_of(again) == [[0]]
@@ -352,8 +332,8 @@ def test_coordinator_learns_of_markers_in_internal_topics(rig: TransactionRig) -
 def test_partitions_per_request_are_bounded() -> None:
     """Bound: max.request.partitions."""
     rig = TransactionRig(max_request_partitions=2)
-    assert isinstance(rig.mark(7, 1, topics=(("t", (0, 1, 0)),)).error, InvalidRequestError)
-    assert isinstance(rig.describe(("t", (0, 1, 0))).error, InvalidRequestError)
+    assert isinstance(rig.mark(7, 1, topics=(("t", (0, 1, 0)),)).error, errors.InvalidRequestError)
+    assert isinstance(rig.describe(("t", (0, 1, 0))).error, errors.InvalidRequestError)
 
 
 # --- readers ----------------------------------------------------------------------------------------------
@@ -479,7 +459,7 @@ def test_describe_producers(rig: TransactionRig) -> None:
         ActiveProducer(8, 2, 0, NOW, -1, 2),
     )
     assert (second.error_code, second.producers) == (0, ())
-    assert {third.error_code, fourth.error_code} == {UnknownTopicOrPartitionError.code}
+    assert {third.error_code, fourth.error_code} == {errors.UnknownTopicOrPartitionError.code}
     status = rig.core.status(rig.now_ms)
     assert status["oldest_transactions"] == {
         "t-0": {"producer_id": 8, "first_offset": 2, "timestamp_ms": NOW}
@@ -502,4 +482,4 @@ def test_inactive_producers_expire(rig: TransactionRig) -> None:
     gap = batch(1, producer_id=9, producer_epoch=0, base_sequence=3)
     assert rig.produce(rig.topic_id, gap).first.base_offset == 1
     refused = batch(1, producer_id=9, producer_epoch=0, base_sequence=8)
-    assert rig.produce(rig.topic_id, refused).first.error_code == OutOfOrderSequenceNumberError.code
+    assert rig.produce(rig.topic_id, refused).first.error_code == errors.OutOfOrderSequenceNumberError.code

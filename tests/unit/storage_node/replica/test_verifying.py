@@ -2,12 +2,7 @@
 
 import pytest
 from core_rig import FakeRequest
-from headrace.protocol.errors import (
-    NO_ERROR,
-    ConcurrentTransactionsError,
-    NotEnoughReplicasError,
-    RequestTimedOutError,
-)
+from headrace.protocol import errors
 from headrace.protocol.metadata.records import PartitionChangeRecord
 from headrace.storage_node.effects import AskPeer
 from transaction_rig import TransactionRig, transactional
@@ -40,7 +35,7 @@ def test_verification_times_out_with_the_request(rig: Rig) -> None:
     rig.pass_time(999)
     assert not request.is_answered
     rig.pass_time(1)
-    assert request.first.error_code == NotEnoughReplicasError.code
+    assert request.first.error_code == errors.NotEnoughReplicasError.code
     rig.answer(question)
     assert rig.values(rig.topic_id) == []
     rig.begin()
@@ -54,7 +49,7 @@ def test_waiting_batch_is_copied(rig: Rig) -> None:
     request = rig.send(memoryview(came).toreadonly(), timeout_ms=1_000, adds_partitions=True)
     came[:] = bytes(len(came))
     rig.answer(rig.question())
-    assert request.first.error_code == NO_ERROR
+    assert request.first.error_code == errors.NO_ERROR
     assert len(rig.values(rig.topic_id)) == 1
 
 
@@ -67,7 +62,7 @@ def test_one_timeout_covers_verification_and_acks() -> None:
     rig.pass_time(299)
     assert not request.is_answered
     rig.pass_time(1)
-    assert request.first.error_code == RequestTimedOutError.code
+    assert request.first.error_code == errors.RequestTimedOutError.code
 
 
 def test_batches_of_one_verification_time_out_separately(rig: Rig) -> None:
@@ -77,10 +72,10 @@ def test_batches_of_one_verification_time_out_separately(rig: Rig) -> None:
     )
     question = rig.question()
     rig.pass_time(500)
-    assert second.first.error_code == NotEnoughReplicasError.code
+    assert second.first.error_code == errors.NotEnoughReplicasError.code
     assert not first.is_answered
     rig.pass_time(500)
-    assert first.first.error_code == NotEnoughReplicasError.code
+    assert first.first.error_code == errors.NotEnoughReplicasError.code
     assert not third.is_answered
     rig.answer(question)
     assert third.is_answered
@@ -94,10 +89,10 @@ def test_new_coordinator_gets_the_request_at_once(rig: Rig) -> None:
     new = rig.question()
     assert (old.node_id, new.node_id) == (2, 1)
     assert new.body == old.body
-    rig.no_answer(old, RequestTimedOutError("it stood still"))
+    rig.no_answer(old, errors.RequestTimedOutError("it stood still"))
     assert not request.is_answered
     rig.answer(new)
-    assert request.first.error_code == NO_ERROR
+    assert request.first.error_code == errors.NO_ERROR
 
 
 def test_verification_waits_for_a_coordinator(rig: Rig) -> None:
@@ -113,26 +108,26 @@ def test_verification_waits_for_a_coordinator(rig: Rig) -> None:
     assert not rig.asked()
     rig.coordinated_by(-1)
     rig.pass_time(1_000)
-    assert request.first.error_code == NotEnoughReplicasError.code
+    assert request.first.error_code == errors.NotEnoughReplicasError.code
 
 
 def test_new_coordinator_ends_the_backoff(rig: Rig) -> None:
     """CONCURRENT_TRANSACTIONS of the previous one; one request to the next."""
     request = rig.begin()
-    rig.answer(rig.question(), of_all=ConcurrentTransactionsError.code)
+    rig.answer(rig.question(), of_all=errors.ConcurrentTransactionsError.code)
     assert not rig.asked()
     rig.coordinated_by(1)
     question = rig.question()
     rig.pass_time(100)
     assert not rig.asked()
     rig.answer(question)
-    assert request.first.error_code == NO_ERROR
+    assert request.first.error_code == errors.NO_ERROR
 
 
 def test_backoff_ends_at_the_timeout(rig: Rig) -> None:
     """The producer gets an error in time."""
     request = rig.begin(timeout_ms=10)
-    rig.answer(rig.question(), of_all=ConcurrentTransactionsError.code)
+    rig.answer(rig.question(), of_all=errors.ConcurrentTransactionsError.code)
     rig.pass_time(10)
     assert request.is_answered
     rig.pass_time(1_000)
@@ -148,7 +143,7 @@ def test_appended_batch_without_space_in_purgatory_times_out() -> None:
     assert not rig.mark(8, 0, topics=(("t", (1,)),)).is_answered
     rig.answer(question)
     assert request.error is None
-    assert request.first.error_code == RequestTimedOutError.code
+    assert request.first.error_code == errors.RequestTimedOutError.code
     rig.flush()
     rig.flush()
     assert len(rig.values(rig.topic_id)) == 1
