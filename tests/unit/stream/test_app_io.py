@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import headrace.stream
-import pytest
 from headrace.clients.serdes import json, utf8
 from headrace.stream import App
 
@@ -16,11 +14,3 @@ def test_an_application_builds_its_topology() -> None:
     assert (app.settings.key_serde, app.settings.value_serde) == (utf8, json)
     assert app.config.is_exactly_once
     assert app.client_configs["producer"] == {"linger.ms": 5}
-
-
-def test_everything_public_can_be_loaded() -> None:
-    """Names are loaded when they are first used."""
-    for name in headrace.stream.__all__:
-        assert getattr(headrace.stream, name) is not None
-    with pytest.raises(AttributeError, match="nothing"):
-        headrace.stream.nothing  # noqa: B018
