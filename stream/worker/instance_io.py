@@ -142,7 +142,7 @@ class AppInstance:
                 self.config.application_id, caching=self.config.cache_bytes > 0, matched=list(existing)
             )
             defaults = {name: str(value) for name, value in self._client_configs.get("topic", {}).items()}
-            partitions = create_internal_topics(admin, built, self.config, defaults)
+            topics = create_internal_topics(admin, built, self.config, defaults)
         sub_topologies = {number: built.sub_topology(number) for number in built.sub_topology_ids}
         plan = AppPlan(
             config=self.config,
@@ -150,7 +150,10 @@ class AppInstance:
             built=built,
             sub_topologies=sub_topologies,
             sources={number: frozenset(each.sources) for number, each in sub_topologies.items()},
-            partitions=partitions,
+            partitions={
+                name: topics[name].partitions for each in sub_topologies.values() for name in each.sources
+            },
+            topic_ids={name: topic.topic_id.hex() for name, topic in topics.items()},
             repartition_topics=frozenset(
                 topic for each in sub_topologies.values() for topic in each.repartition_topics
             ),
@@ -161,8 +164,9 @@ class AppInstance:
         global_topology = built.global_topology()
         if global_topology is not None:
             name = f"{self.config.application_id}-global"
+            counts = {topic: found.partitions for topic, found in existing.items()}
             self._global = GlobalThread(
-                name, plan, global_topology, existing, self._bootstrap, self._directory, self._global_failed
+                name, plan, global_topology, counts, self._bootstrap, self._directory, self._global_failed
             )
             self._global.open()
         return plan

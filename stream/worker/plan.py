@@ -29,6 +29,7 @@ class AppPlan:
     sources: Mapping[int, frozenset[str]]
     partitions: Mapping[str, int]
     repartition_topics: frozenset[str]
+    topic_ids: Mapping[str, str]
     client_configs: Mapping[str, Mapping[str, Any]]
     open_engine: Callable[[Path, str], Engine]
 

@@ -1,7 +1,8 @@
 """The folder with the persistent stores of one process: an flock on it, a folder per task.
 
 Layout: `<state.dir>/<application.id>/process.json` (the id of the process, locked while it runs) and
-`<state.dir>/<application.id>/<task>/`. Source for the aims: Kafka StateDirectory.java.
+`<state.dir>/<application.id>/<task>/` with the stores and `changelogs.json`, the ids of their topics.
+Source for the aims: Kafka StateDirectory.java.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from ..errors import StateDirectoryError
 from ..processing import TaskId
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
 _PROCESS_FILE = "process.json"
+_TOPICS_FILE = "changelogs.json"
 _TASK_FOLDER = re.compile(r"(\d+)_(\d+)")
 
 
@@ -74,6 +77,23 @@ class StateDirectory:
         os.utime(folder)  # `clean` counts from here
         return folder
 
+    def bind(self, task: TaskId, topic_ids: Mapping[str, str]) -> bool:
+        """Note the ids of the changelogs of a task. False if its stores belong to topics that were deleted,
+        or to another cluster: the stores are deleted then."""
+        file = self.path / str(task) / _TOPICS_FILE
+        try:
+            known = json.loads(file.read_text())
+        except (OSError, ValueError):
+            known = None
+        if known == topic_ids:
+            return True
+        is_same = known is None or all(topic_ids.get(topic, old) == old for topic, old in known.items())
+        if not is_same:
+            self.wipe(task)
+            file.parent.mkdir(exist_ok=True, mode=0o700)
+        file.write_text(json.dumps(dict(topic_ids)) + "\n")
+        return is_same
+
     def release(self, task: TaskId) -> None:
         """The stores of the task are closed."""
         with self._lock:
@@ -83,8 +103,12 @@ class StateDirectory:
                 os.utime(folder)
 
     def stored_tasks(self) -> list[TaskId]:
-        """The tasks with a folder that is not empty."""
-        return [task for task, folder in self._folders() if any(folder.iterdir())]
+        """The tasks with stores in their folder."""
+        return [
+            task
+            for task, folder in self._folders()
+            if any(entry.name != _TOPICS_FILE for entry in folder.iterdir())
+        ]
 
     def clean(self, now_ms: int, delay_ms: int) -> list[TaskId]:
         """Delete the folders of tasks that no thread has had for `delay_ms`, and return them."""

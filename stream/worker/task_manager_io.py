@@ -106,6 +106,10 @@ class TaskManager:
     def _open_restored(self, task_id: TaskId, partitions: list[TopicPartition]) -> None:
         """Open the stores and begin to restore them."""
         folder = self._directory.acquire(task_id, self._thread)
+        sub_topology = self._plan.sub_topologies[task_id.sub_topology]
+        ids = {topic: self._plan.topic_ids[topic] for topic in sorted(sub_topology.changelogs.values())}
+        if ids and not self._directory.bind(task_id, ids):
+            log.info("the stores of task %s were of other changelog topics and are deleted", task_id)
         output = self.output.for_task()
         io = TaskIo(
             output.produce,
@@ -116,7 +120,7 @@ class TaskManager:
         task = Task(
             self._plan.config.application_id,
             task_id.partition,
-            self._plan.sub_topologies[task_id.sub_topology],
+            sub_topology,
             self._plan.settings,
             io,
             topics=[partition.topic for partition in partitions],

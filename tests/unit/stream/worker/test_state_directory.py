@@ -54,6 +54,21 @@ def test_the_stores_of_a_task_belong_to_one_thread(tmp_path: Path) -> None:
         assert directory.acquire(TASK, "thread-2") == folder
 
 
+def test_stores_of_other_topics_are_deleted(tmp_path: Path) -> None:
+    """A topic that was made again, or that of another cluster, has another id. A new store adds a topic."""
+    with StateDirectory(str(tmp_path), "app") as directory:
+        store = directory.acquire(TASK, "thread-1") / "store"
+        assert directory.bind(TASK, {"a": "1"})
+        store.touch()
+        assert directory.bind(TASK, {"a": "1"})
+        assert directory.bind(TASK, {"a": "1", "b": "2"})
+        assert store.exists()
+        assert not directory.bind(TASK, {"a": "1", "b": "3"})
+        assert not store.exists()
+        assert directory.stored_tasks() == []
+        assert directory.bind(TASK, {"a": "1", "b": "3"})
+
+
 def test_folders_of_tasks_that_moved_away_are_deleted_after_the_delay(tmp_path: Path) -> None:
     """Folders of running tasks stay."""
     with StateDirectory(str(tmp_path), "app") as directory:
