@@ -38,6 +38,8 @@ KINDS = {
     "session": StoreKind.SESSION,
 }
 LRU_ENTRIES = 2
+# as Java's strings: bytes that are no UTF-8 are replaced
+LENIENT = serdes.Serde("lenient", str.encode, lambda data: data.decode(errors="replace"))
 
 
 def serde(name: str | None) -> Any:
@@ -50,7 +52,7 @@ def serde(name: str | None) -> Any:
         return time_windowed(serde(inner), int(size))
     if kind == "session":
         return session_windowed(serde(rest))
-    return {"string": serdes.utf8, "long": serdes.int64}[name]
+    return {"string": serdes.utf8, "long": serdes.int64, "lenient": LENIENT}[name]
 
 
 def store(spec: Node | None) -> Store | None:
@@ -371,7 +373,11 @@ def _serdes(node: Node) -> dict[str, Any]:
 def _join_stores(node: Node) -> dict[str, Any]:
     """The stores of both sides of a stream-stream join."""
     if "left_store" in node:
-        return {"store": store(node["left_store"]), "other_store": store(node["right_store"])}
+        logged = {"logged": node.get("logged", True)}
+        return {
+            "store": store(node["left_store"] | logged),
+            "other_store": store(node["right_store"] | logged),
+        }
     fields = {
         "name": node.get("store_name"),
         "logged": node.get("logged"),
