@@ -1,9 +1,10 @@
 """The language of cases: one JSON object that both programs understand.
 
-    {"seed": 7, "hostile": false, "pair": ["filter", "count"], "config": {...}, "nodes": [...], "events": [...]}
+    {"seed": 7, "hostile": false, "pair": ["filter", "count"], "config": {}, "nodes": [...], "events": [...]}
 
-`hostile`: with wrong serdes, damaged bytes, functions that fail. `config`: keys of Kafka Streams with values as text. `nodes`, in the order in which they are built: each has
-`id`, `op`, perhaps `name`, and by `op` (of streams, unless tables are named):
+`hostile`: with wrong serdes, damaged bytes, functions that fail. `config`: keys of Kafka Streams with
+values as text. `nodes`, in the order in which they are built: each has `id`, `op`, perhaps `name`, and by
+`op` (of streams, unless tables are named):
 
 | op | fields |
 |---|---|
