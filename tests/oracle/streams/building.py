@@ -373,11 +373,7 @@ def _serdes(node: Node) -> dict[str, Any]:
 def _join_stores(node: Node) -> dict[str, Any]:
     """The stores of both sides of a stream-stream join."""
     if "left_store" in node:
-        logged = {"logged": node.get("logged", True)}
-        return {
-            "store": store(node["left_store"] | logged),
-            "other_store": store(node["right_store"] | logged),
-        }
+        return {"store": store(node["left_store"]), "other_store": store(node["right_store"])}
     fields = {
         "name": node.get("store_name"),
         "logged": node.get("logged"),

@@ -23,18 +23,21 @@ def stream_join(op: str, *, alone: bool = False) -> Callable[[Generator, Handle]
                 for _ in range(2)
             ]
             fields |= {"left_store": stores[0], "right_store": stores[1]}
-        named = {
-            "with_key": g.maybe(0.3, value=True),
-            "store_name": g.maybe(0.2, g.name("joined")),
-            "logged": g.maybe(0.2, g.chance(0.3)),
-            "type": g.maybe(0.3, g.pick(("memory", "rocksdb"))),
-        }
-        if "left_store" in fields:
-            named["logged"] = (
-                None  # in Java it says nothing of the two stores, in headrace each store has its own
-            )
-        serdes = {"key": left.key, "value": left.value, "other_value": right.value}
-        made = g.add(op, left, other=right, f=f, **serdes, **named, **fields)
+        made = g.add(
+            op,
+            left,
+            other=right,
+            f=f,
+            with_key=g.maybe(0.3, value=True),
+            key=left.key,
+            value=left.value,
+            other_value=right.value,
+            store_name=g.maybe(0.2, g.name("joined")),
+            # Kafka's stores of suppliers are logged, whatever StreamJoined says
+            logged=None if "left_store" in fields else g.maybe(0.2, g.chance(0.3)),
+            type=g.maybe(0.3, g.pick(("memory", "rocksdb"))),
+            **fields,
+        )
         return g.keep(Handle(made, "stream", left.key, value, "?", ""))
 
     return apply
