@@ -167,7 +167,12 @@ final class Behaviour {
         }
         text.append(" /");
         try (var found = windows.backwardFetchAll(Math.max(0, timestamp - 100), timestamp + 100)) {
-            found.forEachRemaining(entry -> text.append(" ").append(Functions.text(entry.key)));
+            found.forEachRemaining(entry -> {
+                // backwards Kafka shows entries that are deleted in the cache alone
+                if (entry.value != null) {
+                    text.append(" ").append(Functions.text(entry.key));
+                }
+            });
         }
         emit.emit(key, text.toString(), timestamp, headers);
     }
