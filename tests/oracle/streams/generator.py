@@ -192,8 +192,7 @@ class Generator:
             store.pop("logged", None)
             store["name"] = store.get("name") or self.name("global")
         made = self.add(kind, topic=topic, **serdes, store=store)
-        handle = self.stored(Handle(made, kind, key, value, **given, history=history), store)
-        return self.keep(handle)
+        return self.keep(Handle(made, kind, key, value, **given, history=history))
 
     def shift(self) -> int | None:
         """What a timestamp extractor adds: so much in hostile cases that timestamps become negative."""
