@@ -12,6 +12,12 @@ import pytest
 from headrace.clients.serdes import int64, utf8
 from headrace.stream.records import Change, RecordContext, ValueAndTimestamp, Window, Windowed
 from headrace.stream.state.formats import buffers, changes, foreign_keys, joins, lists, murmur3, windows
+from headrace.stream.state.formats.headers import (
+    AggregationWithHeaders,
+    ValueTimestampHeaders,
+    aggregation_with_headers,
+    value_timestamp_headers,
+)
 from headrace.stream.state.formats.timestamped import timestamped
 from headrace.stream.state.formats.versions import SegmentValue
 
@@ -57,6 +63,15 @@ SERDES: dict[str, tuple[Serde[Any], Any]] = {
     "response": (RESPONSES, Response(HASH, "v")),
     "response-null": (RESPONSES, Response(HASH, None)),
     "response-no-hash": (RESPONSES, Response(None, "v")),
+    "value-timestamp-headers": (
+        value_timestamp_headers(utf8),
+        ValueTimestampHeaders("value", TIME, CONTEXT.headers),
+    ),
+    "value-timestamp-no-headers": (value_timestamp_headers(utf8), ValueTimestampHeaders("value", TIME)),
+    "aggregation-with-headers": (
+        aggregation_with_headers(utf8),
+        AggregationWithHeaders("value", CONTEXT.headers),
+    ),
     "combined-key": (foreign_keys.combined_key(utf8, utf8), foreign_keys.CombinedKey("foreign", "primary")),
 }
 

@@ -15,6 +15,8 @@ import pytest
 from headrace.clients.serdes import int64, utf8
 from headrace.stream.records import RecordContext, ValueAndTimestamp, VersionedRecord, Window, Windowed
 from headrace.stream.state.builders import StoreBuilder, StoreKind
+from headrace.stream.state.rocksdict_io import RocksEngine
+from headrace.stream.state.sqlite_io import SqliteEngine
 from headrace.stream.state.stores import NOT_PUT
 from store_context import FakeStoreContext
 
@@ -91,12 +93,24 @@ def perform(store: Any, builder: StoreBuilder, operation: str) -> str:
     return text(result)
 
 
-@pytest.mark.parametrize("name", STORES)
-def test_operations(name: str) -> None:
-    """Each result, and the changelog after each record."""
+def is_persistent(name: str) -> bool:
+    builder = BUILDERS[name.removesuffix("-cached")]
+    return builder.persistent and builder.max_entries is None
+
+
+CASES = [(name, "memory") for name in STORES] + [
+    (name, engine) for name in STORES if is_persistent(name) for engine in ("rocksdb", "sqlite")
+]
+
+
+@pytest.mark.parametrize(("name", "engine"), CASES)
+def test_operations(name: str, engine: str, tmp_path: Path) -> None:
+    """Each result, and the changelog after each record; files are committed after each record."""
     builder = BUILDERS[name.removesuffix("-cached")]
     builder = replace(builder, is_cached=name.endswith("-cached"))
-    context = FakeStoreContext(int(STORES[name][0].split()[2]))
+    opens = {"memory": None, "rocksdb": RocksEngine, "sqlite": SqliteEngine}[engine]
+    engine_of = None if opens is None else lambda store_name: opens(tmp_path / store_name)
+    context = FakeStoreContext(int(STORES[name][0].split()[2]), engine_of)
     store = builder.build()
     store.init(context)
     logged = 0
@@ -114,6 +128,7 @@ def test_operations(name: str) -> None:
             continue
         if kind == "record":
             store.flush()
+            store.commit(number)
             assert len(context.changelog) == logged, f"{number}: {line}"
             context.changelog.clear()
             logged = 0

@@ -10,31 +10,9 @@ from typing import TypeVar
 
 from ....clients.serdes import Serde
 from ...records import Change
+from .varints import varint, varint_from
 
 V = TypeVar("V")
-
-
-def _varint(number: int) -> bytes:
-    rest = number << 1
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
-
-
-def _varint_from(data: bytes) -> tuple[int, int]:
-    """The number and the position behind it."""
-    rest = shift = 0
-    for position, byte in enumerate(data):
-        rest |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return rest >> 1, position + 1
-        shift += 7
-        if shift > 28:
-            break
-    raise ValueError("the length of the new value is not a varint")
 
 
 def changed(serde: Serde[V], splits_updates: bool = False) -> Serde[Change]:
@@ -56,7 +34,7 @@ def changed(serde: Serde[V], splits_updates: bool = False) -> Serde[Change]:
         if splits_updates:
             raise ValueError(f"upgrade.from needs old and new values in changes of their own: {change}")
         data = dumps(new)
-        return _varint(len(data)) + data + dumps(old) + b"\x02"
+        return varint(len(data)) + data + dumps(old) + b"\x02"
 
     def load(data: bytes) -> Change:
         encoding, end, is_latest = data[-1], len(data) - 1, True
@@ -71,7 +49,7 @@ def changed(serde: Serde[V], splits_updates: bool = False) -> Serde[Change]:
             return Change(None, loads(data[:end]), is_latest)
         if encoding == 1:
             return Change(loads(data[:end]), None, is_latest)
-        size, start = _varint_from(data)
+        size, start = varint_from(data)
         middle = start + size
         return Change(loads(data[start:middle]), loads(data[middle:end]), is_latest)
 
