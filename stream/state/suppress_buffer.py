@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any
 
 from ..records import Change, RecordContext
+from ..topology import java_order
 from .formats.buffers import (
     CHANGELOG_HEADERS,
     BufferValue,
@@ -42,6 +43,7 @@ class SuppressBuffer:
         self._order: list[tuple[int, bytes]] = []
         self._start = 0  # entries of `_order` before it have been evicted
         self._dirty: dict[bytes, None] = {}
+        self._dirty_capacity = 16  # of Java's HashSet, whose order the changelog has; it does not shrink
 
     def init(self, context: StoreContext) -> None:
         """Errors: TypeError without serdes."""
@@ -127,7 +129,9 @@ class SuppressBuffer:
     def flush(self) -> None:
         """Log the keys that changed; comes before the commit of the producer."""
         log = self._context.log_change
-        for key in self._dirty:
+        while len(self._dirty) > self._dirty_capacity * 3 // 4:
+            self._dirty_capacity *= 2
+        for key in java_order.of_bytes(self._dirty, self._dirty_capacity):
             buffered = self._values.get(key)
             if buffered is None:
                 log(self.name, key, None, None, ())

@@ -36,11 +36,23 @@ def copied(names: Iterable[str]) -> list[str]:
     return _by_bucket(unique, 1 << (wanted - 1).bit_length())
 
 
+def of_bytes(keys: Iterable[bytes], capacity: int) -> list[bytes]:
+    """The order of a HashSet of `Bytes` with that capacity, a power of 2."""
+    return sorted(keys, key=lambda key: _bucket(_hash_code_of_bytes(key), capacity))
+
+
+def _hash_code_of_bytes(data: bytes) -> int:
+    result = 1
+    for byte in data:
+        result = (31 * result + (byte if byte < 128 else byte - 256)) & 0xFFFFFFFF
+    return result
+
+
 def _by_bucket(names: list[str], capacity: int) -> list[str]:
+    return sorted(names, key=lambda name: _bucket(hash_code(name), capacity))
+
+
+def _bucket(code: int, capacity: int) -> int:
     # Entries of one bucket stay in the order of insertion; a bucket with 8 or more is a tree, in hash order,
     # which no topology reaches.
-    def bucket(name: str) -> int:
-        code = hash_code(name)
-        return (code ^ code >> 16) & (capacity - 1)
-
-    return sorted(names, key=bucket)
+    return (code ^ code >> 16) & (capacity - 1)

@@ -20,3 +20,9 @@ def test_a_copy_of_twelve_names_has_twice_the_buckets_of_a_grown_set() -> None:
     copied = "rates trades users stocks quotes mails pages carts clicks orders items views"
     assert " ".join(java_order.grown(names)) == grown
     assert " ".join(java_order.copied(names)) == copied
+
+
+def test_bytes_are_in_the_order_of_their_buckets() -> None:
+    """Hash codes 31 + signed byte: 31 + 97 = 128 is in bucket 0 of 16, 31 - 1 = 30 in bucket 14."""
+    assert java_order.of_bytes([b"\xff", b"b", b"a"], 16) == [b"a", b"b", b"\xff"]
+    assert java_order.of_bytes([b"b", b"r"], 16) == [b"b", b"r"], "one bucket: in the order of insertion"
