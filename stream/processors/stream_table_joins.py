@@ -82,7 +82,6 @@ class KStreamKTableJoinProcessor:
         self._joiner = joiner
         self._left_join = left_join
         self._buffer_name = buffer_name
-        self._stream_time = -1
 
     def init(self, context: ProcessorContext) -> None:
         self._context = context
@@ -100,7 +99,6 @@ class KStreamKTableJoinProcessor:
         self._getter.close()
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        self._stream_time = max(self._stream_time, timestamp)
         table_key = key if self._mapper is None else self._mapper(key, value)
         if value is None or (table_key is None and not self._left_join):
             self._dropped("null join key or value")

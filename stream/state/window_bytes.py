@@ -24,6 +24,8 @@ class WindowBytes(Protocol):
 
     schema: Any
     segment_interval_ms: int
+    seqnum: int
+    """The last one, where duplicates are retained."""
 
     @property
     def persistent(self) -> bool: ...
@@ -66,7 +68,7 @@ class PersistentWindowBytes:
         index = WindowKeys() if has_index else None
         self._segmented = SegmentedBytes(self.schema, retention_ms, segment_interval_ms, index)
         self._retain_duplicates = retain_duplicates
-        self._seqnum = 0
+        self.seqnum = 0
         self.persistent = True
         self.segment_interval_ms = segment_interval_ms
         self.open = self._segmented.open
@@ -83,11 +85,11 @@ class PersistentWindowBytes:
         if self._retain_duplicates:
             if value is None:
                 return
-            self._seqnum = (self._seqnum + 1) & MAX_SEQNUM
-        self._segmented.put(self.schema.key(key, start, self._seqnum), value)
+            self.seqnum = (self.seqnum + 1) & MAX_SEQNUM
+        self._segmented.put(self.schema.key(key, start, self.seqnum), value)
 
     def fetch(self, key: bytes, start: int) -> bytes | None:
-        return self._segmented.get(self.schema.key(key, start, self._seqnum))
+        return self._segmented.get(self.schema.key(key, start, self.seqnum))
 
     def all_rows(self, from_time: int, to_time: int, forward: bool) -> Rows:
         return self._segmented.rows(None, None, from_time, to_time, forward, is_all_keys=True)
@@ -107,7 +109,7 @@ class InMemoryWindowBytes:
         self.schema: Any = WindowKeys()
         self._retention_ms = retention_ms
         self._retain_duplicates = retain_duplicates
-        self._seqnum = 0
+        self.seqnum = 0
         self._stream_time = -1
         self._starts: list[int] = []  # sorted
         # keys are those of the store, followed by the sequence number where duplicates are retained
@@ -133,8 +135,8 @@ class InMemoryWindowBytes:
         window = self._windows.get(start)
         if value is not None:
             if self._retain_duplicates:
-                self._seqnum = (self._seqnum + 1) & MAX_SEQNUM
-                key += self._seqnum.to_bytes(4, "big")
+                self.seqnum = (self.seqnum + 1) & MAX_SEQNUM
+                key += self.seqnum.to_bytes(4, "big")
             if window is None:
                 window = self._windows[start] = {}
                 insort(self._starts, start)

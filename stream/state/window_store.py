@@ -12,9 +12,11 @@ from .segmented_cache import Read, SegmentedCache
 from .typed import TypedStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..processing import FlushListener
     from .builders import StoreBuilder
-    from .stores import StoreContext, StoreIterator
+    from .stores import ChangelogRecord, StoreContext, StoreIterator
     from .typed import Rows
     from .window_bytes import WindowBytes
 
@@ -34,6 +36,20 @@ class TypedWindowStore(TypedStore):
     def init(self, context: StoreContext) -> None:
         super().init(context)
         self._split = self._inner.schema.split
+        self._continue_after(self._inner.committed_offset() or 0)
+
+    def restore(self, records: Iterable[ChangelogRecord]) -> None:
+        batch = list(records)
+        super().restore(batch)
+        if batch:
+            self._continue_after(batch[-1].offset + 1)
+
+    def _continue_after(self, offset: int) -> None:
+        """Duplicates of a key and time differ in their sequence number. Kafka Streams begins at 0 after a
+        restart and overwrites earlier ones; the changelog has one record for each, so its offset is above
+        all of them."""
+        if self._retain_duplicates:
+            self._seqnum = self._inner.seqnum = offset & MAX_SEQNUM
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
         key_bytes, data = self._bytes_of(key, value)

@@ -14,22 +14,24 @@ from ...clients.serdes import deserializer, serializer
 from ...protocol.model import TopicPartition
 from ..records import Record, RecordContext
 from ..state.memory_engine import MemoryEngine
+from ..state.stores import ChangelogRecord
 from ..state.thread_cache import ThreadCache
 from ..task.global_task import GlobalTask
 from ..task.handlers import LogAndContinue, ProducedRecord
 from ..task.settings import TaskSettings
-from ..task.task import Task, TaskIo
+from ..task.task import CommitOffset, Task, TaskIo
 from ..topology.serdes import resolve
 from ..topology.specs import SinkSpec, SourceSpec
 from .topics import InputTopic, OutputTopic, StoredRecord, to_ms, to_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime, timedelta
     from types import TracebackType
 
     from ...clients.records import Headers
     from ..state.engines import Engine
+    from ..task.restoration import Restoration
     from ..topology.built import BuiltTopology
 
 DEFAULT_CACHE_BYTES = 10 * 1024 * 1024
@@ -48,11 +50,16 @@ class Serdes(NamedTuple):
     value: Any
 
 
+class CrashError(BaseException):
+    """The task is lost at this step. Not an Exception: no handler of the task sees it."""
+
+
 class TestDriver:
     """Use it in a `with` statement, or close it: an iterator of a store that was left open is then found.
 
     `settings`: serdes and handlers; those of an `App` if there are none. `now`: where the wall clock starts;
-    it stands still until `advance_wall_clock_time`. `cache_bytes` 0: stores have no caches.
+    it stands still until `advance_wall_clock_time`. `cache_bytes` 0: stores have no caches. `crash_at`: steps
+    (`steps` counts them) at which the task is lost and restarted from what was durable.
     """
 
     __test__ = False  # not a test of pytest
@@ -65,6 +72,8 @@ class TestDriver:
         settings: TaskSettings | None = None,
         now: int | datetime = 0,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        crash_at: Collection[int] = (),
+        exactly_once: bool = True,
     ) -> None:
         self.application_id = application_id
         self.settings = replace(
@@ -79,30 +88,62 @@ class TestDriver:
         self._offsets: dict[str, int] = {}
         self._outputs: dict[str, deque[ProducedRecord]] = {}
         self._history: dict[str, list[ProducedRecord]] = {}
-        cache = ThreadCache(cache_bytes)
-        self._global_task = self._new_global_task(cache)
-        self._task: Task | None = None
+        self._inputs: dict[TopicPartition, list[StoredRecord]] = {}
+        self._committed: dict[TopicPartition, CommitOffset] = {}
+        self._engines: dict[str, MemoryEngine] = {}
+        self._cache_bytes = cache_bytes
+        self._crash_at = frozenset(crash_at)
+        self._exactly_once = exactly_once
+        self.steps = 0
+        """Sends and halves of commits so far: where `crash_at` may crash."""
+        self._global_task = self._new_global_task(ThreadCache(cache_bytes))
+        self._task = self._new_task()
+
+    def _new_task(self) -> Task | None:
         patterns = [
             node.pattern.pattern
             for node in self._topology.nodes
             if isinstance(node, SourceSpec) and node.pattern is not None
         ]
         topics = (*self._topology.sources, *patterns)
-        if topics:
-            io = TaskIo(self._produce, lambda _topic: 1, self._open_engine, cache)
-            self._task = Task(
-                application_id,
-                0,
-                self._topology,
-                self.settings,
-                io,
-                topics=topics,
-                wall_ms=self._wall_ms,
-                global_stores=None if self._global_task is None else self._global_task.stores,
+        if not topics:
+            return None
+        io = TaskIo(self._produce, lambda _topic: 1, self._open_engine, ThreadCache(self._cache_bytes))
+        task = Task(
+            self.application_id,
+            0,
+            self._topology,
+            self.settings,
+            io,
+            topics=topics,
+            wall_ms=self._wall_ms,
+            global_stores=None if self._global_task is None else self._global_task.stores,
+        )
+        self._restore(task.initialize())
+        task.complete_restoration({tp: committed.metadata for tp, committed in self._committed.items()})
+        task.group.use_lags(dict.fromkeys(task.partitions, 0))
+        for partition, records in self._inputs.items():
+            committed = self._committed.get(partition)
+            task.add_records(partition, records[0 if committed is None else committed.offset :])
+        return task
+
+    def _restore(self, restoration: Restoration) -> None:
+        """From the changelogs as they are; nothing before the first crash."""
+        for partition, changelog in restoration.changelogs.items():
+            log: Sequence[Any] = (
+                self._inputs.get(partition, ())
+                if changelog.is_source
+                else self._history.get(partition.topic, ())
             )
-            self._task.initialize()
-            self._task.complete_restoration()
-            self._task.group.use_lags(dict.fromkeys(self._task.partitions, 0))
+            records = [
+                ChangelogRecord(record.key, record.value, record.timestamp, offset, record.headers)
+                for offset, record in enumerate(log)
+            ]
+            committed = self._committed.get(partition)
+            restoration.use_ends(
+                {partition: len(records)}, {partition: None if committed is None else committed.offset}
+            )
+            restoration.apply(partition, records[changelog.start :], len(records))
 
     def _new_global_task(self, cache: ThreadCache) -> GlobalTask | None:
         topology = self._built.global_topology()
@@ -119,9 +160,8 @@ class TestDriver:
         task.initialize()
         return task
 
-    @staticmethod
-    def _open_engine(_store_name: str) -> Engine:
-        return MemoryEngine()
+    def _open_engine(self, store_name: str) -> Engine:
+        return self._engines.setdefault(store_name, MemoryEngine())
 
     # topics
 
@@ -209,8 +249,11 @@ class TestDriver:
         with."""
         self._wall_ms += to_ms(by)
         if self._task is not None:
-            self._task.punctuate_wall_time(self._wall_ms)
-            self._commit(self._task)
+            try:
+                self._task.punctuate_wall_time(self._wall_ms)
+                self._commit(self._task)
+            except CrashError:
+                self._restart()
         self._process_all()
 
     def store(self, name: str) -> Any:
@@ -241,7 +284,7 @@ class TestDriver:
 
     def _reads(self, topic: str) -> tuple[bool, bool]:
         is_global = self._global_task is not None and topic in self._global_task.topology.sources
-        return self._task is not None and self._partition(topic) is not None, is_global
+        return self._partition(topic) is not None, is_global
 
     def _partition(self, topic: str) -> TopicPartition | None:
         if topic in self._topology.sources:
@@ -257,11 +300,13 @@ class TestDriver:
     def _enqueue(
         self, topic: str, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> None:
-        assert self._task is not None
         partition = self._partition(topic)
         assert partition is not None
         offset = self._next_offset(partition.topic)
-        self._task.add_records(partition, (StoredRecord(topic, 0, offset, timestamp, key, value, headers),))
+        record = StoredRecord(topic, 0, offset, timestamp, key, value, headers)
+        self._inputs.setdefault(partition, []).append(record)
+        if self._task is not None:
+            self._task.add_records(partition, (record,))
 
     def _update_global(
         self, topic: str, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
@@ -280,20 +325,49 @@ class TestDriver:
         timestamp: int | None,
         headers: Headers,
     ) -> None:
+        self._step()
         self._sent.append(ProducedRecord(topic, key, value, timestamp, headers, partition))
 
     def _process_all(self) -> None:
         self._capture()
-        task = self._task
-        while task is not None and task.process(self._wall_ms):
-            task.punctuate_stream_time()
-            self._commit(task)
-            self._capture()
+        while self._task is not None:
+            try:
+                if not self._task.process(self._wall_ms):
+                    return
+                self._task.punctuate_stream_time()
+                self._commit(self._task)
+            except CrashError:
+                self._restart()
 
-    @staticmethod
-    def _commit(task: Task) -> None:
-        task.prepare_commit()
-        task.post_commit()
+    def _commit(self, task: Task) -> None:
+        """Output and offsets become visible at once; the stores become durable afterwards."""
+        offsets = task.prepare_commit()
+        self._step()
+        self._committed.update(offsets)
+        self._capture()
+        self._step()
+        known = {}
+        for store, topic in self._topology.changelogs.items():
+            committed = self._committed.get(TopicPartition(topic, 0))
+            is_source = topic in self._topology.sources
+            known[store] = len(self._history.get(topic, ())) if not is_source else 0
+            if is_source and committed is not None:
+                known[store] = committed.offset
+        task.post_commit(known)
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps in self._crash_at:
+            raise CrashError
+
+    def _restart(self) -> None:
+        """Lose the task. What it sent since its last commit is aborted with exactly-once, else it is
+        visible."""
+        self._task = None
+        if self._exactly_once:
+            self._sent.clear()
+        self._capture()
+        self._task = self._new_task()
 
     def _capture(self) -> None:
         """Move what was sent to the outputs; what is input as well is processed later, what is global at
