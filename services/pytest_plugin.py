@@ -1,9 +1,9 @@
 """The pytest plugin: clusters in the process of the test, as from `headrace.local`.
 
-Fixtures: `headrace_cluster` (a new one for each test), `headrace_session_cluster` (one for the whole run) and
-`headrace_cluster_factory` (any number). Options are the arguments of `headrace.local`: for all clusters of a
-run in the ini option `headrace_options`, overridden for a test, class or module by the marker `headrace`,
-overridden by a call of the factory.
+Fixtures: `headrace_cluster` (a new one for each test), `headrace_session_cluster` (one for the whole run),
+`headrace_cluster_factory` (any number), and `headrace_stream_driver` (tests of stream applications). Options
+are the arguments of `headrace.local`: for all clusters of a run in the ini option `headrace_options`,
+overridden for a test, class or module by the marker `headrace`, overridden by a call of the factory.
 
 A cluster runs in a thread of its own, so it serves blocking and asyncio clients in any kind of test. pytest
 loads this module in every run where headrace is installed: other modules are imported only when a cluster is
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from ..stream.testing.driver import TestDriver
     from .local_io import LocalCluster
 
 OPTIONS = "headrace_options"
@@ -69,6 +70,15 @@ def headrace_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Cluster
     options = {**_ini_options(request.config), **_marked_options(request.node)}
     with ExitStack() as stack:
         yield lambda **given: stack.enter_context(_cluster({**options, **given}))
+
+
+@pytest.fixture
+def headrace_stream_driver() -> Iterator[Callable[..., TestDriver]]:
+    """Makes test drivers of stream applications, as `headrace.stream.TestDriver`; closed after the test."""
+    from ..stream.testing.driver import TestDriver
+
+    with ExitStack() as stack:
+        yield lambda topology, **options: stack.enter_context(TestDriver(topology, **options))
 
 
 def _cluster(options: dict[str, Any]) -> LocalCluster:

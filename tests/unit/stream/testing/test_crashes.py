@@ -19,7 +19,7 @@ def application() -> Builder:
     sessions = stream.group_by_key(key=utf8, value=utf8).windowed_by(session(5, grace=1000))
     sessions.count(store="sessions").to_stream().map(lambda k, n: (k.key, n)).to("sessions-out", key=utf8)
     stream.left_join(
-        stream.map_values(str.upper), lambda a, b: [a, b], window=join_window(5), name="pairs"
+        stream.map_values(str.upper), lambda a, b: [a, b], window=join_window(5, grace=1000), name="pairs"
     ).to("pairs-out", key=utf8, value=json)
     return builder
 

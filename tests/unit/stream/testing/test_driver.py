@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -90,3 +91,11 @@ def test_a_global_store_is_updated_at_once() -> None:
         driver.input_topic("in").pipe_input("b", 2, 0)
         with driver.store("rows").all() as rows:
             assert [(key, row.value) for key, row in rows] == [("a", 1), ("b", 2)]
+
+
+def test_the_fixture_makes_drivers(headrace_stream_driver: Callable[..., TestDriver]) -> None:
+    """Any number of them; they are closed after the test."""
+    first, second = headrace_stream_driver(counting()), headrace_stream_driver(counting(), now=50)
+    first.input_topic("in").pipe_value("x")
+    second.input_topic("in").pipe_value("x")
+    assert [driver.output_topic("out").read_record().timestamp for driver in (first, second)] == [0, 50]

@@ -1,0 +1,99 @@
+"""The record collector: partitioners, and errors of serdes and of the producer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from headrace.stream.errors import ProcessorFailedError, StreamsError
+from headrace.stream.processing import TaskId
+from headrace.stream.task.collector import RecordCollector
+from headrace.stream.task.current_record import CurrentRecord
+from headrace.stream.task.handlers import LogAndContinue, ProducedRecord, RetryOrFail
+from headrace.stream.testing.topics import StoredRecord
+
+
+def plain(_topic: str, value: Any, _headers: Any) -> bytes | None:
+    return None if value is None else value.encode()  # type: ignore[no-any-return]
+
+
+class Collected:
+    """A collector while offset 7 of in-2 is processed."""
+
+    def __init__(self, handler: Any = None, partitions: int = 4) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+        self.dropped: list[str] = []
+        self.current = CurrentRecord()
+        self.current.start(StoredRecord("in", 2, 7, 5, b"k", b"v"), 5)
+        self.collector = RecordCollector(
+            TaskId(0, 2), self.current, lambda *record: self.sent.append(record), lambda _topic: partitions,
+            handler or RetryOrFail(), self.dropped.append,
+        )  # fmt: skip
+
+    def send(self, key: Any, value: Any, partitioner: Any = None) -> None:
+        self.collector.send("sink", "out", key, value, 5, (), plain, plain, partitioner)
+
+
+def test_without_partitioner_the_producer_decides() -> None:
+    """Null keys and values stay null."""
+    collected = Collected()
+    collected.send(None, "v")
+    assert collected.sent == [("out", None, None, b"v", 5, ())]
+
+
+def test_a_partitioner_chooses_one_or_several_partitions() -> None:
+    """None leaves it to the producer, none at all drops the record."""
+    for chosen, expected in ((1, [1]), ((0, 3), [0, 3]), (None, [None]), ((), [])):
+        collected = Collected()
+        collected.send("k", "v", lambda topic, key, value, count, chosen=chosen: chosen)
+        assert [record[1] for record in collected.sent] == expected
+        assert collected.dropped == ([] if expected else ["no partition"])
+
+
+def test_a_partitioner_needs_the_metadata_of_the_topic() -> None:
+    """The topic does not exist."""
+    with pytest.raises(StreamsError, match="no metadata of output topic out"):
+        Collected(partitions=0).send("k", "v", lambda *_: 0)
+
+
+def test_a_record_that_cannot_be_serialized_stops_the_task() -> None:
+    """The error names the topic and the field."""
+    with pytest.raises(StreamsError, match="cannot serialize the value of a record for topic out"):
+        Collected().send("k", 5)
+    collected = Collected(LogAndContinue())
+    collected.send("k", 5)
+    assert (collected.sent, collected.dropped) == ([], ["not serialized"])
+
+
+def test_an_error_of_the_producer_is_raised_by_the_next_call() -> None:
+    """Once; a handler may decide to go on."""
+    collected = Collected()
+    collected.collector.on_send_error("sink", ProducedRecord("out", b"k", b"v"), OSError("too large"))
+    with pytest.raises(StreamsError, match="cannot send a record to topic out: too large"):
+        collected.send("k", "v")
+    collected.send("k", "v")
+    tolerant = Collected(LogAndContinue("letters"))
+    tolerant.collector.on_send_error("sink", ProducedRecord("out", b"k", b"v"), OSError("too large"))
+    tolerant.collector.check()
+    assert [record[0] for record in tolerant.sent] == ["letters"]
+
+
+def test_a_dead_letter_has_no_bytes_once_a_record_was_sent() -> None:
+    """As in Kafka Streams: the bytes of the input record are released."""
+    collected = Collected()
+    assert collected.collector.error_context("p").raw_value == b"v"
+    collected.send("k", "v")
+    context = collected.collector.error_context("p")
+    assert (context.topic, context.offset, context.raw_value) == ("in", 7, None)
+
+
+def test_an_exception_of_a_handler_is_fatal() -> None:
+    """It is the cause, and says which error was handled."""
+
+    class Broken(RetryOrFail):
+        def handle_serialization(self, *_: Any) -> Any:
+            raise KeyError("oops")
+
+    with pytest.raises(ProcessorFailedError) as found:
+        Collected(Broken()).send("k", 5)
+    assert "AttributeError" in found.value.__cause__.__notes__[0]  # type: ignore[union-attr]
