@@ -24,6 +24,8 @@ def test_codes_are_unique() -> None:
 def test_every_error_survives_pickling() -> None:
     """Ray pickles exceptions: class, text and fields must arrive."""
     for cls in all_classes(errors.HeadraceError):
+        if cls.__module__ == "headrace.stream.errors":
+            continue  # with fields of their own: tests/unit/stream/test_errors.py
         error = cls("orders-3 at epoch 7")
         copy = pickle.loads(pickle.dumps(error))
         assert (type(copy), copy.detail, str(copy)) == (cls, error.detail, "orders-3 at epoch 7")
