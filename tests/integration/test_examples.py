@@ -46,7 +46,8 @@ def test_example_runs(name: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-len(PROMISED[name]) :] == PROMISED[name]
-    assert done.stderr == "" or not is_own
+    # a busy machine stalls servers, which they report
+    assert not is_own or all(" was stalled for " in line for line in done.stderr.splitlines())
 
 
 @pytest.mark.parametrize("client", sorted(CLIENTS))
