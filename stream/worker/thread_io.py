@@ -66,6 +66,7 @@ class StreamThread:
         self._on_error = on_error
         self._closing = threading.Event()
         self._is_stopped = False
+        self._has_joined = False
         self._last_commit_ms = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._consumer: Consumer[bytes, bytes] | None = None
@@ -110,9 +111,11 @@ class StreamThread:
 
     @property
     def is_restored(self) -> bool:
-        """Whether all tasks that the thread has are running."""
+        """Whether the thread has joined its group and all of its tasks are running."""
         manager = self.manager
-        return manager is not None and all(task in manager.running for task in list(manager.tasks.values()))
+        if manager is None or not self._has_joined:
+            return False
+        return all(task in manager.running for task in list(manager.tasks.values()))
 
     # --- the thread -------------------------------------------------------------------------------------
 
@@ -139,7 +142,9 @@ class StreamThread:
         plan, configs = self._plan, self._plan.client_configs
         transactional_id = None
         if plan.config.is_exactly_once:
-            transactional_id = f"{plan.config.application_id}-{self._directory.process_id}-{self.name[-1:]}"
+            transactional_id = (
+                f"{plan.config.application_id}-{self._directory.process_id}-{self.name.rpartition('-')[2]}"
+            )
         assignor = TaskAssignor(
             plan.sources, plan.stateful(), self._directory.process_id, self._directory.stored_tasks
         )
@@ -170,6 +175,7 @@ class StreamThread:
     def on_assigned(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Open the tasks of these partitions."""
         self._tasks.assign(partitions)
+        self._has_joined = True
         self._on_change()
 
     def on_revoked(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
