@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ProcessorFailedError, StreamsError
-from .handlers import Decision, ErrorContext, ProducedRecord
+from .handlers import Decision, ProducedRecord
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
     from ..processing import TaskId
     from .current_record import CurrentRecord
-    from .handlers import ProductionHandler, Response
+    from .handlers import ErrorContext, ProductionHandler, Response
 
 Produce = Callable[[str, "int | None", "bytes | None", "bytes | None", "int | None", "Headers"], None]
 """Topic, partition (None: the producer's partitioner), key, value, timestamp in ms (None: now), headers."""
@@ -89,7 +89,7 @@ class RecordCollector:
 
     def _not_serialized(self, node: str, record: ProducedRecord, error: Exception, field: str) -> None:
         context = self.error_context(node)
-        response = self.answer(
+        response = answer(
             node, lambda: self._handler.handle_serialization(context, record, error, field), error
         )
         self.send_dead_letters(response)
@@ -102,7 +102,7 @@ class RecordCollector:
     def on_send_error(self, node: str, record: ProducedRecord, error: Exception) -> None:
         """The producer could not send a record. What the handler decides takes effect with the next call."""
         context = self.error_context(node)
-        response = self.answer(node, lambda: self._handler.handle(context, record, error), error)
+        response = answer(node, lambda: self._handler.handle(context, record, error), error)
         self.send_dead_letters(response)
         if response.decision is Decision.CONTINUE:
             self._dropped("not sent")
@@ -125,21 +125,13 @@ class RecordCollector:
 
     def error_context(self, node: str) -> ErrorContext:
         """The position of the input record that is being processed."""
-        current = self._current
-        context = current.context
-        if context is None or context.partition < 0:
-            timestamp = -1 if context is None else context.timestamp
-            return ErrorContext(None, -1, -1, (), node, self._task_id, timestamp, None, None)
-        return ErrorContext(
-            context.topic, context.partition, context.offset, context.headers, node, self._task_id,
-            context.timestamp, current.raw_key, current.raw_value,
-        )  # fmt: skip
+        return self._current.error_context(node, self._task_id)
 
-    @staticmethod
-    def answer(node: str, ask: Callable[[], Response], error: Exception) -> Response:
-        """The response of a handler. Errors: ProcessorFailedError if the handler raises."""
-        try:
-            return ask()
-        except Exception as failure:
-            failure.add_note(f"raised by the error handler for {type(error).__name__}: {error}")
-            raise ProcessorFailedError(node) from failure
+
+def answer(node: str, ask: Callable[[], Response], error: Exception) -> Response:
+    """The response of a handler. Errors: ProcessorFailedError if the handler raises."""
+    try:
+        return ask()
+    except Exception as failure:
+        failure.add_note(f"raised by the error handler for {type(error).__name__}: {error}")
+        raise ProcessorFailedError(node) from failure

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..records import RecordContext, RecordMetadata
+from .handlers import ErrorContext
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
-    from ..processing import Forward
+    from ..processing import Forward, TaskId
     from .record_queue import InputRecord
 
 NO_OFFSET = -1
@@ -20,10 +21,11 @@ class CurrentRecord:
     The context is made when it is asked for: most records need none.
     """
 
-    __slots__ = ("_context", "headers", "raw_key", "raw_value", "source", "timestamp")
+    __slots__ = ("_context", "_made", "headers", "raw_key", "raw_value", "source", "timestamp")
 
     def __init__(self) -> None:
         self._context: RecordContext | None = None
+        self._made: tuple[RecordContext, InputRecord, bytes | None, bytes | None] | None = None
         self.source: InputRecord | None = None
         self.timestamp = -1
         self.headers: Headers = ()
@@ -37,14 +39,14 @@ class CurrentRecord:
         self.headers = source.headers
         self.raw_key = source.key
         self.raw_value = source.value
-        self._context = None
+        self._context = self._made = None
 
     def start_without_record(self, timestamp: int) -> None:
         """Begin a punctuator, or the initialization of a processor."""
         self.context = RecordContext(timestamp, NO_OFFSET, "", -1, ())
 
     def finish(self) -> None:
-        self.source = self._context = None
+        self.source = self._context = self._made = None
 
     @property
     def context(self) -> RecordContext | None:
@@ -53,12 +55,16 @@ class CurrentRecord:
             self._context = RecordContext(
                 self.timestamp, source.offset, source.topic, source.partition, self.headers
             )
+            self._made = self._context, source, self.raw_key, self.raw_value
         return self._context
 
     @context.setter
     def context(self, context: RecordContext | None) -> None:
-        self._context = context
-        self.source = self.raw_key = self.raw_value = None
+        if self._made is not None and context is self._made[0]:  # a cache is done with its entries
+            self._context, self.source, self.raw_key, self.raw_value = self._made
+        else:
+            self._context = context
+            self.source = self.raw_key = self.raw_value = None
         if context is not None:
             self.timestamp = context.timestamp
             self.headers = context.headers
@@ -73,6 +79,19 @@ class CurrentRecord:
     def free_raw(self) -> None:
         """Drop the bytes of the input record: a record was sent for it."""
         self.raw_key = self.raw_value = None
+        if self._made is not None and self._context is self._made[0]:
+            self._made = (*self._made[:2], None, None)
+
+    def error_context(self, node: str, task_id: TaskId) -> ErrorContext:
+        """For error handlers: the position of the input record, none in a punctuator."""
+        context = self.context
+        if context is None or context.partition < 0:
+            timestamp = -1 if context is None else context.timestamp
+            return ErrorContext(None, -1, -1, (), node, task_id, timestamp, None, None)
+        return ErrorContext(
+            context.topic, context.partition, context.offset, context.headers, node, task_id,
+            context.timestamp, self.raw_key, self.raw_value,
+        )  # fmt: skip
 
     def changing(self, forward: Forward) -> Forward:
         """`forward` for records whose timestamp or headers may differ: the context follows, and comes
@@ -82,7 +101,10 @@ class CurrentRecord:
             if timestamp == self.timestamp and headers == self.headers:
                 forward(key, value, timestamp, headers)
                 return
-            before = self._context, self.source, self.timestamp, self.headers, self.raw_key, self.raw_value
+            before = (
+                self._context, self._made, self.source, self.timestamp, self.headers, self.raw_key,
+                self.raw_value,
+            )  # fmt: skip
             if self.source is None and self._context is not None:
                 self._context = self._context._replace(timestamp=timestamp, headers=headers)
             else:
@@ -93,8 +115,8 @@ class CurrentRecord:
                 forward(key, value, timestamp, headers)
             finally:
                 (
-                    self._context, self.source, self.timestamp,
-                    self.headers, self.raw_key, self.raw_value,
+                    self._context, self._made, self.source, self.timestamp, self.headers, self.raw_key,
+                    self.raw_value,
                 ) = before  # fmt: skip
 
         return forward_changed

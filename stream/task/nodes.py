@@ -11,6 +11,7 @@ from ..records import Record, RecordContext
 from ..state.engines import StateStoreError
 from ..topology.serdes import resolve
 from ..topology.specs import ProcessorSpec, SinkSpec, WindowedKeyPartitioner
+from .collector import answer
 from .context import NodeContext, to_all
 from .handlers import Decision, LogAndFail
 
@@ -159,12 +160,12 @@ class Nodes:
     ) -> None:
         """Ask the handler about an exception; raise unless it decides to continue."""
         asked = handler or self._handler
-        if asked is None or self._collector is None:
+        if asked is None:
             raise ProcessorFailedError(name) from error
-        collector, asked_handler = self._collector, asked
-        where = collector.error_context(name)
-        response = collector.answer(name, lambda: asked_handler.handle(where, record, error), error)
-        collector.send_dead_letters(response)
+        where = self._context.current.error_context(name, self._context.task_id)
+        response = answer(name, lambda: asked.handle(where, record, error), error)
+        if self._collector is not None:  # global stores send no dead letters
+            self._collector.send_dead_letters(response)
         if response.decision is not Decision.CONTINUE:
             raise ProcessorFailedError(name) from error
         self._context.dropped("processing failed")

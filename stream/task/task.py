@@ -24,7 +24,7 @@ from ..state.engines import DamagedStoreError, StateStoreError
 from ..topology.serdes import resolve
 from ..topology.specs import SourceSpec
 from . import commit_metadata
-from .collector import RecordCollector
+from .collector import RecordCollector, answer
 from .context import TaskContext
 from .handlers import Decision
 from .nodes import Nodes
@@ -236,7 +236,7 @@ class Task:
         try:
             where = self.collector.error_context(source)
             handler = self.config.deserialization_handler
-            response = self.collector.answer(source, lambda: handler.handle(where, raw, error), error)
+            response = answer(source, lambda: handler.handle(where, raw, error), error)
             self.collector.send_dead_letters(response)
         finally:
             current.context = before

@@ -66,3 +66,17 @@ def test_a_punctuator_has_no_position() -> None:
     assert current.context.timestamp == 55
     current.finish()
     assert current.context is None
+
+
+def test_the_bytes_of_the_input_record_come_back_after_a_cache_was_flushed() -> None:
+    """For the dead letter of a later failure; unless a record was sent for it before."""
+    current = started()
+    before = current.context
+    current.context = RecordContext(1, 2, "other", 3)
+    assert current.raw_value is None
+    current.context = before
+    assert (current.raw_value, current.timestamp) == (b"v", 90)
+    current.free_raw()
+    current.context = RecordContext(1, 2, "other", 3)
+    current.context = before
+    assert current.raw_value is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from headrace.clients.serdes import json, utf8
 from headrace.protocol.model import TopicPartition
-from headrace.stream import Builder
+from headrace.stream import Builder, StoreBuilder, Topology
 from headrace.stream.errors import StreamsError
 from headrace.stream.state.memory_engine import MemoryEngine
 from headrace.stream.state.thread_cache import ThreadCache
@@ -51,3 +51,27 @@ def test_an_unreadable_record_stops_the_application_or_is_dropped() -> None:
     one = global_task(deserialization_handler=LogAndContinue())
     one.update(ROWS, poisoned, 0)
     assert (one.offsets, one.context.dropped_records) == ({ROWS: 5}, {"not readable": 1})
+
+
+def test_a_failing_processor_of_a_global_store_can_be_skipped() -> None:
+    """With processing.exception.handler.global.enabled; there are no dead letters."""
+
+    def fail(record: Any) -> None:
+        raise KeyError(record.key)
+
+    store = StoreBuilder("rows", key_serde=utf8, value_serde=json)
+    topology = Topology().add_global_store(store, "s", "rows", "p", fail, key=utf8, value=json)
+    built = topology.build("app").global_topology()
+    assert built is not None
+    for handles in (True, False):
+        settings = TaskSettings(processing_handler=LogAndContinue("letters"), handles_global_failures=handles)
+        one = GlobalTask(
+            "app", built, settings, cache=ThreadCache(0), open_engine=lambda _: MemoryEngine(), wall_ms=0
+        )
+        one.initialize()
+        if handles:
+            one.update(ROWS, StoredRecord("rows", 3, 4, 10, b"a", b"1"), 0)
+            assert one.context.dropped_records == {"processing failed": 1}
+        else:
+            with pytest.raises(KeyError):
+                one.update(ROWS, StoredRecord("rows", 3, 4, 10, b"a", b"1"), 0)
