@@ -51,6 +51,7 @@ class JoinBuffer:
         self._key = bind_serde(self._serdes[0], "key", self.name, context)
         self._value = bind_serde(self._serdes[1], "value", self.name, context)
         self._overlay = Overlay(context.open_engine(self.name))
+        self._stream_time = self._overlay.stream_time()
         for key, data in self._overlay.rows(_RECORDS):
             self._count(key, buffer_value_from(data)[0])
         self.is_open = True
@@ -123,7 +124,7 @@ class JoinBuffer:
         """Each write is logged at once."""
 
     def commit(self, changelog_offset: int | None) -> None:
-        self._overlay.commit(changelog_offset)
+        self._overlay.commit(changelog_offset, self._stream_time)
 
     def committed_offset(self) -> int | None:
         return self._overlay.committed_offset()

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Rows = Iterator[tuple[bytes, bytes]]
 
+_META, _STREAM_TIME = "meta", b"stream-time"
+
 _OVERHEAD = 200  # bytes of a key and of Python's objects around key and value, about
 
 
@@ -104,8 +106,16 @@ class Overlay:
         count = self._engine.approximate_count(space) if space in self._spaces else 0
         return count + (0 if changes is None else len(changes.values))
 
-    def commit(self, offset: int | None) -> None:
+    def stream_time(self) -> int:
+        """The stream time of the last commit, -1 without one: a store that is opened again refuses what it
+        refused before."""
+        data = self.get(_META, _STREAM_TIME)
+        return -1 if data is None else int.from_bytes(data, "big", signed=True)
+
+    def commit(self, offset: int | None, stream_time: int = -1) -> None:
         """Write everything in one batch. Errors: StateStoreError; the overlay is kept."""
+        if self.uncommitted_bytes and stream_time >= 0:
+            self.put(_META, _STREAM_TIME, stream_time.to_bytes(8, "big", signed=True))
         if not self.uncommitted_bytes and offset is None:
             return
         batch = {space: changes.values for space, changes in self._changes.items()}

@@ -97,6 +97,7 @@ class SegmentedBytes:
         self._context = context
         self._overlay = Overlay(context.open_engine(name))
         self._segments = Segments(self._overlay, self.segment_interval_ms, self._retention_ms)
+        self.stream_time = self._overlay.stream_time()
 
     @property
     def uncommitted_bytes(self) -> int:
@@ -186,7 +187,7 @@ class SegmentedBytes:
                 yield key, value
 
     def commit(self, changelog_offset: int | None) -> None:
-        self._overlay.commit(changelog_offset)
+        self._overlay.commit(changelog_offset, self.stream_time)
 
     def committed_offset(self) -> int | None:
         return self._overlay.committed_offset()

@@ -51,6 +51,7 @@ class VersionedBytes:
     def open(self, context: StoreContext, name: str) -> None:
         self._overlay = Overlay(context.open_engine(name))
         self._segments = Segments(self._overlay, self._interval_ms, self._history_ms)
+        self._stream_time = self._overlay.stream_time()
 
     @property
     def uncommitted_bytes(self) -> int:
@@ -219,7 +220,7 @@ class VersionedBytes:
         return iter(found[::-1] if ascending else found)
 
     def commit(self, changelog_offset: int | None) -> None:
-        self._overlay.commit(changelog_offset)
+        self._overlay.commit(changelog_offset, self._stream_time)
 
     def committed_offset(self) -> int | None:
         return self._overlay.committed_offset()
