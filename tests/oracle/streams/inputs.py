@@ -43,6 +43,8 @@ class Clock:
             self._now += self._rng.randint(80_000_000, 180_000_000)
         else:
             self._now += self._rng.randint(0, 45)
+        if self._rng.random() < 0.15:  # the bounds of windows
+            self._now += -self._now % 50
         return self._now
 
 
