@@ -64,8 +64,9 @@ class JoinBuffer:
         """`time` is the timestamp of the record. False if it is too late."""
         if self._stream_time - self._grace_ms > time:
             return False
+        key_bytes = self._key.dumps(key)  # a null key fails, and uses no number
         self._seqnum = (self._seqnum + 1) & MAX_SEQNUM
-        store_key = time_first_key(self._key.dumps(key), time, self._seqnum)
+        store_key = time_first_key(key_bytes, time, self._seqnum)
         buffered = BufferValue(None, None, self._value.dumps(value), context)
         self._overlay.put(_RECORDS, store_key, buffer_value_bytes(buffered))
         if self._is_logged:
