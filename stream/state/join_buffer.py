@@ -62,9 +62,9 @@ class JoinBuffer:
 
     def put(self, time: int, key: Any, value: Any, context: RecordContext) -> bool:
         """`time` is the timestamp of the record. False if it is too late."""
+        key_bytes = self._key.dumps(key)  # a null key fails, also a late one, and uses no number
         if self._stream_time - self._grace_ms > time:
             return False
-        key_bytes = self._key.dumps(key)  # a null key fails, and uses no number
         self._seqnum = (self._seqnum + 1) & MAX_SEQNUM
         store_key = time_first_key(key_bytes, time, self._seqnum)
         buffered = BufferValue(None, None, self._value.dumps(value), context)

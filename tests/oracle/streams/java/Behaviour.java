@@ -141,12 +141,13 @@ final class Behaviour {
             found.forEachRemaining(entry -> text.append(" ").append(Functions.text(entry.key)));
         }
         text.append(" /");
+        // backwards Kafka shows entries that are deleted in the cache alone
         try (KeyValueIterator<Object, Object> found = kept.reverseRange(null, key)) {
-            found.forEachRemaining(entry -> text.append(" ").append(Functions.text(entry.key)));
+            found.forEachRemaining(entry -> text.append(entry.value == null ? "" : " " + Functions.text(entry.key)));
         }
         text.append(" /");
         try (KeyValueIterator<Object, Object> found = kept.reverseAll()) {
-            found.forEachRemaining(entry -> text.append(" ").append(Functions.text(entry.value)));
+            found.forEachRemaining(entry -> text.append(entry.value == null ? "" : " " + Functions.text(entry.value)));
         }
         if (value == null) {
             kept.delete(key);
