@@ -91,12 +91,12 @@ class TestDriver:
         self._inputs: dict[TopicPartition, list[StoredRecord]] = {}
         self._committed: dict[TopicPartition, CommitOffset] = {}
         self._engines: dict[str, MemoryEngine] = {}
-        self._cache_bytes = cache_bytes
+        self._cache = ThreadCache(cache_bytes)
         self._crash_at = frozenset(crash_at)
         self._exactly_once = exactly_once
         self.steps = 0
         """Sends and halves of commits so far: where `crash_at` may crash."""
-        self._global_task = self._new_global_task(ThreadCache(cache_bytes))
+        self._global_task = self._new_global_task()
         self._task = self._new_task()
 
     def _new_task(self) -> Task | None:
@@ -108,7 +108,7 @@ class TestDriver:
         topics = (*self._topology.sources, *patterns)
         if not topics:
             return None
-        io = TaskIo(self._produce, lambda _topic: 1, self._open_engine, ThreadCache(self._cache_bytes))
+        io = TaskIo(self._produce, lambda _topic: 1, self._open_engine, self._cache)
         task = Task(
             self.application_id,
             0,
@@ -145,7 +145,7 @@ class TestDriver:
             )
             restoration.apply(partition, records[changelog.start :], len(records))
 
-    def _new_global_task(self, cache: ThreadCache) -> GlobalTask | None:
+    def _new_global_task(self) -> GlobalTask | None:
         topology = self._built.global_topology()
         if topology is None:
             return None
@@ -153,7 +153,7 @@ class TestDriver:
             self.application_id,
             topology,
             replace(self.settings, deserialization_handler=LogAndContinue()),
-            cache=cache,
+            cache=self._cache,
             open_engine=self._open_engine,
             wall_ms=self._wall_ms,
         )
@@ -363,7 +363,10 @@ class TestDriver:
     def _restart(self) -> None:
         """Lose the task. What it sent since its last commit is aborted with exactly-once, else it is
         visible."""
-        self._task = None
+        task, self._task = self._task, None
+        if task is not None:
+            for name in task.stores:
+                self._cache.close(f"{task.id}-{name}")
         if self._exactly_once:
             self._sent.clear()
         self._capture()
