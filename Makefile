@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test spark bench bench-spark pipelines oracle oracle-streams sim traces faults fuzz fmt lint types imports check codec docs changelog clean
+.PHONY: help setup quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces faults fuzz fmt lint types imports check codec docs changelog clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -75,8 +75,20 @@ bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md
 bench-spark: $(VENV)/.bench .venv-spark35/.ready .venv-spark4/.ready ## Spark and Ray Data beside Spark's Kafka connector, 20 min, writes docs/BENCHMARKS_SPARK.md (QUICK=1; ONLY=spark35-1,ray)
 	@$(BIN)/python -m headrace.benchmarks.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
+bench-streams: $(VENV)/.bench .venv-quix/.ready ## headrace.stream beside Kafka Streams and Quix Streams, 40 min, writes docs/BENCHMARKS_STREAMS.md (QUICK=1; ONLY=count-few,join)
+	@$(BIN)/python -m headrace.benchmarks.streams $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+.venv-quix/.ready: benchmarks/streams/quix_requirements.txt
+	@echo "installing Quix Streams into .venv-quix"
+	@$(PYTHON) -m venv .venv-quix
+	@.venv-quix/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
 pipelines: $(STAMP) .venv-spark35/.ready .venv-spark4/.ready ## the pipelines of examples/pipelines over an access log (INPUT=path; needs a JDK 17)
 	@$(BIN)/python examples/pipelines/run.py $${QUICKSTART_INPUT:+--input "$$QUICKSTART_INPUT"}
+
+streams: $(STAMP) ## the examples of headrace.stream (INPUT=path: the access log of top_pages)
+	@$${QUICKSTART_INPUT:+env HEADRACE_ACCESS_LOG="$$QUICKSTART_INPUT"} $(BIN)/python examples/streams/run.py
 
 SEED ?= 1
 COUNT ?= 1
@@ -118,6 +130,6 @@ changelog: $(STAMP) ## move the fragments of changelog.d into CHANGELOG.md
 	$(BIN)/python changelog.d/assemble.py
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .venv-spark35 .venv-spark4 .typecheck build examples/kafka_clients/*/build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-spark35 .venv-spark4 .venv-quix .typecheck build examples/kafka_clients/*/build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name '__pycache__' -prune -exec rm -rf {} +
 	find protocol runtime services storage_node -name '*.so' -delete ; rm -f protocol/records/_batch.c protocol/transport/_multipart.c

@@ -96,7 +96,7 @@ class Config:
     def field_of(cls, name: str, *, is_keyword: bool = False) -> str:
         """The field of a dotted or underscored name. Errors: ConfigError with the nearest name."""
         known = _declared(cls).fields
-        found = known.get(name) or (name if name in known.values() else None)
+        found = known.get(name) or (name if name in known.values() else known.get(name.replace("_", ".")))
         if found is None:
             hint = nearest_key(name, known, is_keyword=is_keyword)
             raise ConfigError(f"unknown config key {name!r}{hint}")

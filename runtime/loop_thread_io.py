@@ -1,6 +1,6 @@
 """An event loop on a thread of its own, for programs without an event loop.
 
-The owner of a `LoopThread` is told how it ended: a failure is passed to `on_end` and raised from `call`, so
+The owner of a `LoopThread` learns how it ended: a failure is passed to `on_end` and raised from `call`, so
 that no thread fails silently.
 """
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .app_io import App as App
+    from .dsl.async_operators import Retry as Retry
     from .dsl.builder import Builder as Builder
     from .dsl.kstream import BranchedKStream as BranchedKStream
     from .dsl.kstream import KStream as KStream
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from .dsl.suppressed import until_window_closes as until_window_closes
     from .dsl.windowed_serdes import session_windowed as session_windowed
     from .dsl.windowed_serdes import time_windowed as time_windowed
+    from .dsl.windows import CountWindows as CountWindows
+    from .dsl.windows import count_windows as count_windows
     from .dsl.windows import hopping as hopping
     from .dsl.windows import join_window as join_window
     from .dsl.windows import session as session
@@ -28,16 +31,43 @@ if TYPE_CHECKING:
     from .dsl.windows import tumbling as tumbling
     from .dsl.windows import unlimited as unlimited
     from .processing import PunctuationType as PunctuationType
-    from .processing import TaskId as TaskId
+    from .processors.aggregate_functions import Aggregate as Aggregate
+    from .processors.aggregate_functions import Collect as Collect
+    from .processors.aggregate_functions import Count as Count
+    from .processors.aggregate_functions import Distinct as Distinct
+    from .processors.aggregate_functions import First as First
+    from .processors.aggregate_functions import Last as Last
+    from .processors.aggregate_functions import Max as Max
+    from .processors.aggregate_functions import Mean as Mean
+    from .processors.aggregate_functions import Min as Min
+    from .processors.aggregate_functions import Sum as Sum
+    from .processors.aggregate_functions import TopN as TopN
+    from .records import AggregationWithHeaders as AggregationWithHeaders
+    from .records import LateRecord as LateRecord
     from .records import Record as Record
     from .records import RecordContext as RecordContext
+    from .records import Row as Row
+    from .records import TaskId as TaskId
     from .records import ValueAndTimestamp as ValueAndTimestamp
+    from .records import ValueTimestampHeaders as ValueTimestampHeaders
     from .records import VersionedRecord as VersionedRecord
     from .records import Window as Window
     from .records import Windowed as Windowed
     from .state.builders import StoreBuilder as StoreBuilder
-    from .state.builders import StoreKind as StoreKind
+    from .state.formats.rows import rows as rows
+    from .state.store_spec import StoreKind as StoreKind
+    from .task.handlers import Decision as Decision
+    from .task.handlers import ErrorContext as ErrorContext
+    from .task.handlers import LogAndContinue as LogAndContinue
+    from .task.handlers import LogAndFail as LogAndFail
+    from .task.handlers import ProducedRecord as ProducedRecord
+    from .task.handlers import Response as Response
+    from .task.timestamps import FailOnInvalidTimestamp as FailOnInvalidTimestamp
+    from .task.timestamps import LogAndSkipOnInvalidTimestamp as LogAndSkipOnInvalidTimestamp
+    from .task.timestamps import UsePartitionTimeOnInvalidTimestamp as UsePartitionTimeOnInvalidTimestamp
+    from .task.timestamps import WallclockTimestampExtractor as WallclockTimestampExtractor
     from .testing.driver import TestDriver as TestDriver
+    from .testing.mock_context import MockProcessorContext as MockProcessorContext
     from .topology.errors import TopologyError as TopologyError
     from .topology.topology import Topology as Topology
 
@@ -59,22 +89,48 @@ _MODULES = {
     "session_windowed": "dsl.windowed_serdes",
     "time_windowed": "dsl.windowed_serdes",
     "tumbling": "dsl.windows",
+    "CountWindows": "dsl.windows",
+    "count_windows": "dsl.windows",
     "hopping": "dsl.windows",
     "sliding": "dsl.windows",
     "session": "dsl.windows",
     "unlimited": "dsl.windows",
     "join_window": "dsl.windows",
     "PunctuationType": "processing",
-    "TaskId": "processing",
+    **dict.fromkeys(
+        ("Aggregate", "Collect", "Count", "Distinct", "First", "Last", "Max", "Mean", "Min", "Sum", "TopN"),
+        "processors.aggregate_functions",
+    ),
+    "LateRecord": "records",
     "Record": "records",
+    "Retry": "dsl.async_operators",
     "RecordContext": "records",
+    "Row": "records",
+    "TaskId": "records",
     "ValueAndTimestamp": "records",
+    "ValueTimestampHeaders": "records",
+    "AggregationWithHeaders": "records",
     "VersionedRecord": "records",
     "Window": "records",
     "Windowed": "records",
     "StoreBuilder": "state.builders",
-    "StoreKind": "state.builders",
+    "StoreKind": "state.store_spec",
+    "rows": "state.formats.rows",
+    **dict.fromkeys(
+        ("Decision", "ErrorContext", "LogAndContinue", "LogAndFail", "ProducedRecord", "Response"),
+        "task.handlers",
+    ),
+    **dict.fromkeys(
+        (
+            "FailOnInvalidTimestamp",
+            "LogAndSkipOnInvalidTimestamp",
+            "UsePartitionTimeOnInvalidTimestamp",
+            "WallclockTimestampExtractor",
+        ),
+        "task.timestamps",
+    ),
     "TestDriver": "testing.driver",
+    "MockProcessorContext": "testing.mock_context",
     "Topology": "topology.topology",
     "TopologyError": "topology.errors",
 }

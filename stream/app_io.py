@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.errors import ConfigError
 from .config import StreamsConfig, split_config
 from .dsl.builder import Builder
+from .garbage_io import rare_collections
 from .state.files_io import open_engine
 from .task.handlers import LogAndFail, RetryOrFail
 from .task.settings import TaskSettings
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.stream")
 
+_OF_THE_TOPOLOGY = ("application_id", "optimization", "default_store", "store_format", "explicit_names")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -57,19 +60,27 @@ class App(Builder):
         super().__init__(
             optimization=self.config.optimization,
             persistent=self.config.default_store == "rocksDB",
+            store_headers=self.config.stores_have_headers,
             require_names=self.config.explicit_names,
         )
-        dead_letters = self.config.dead_letter_topic or None
-        self.settings = TaskSettings(
-            key_serde=key,
-            value_serde=value,
-            timestamp_extractor=timestamp or FailOnInvalidTimestamp(),
+        self._serdes = key, value
+        self._timestamp = timestamp or FailOnInvalidTimestamp()
+        self._handlers = on_deserialization_error, on_processing_error, on_production_error
+        self.settings = self._settings(self.config)
+
+    def _settings(self, config: StreamsConfig) -> TaskSettings:
+        dead_letters = config.dead_letter_topic or None
+        on_deserialization_error, on_processing_error, on_production_error = self._handlers
+        return TaskSettings(
+            key_serde=self._serdes[0],
+            value_serde=self._serdes[1],
+            timestamp_extractor=self._timestamp,
             deserialization_handler=on_deserialization_error or LogAndFail(dead_letters),
             processing_handler=on_processing_error or LogAndFail(dead_letters),
             production_handler=on_production_error or RetryOrFail(dead_letters),
-            handles_global_failures=self.config.processing_handler_global,
-            max_task_idle_ms=self.config.max_task_idle_ms,
-            buffered_records=self.config.buffered_records,
+            handles_global_failures=config.processing_handler_global,
+            max_task_idle_ms=config.max_task_idle_ms,
+            buffered_records=config.buffered_records,
         )
 
     @property
@@ -87,17 +98,21 @@ class App(Builder):
     ) -> AppInstance:
         """An instance that is not started: `start` it, or use it in a `with` statement.
 
-        `bootstrap` as for `Producer`. `config` overrides that of the application. `on_uncaught` decides what
-        an error that ends a thread means.
+        `bootstrap` as for `Producer`. `config` overrides that of the application, but for the keys that shape
+        its topology. `on_uncaught` decides what an error that ends a thread means. Errors: ConfigError.
         """
         own, clients = split_config(config or {})
+        late = [name for name in own if StreamsConfig.field_of(name) in _OF_THE_TOPOLOGY]
+        if late:
+            raise ConfigError(f"{late[0]} shapes the topology: give it to App, which builds it")
         if threads is not None:
             own["num.stream.threads"] = threads
         client_configs = {name: {**given, **clients[name]} for name, given in self.client_configs.items()}
+        merged = self.config.merged(own)
         return AppInstance(
             self.topology(),
-            self.config.merged(own),
-            self.settings,
+            merged,
+            self._settings(merged),
             bootstrap=bootstrap,
             client_configs=client_configs,
             open_engine=open_engine,
@@ -118,7 +133,7 @@ class App(Builder):
         StateDirectoryError at the start.
         """
         instance = self.instance(bootstrap, threads=threads, config=config, on_uncaught=on_uncaught)
-        with _stop_at_signals() as stopping, instance:
+        with _stop_at_signals() as stopping, rare_collections(), instance:
             while not stopping.is_set() and not instance.wait_for(
                 InstanceState.ERROR, InstanceState.NOT_RUNNING, timeout_s=0.2
             ):

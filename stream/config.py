@@ -62,6 +62,15 @@ class StreamsConfig(Config):
         unit="bytes",
         doc="Memory of the record caches of all threads together.",
     )
+    uncommitted_bytes: int = key(
+        "statestore.uncommitted.max.bytes",
+        64 * MIB,
+        low=-1,
+        high=MAX_LONG,
+        unit="bytes",
+        doc="Memory of the writes of persistent stores since the last commit, of all threads together; with"
+        " more, a thread commits at once. -1: no limit.",
+    )
     commit_interval_ms: int = key(
         "commit.interval.ms",
         -1,
@@ -106,6 +115,19 @@ class StreamsConfig(Config):
         unit="ms",
         doc="The store folder of a task that moved away is deleted after this time.",
     )
+    state_max_age_ms: int = key(
+        "state.cleanup.dir.max.age.ms",
+        -1,
+        low=-1,
+        high=MAX_LONG,
+        unit="ms",
+        doc="An instance that starts deletes store folders that were not used for this time; -1: none.",
+    )
+    group_writes_state: bool = key(
+        "allow.os.group.write.access",
+        False,
+        doc="The group of the process may write to the folders of the stores, too.",
+    )
     default_store: str = key(
         "default.dsl.store",
         "rocksDB",
@@ -115,8 +137,8 @@ class StreamsConfig(Config):
     store_format: str = key(
         "dsl.store.format",
         "default",
-        choices=("default", "headers"),
-        doc="headers: stores of DSL operators keep the headers of records.",
+        choices=("default", "headers", "DEFAULT", "HEADERS"),
+        doc="headers: persistent stores of DSL operators have room for the headers of records.",
     )
     window_store_additional_retention_ms: int = key(
         "windowstore.changelog.additional.retention.ms",
@@ -147,7 +169,7 @@ class StreamsConfig(Config):
         low=0,
         high=MAX_LONG,
         unit="ms",
-        doc="A task fails when retriable errors last longer than this; 0: at the first.",
+        doc="A task that made no progress for this time because of retriable errors fails; 0: at the first.",
     )
     explicit_names: bool = key(
         "ensure.explicit.internal.resource.naming",
@@ -187,6 +209,11 @@ class StreamsConfig(Config):
     def is_exactly_once(self) -> bool:
         """Whether processing.guarantee is exactly_once_v2."""
         return self.guarantee == EXACTLY_ONCE
+
+    @property
+    def stores_have_headers(self) -> bool:
+        """Whether dsl.store.format is headers."""
+        return self.store_format.lower() == "headers"
 
     @property
     def commit_every_ms(self) -> int:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from ..protocol.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from .processing import TaskId
+    from .records import TaskId
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same call may succeed later: a timeout, or an error that its class says so of."""
+    return isinstance(error, TimeoutError) or bool(getattr(error, "retriable", False))
 
 
 class StreamsError(HeadraceError):
@@ -24,32 +29,58 @@ class InternalTopicError(StreamsError):
 
 
 class ProcessingError(StreamsError):
-    """A processor failed on a record. The cause is the exception of the processor."""
+    """A processor failed on a record, or on a batch up to `last_offset`. The cause is the exception of the
+    processor."""
 
-    def __init__(self, task_id: str, processor: str, topic: str, partition: int, offset: int) -> None:
+    def __init__(
+        self, task_id: str, processor: str, topic: str, partition: int, offset: int, last_offset: int = -1
+    ) -> None:
         self.task_id = task_id
         self.processor = processor
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.last_offset = max(last_offset, offset)
+        offsets = f"offset {offset}" if self.last_offset == offset else f"offsets {offset} to {last_offset}"
         super().__init__(
-            f"processor {processor} of task {task_id} failed on offset {offset} of {topic}-{partition}"
+            f"processor {processor} of task {task_id} failed on {offsets} of {topic}-{partition}"
         )
 
-    def __reduce__(self) -> tuple[type[ProcessingError], tuple[str, str, str, int, int]]:
-        return type(self), (self.task_id, self.processor, self.topic, self.partition, self.offset)
+    def __reduce__(self) -> tuple[type[ProcessingError], tuple[str, str, str, int, int, int]]:
+        return (
+            type(self),
+            (self.task_id, self.processor, self.topic, self.partition, self.offset, self.last_offset),
+        )
 
 
 class ProcessorFailedError(StreamsError):
-    """Inside a task: the processing handler decided to fail. The cause is the exception of the processor."""
+    """Inside a task: the processing handler decided to fail. The cause is the exception of the processor.
+
+    `offsets`: topic, partition, first and last offset of a batch.
+    """
 
     def __init__(self, processor: str) -> None:
         self.processor = processor
+        self.offsets: tuple[str, int, int, int] | None = None
         super().__init__(f"processor {processor} failed")
+
+    def __reduce__(self) -> tuple[type[ProcessorFailedError], tuple[str]]:
+        return type(self), (self.processor,)
 
 
 class TaskMigratedError(StreamsError):
     """Another member of the group has tasks of this thread: the thread drops them and joins again."""
+
+
+class TaskTimeoutError(StreamsError):
+    """A task made no progress for task.timeout.ms. The cause is the last of its retriable errors."""
+
+
+@dataclass(eq=False)
+class TaskRetryError(StreamsError):
+    """A retriable error: the task is processed again from its last commit, up to task.timeout.ms."""
+
+    task_id: TaskId | None = None
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ..clients.records import Headers
-    from .records import RecordContext, RecordMetadata, ValueAndTimestamp, Window
+    from .records import Record, RecordContext, RecordMetadata, TaskId, ValueAndTimestamp, Window
     from .task.settings import TaskSettings
 
 Forward = Callable[[Any, Any, int, "Headers"], None]
@@ -31,14 +31,19 @@ class Takes(Enum):
     RECORD = "record"
 
 
-class TaskId(NamedTuple):
-    """A task: one sub-topology over one partition of its source topics."""
+class CallPolicy(NamedTuple):
+    """How a task calls an async function. `timeout_ms` covers one record with all attempts; `delays_ms`: the
+    pause before each further attempt after an error that is one of `retry_on`."""
 
-    sub_topology: int
-    partition: int
+    concurrency: int
+    ordered: bool
+    timeout_ms: int
+    delays_ms: tuple[int, ...] = ()
+    retry_on: tuple[type[Exception], ...] = (Exception,)
 
-    def __str__(self) -> str:
-        return f"{self.sub_topology}_{self.partition}"
+
+AddCall = Callable[[Callable[..., Any], tuple[Any, ...], Any, Any, int, "Headers"], None]
+"""An async function and its arguments; key, value, timestamp and headers of the record."""
 
 
 class PunctuationType(Enum):
@@ -56,6 +61,10 @@ class Cancellable(Protocol):
 
 class ProcessorContext(Protocol):
     """What a task offers to one of its processors."""
+
+    @property
+    def name(self) -> str:
+        """The name of the processor."""
 
     @property
     def application_id(self) -> str: ...
@@ -114,6 +123,22 @@ class ProcessorContext(Protocol):
     def commit(self) -> None:
         """Ask for a commit as soon as possible."""
 
+    def open_calls(self, policy: CallPolicy) -> AddCall:
+        """Calls an async function for records; the result is forwarded as the new value of its record."""
+
+    def flush_before_commit(self, section: Section) -> None:
+        """The processor keeps records that are not done: they are flushed before each commit."""
+
+    def flush_before_stores(self, section: Section) -> None:
+        """The processor keeps records that go into a store: it is flushed before the caches of stores are."""
+
+    def is_only_user(self, store_name: str) -> bool:
+        """Whether no other processor of the task is connected to a store."""
+
+    def fail(self, record: Record[Any, Any], error: Exception) -> None:
+        """Ask the processing handler about the record of `record_context`; returns if the record is dropped.
+        Errors: ProcessorFailedError."""
+
     def dropped(self, reason: str) -> None:
         """Count a record that is skipped, as Kafka's dropped-records metric does."""
 
@@ -141,6 +166,16 @@ class ProcessorSupplier(Protocol):
 
     def stores(self) -> tuple[Any, ...]:
         """The builders of stores that are added with the processor."""
+
+
+class Section(Protocol):
+    """A processor that keeps records for a batch."""
+
+    def __bool__(self) -> bool:
+        """Whether it has any."""
+
+    def flush(self) -> None:
+        """Process them."""
 
 
 class ValueGetter(Protocol):
@@ -211,6 +246,18 @@ class SessionWindowDefinition(Protocol):
     def inactivity_gap_ms(self) -> int: ...
     @property
     def grace_ms(self) -> int: ...
+
+
+class CountWindowDefinition(Protocol):
+    """Windows of `size` records of a key; a new one starts every `advance` records."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def advance(self) -> int: ...
+
+    def first_open(self, count: int) -> int:
+        """The start of the oldest window that is not full after `count` records."""
 
 
 class JoinWindowDefinition(Protocol):

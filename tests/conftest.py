@@ -109,12 +109,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In the order in which the workers take them."""
+    """Sort tests into the order in which workers take them."""
     items.sort(key=lambda item: work_units.rank(item.nodeid))
 
 
 def pytest_collection_finish() -> None:
-    """The tests themselves are no garbage: nobody is to look through ten thousand of them each time."""
+    """Exclude the collected tests from garbage collection, which would visit ten thousand of them each
+    time."""
     gc.collect()
     gc.freeze()
 

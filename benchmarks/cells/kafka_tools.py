@@ -48,7 +48,7 @@ class ToolConsumeCell(Cell):
                     harness.say(f"  {self.name}: no records in {TIMEOUT_MS / 1000:.0f} s, repeating once")
                     stalls = 1
                 elif report["records"] != preloaded.count:
-                    raise LostDataError(f"{self.name}: of {preloaded.count} records, read {report['told']}")
+                    raise LostDataError(f"{self.name}: of {preloaded.count} records, read {report['output']}")
                 else:
                     reports.append(report)
         return {**with_rates(in_sequence(reports)), "stalls": stalls}

@@ -73,7 +73,7 @@ class KafkaToolsJvm:
         printed = self._jvm.line(TIMEOUT_S)
         server_s, client_s = (after - at for after, at in zip(self._cpu_s(system), before, strict=True))
         records, seconds = parse(printed)
-        return {"records": records, "bytes": records * spec["size"], "seconds": seconds, "told": printed,
+        return {"records": records, "bytes": records * spec["size"], "seconds": seconds, "output": printed,
                 "server_cpu_s": server_s, "client_cpu_s": client_s}  # fmt: skip
 
     def _cpu_s(self, system: System) -> tuple[float, float]:

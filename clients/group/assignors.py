@@ -61,6 +61,9 @@ class Assignor(Protocol):
     ) -> Mapping[str, Iterable[TopicPartition]]:
         """The partitions of each member. Topics that are not in `topics` do not exist."""
 
+    def assignment_data(self) -> bytes | None:
+        """Bytes that each member receives with the assignment that `assign` has made."""
+
     def on_assigned(self, assignment: Assignment, generation_id: int) -> None:
         """The member has received its assignment."""
 
@@ -72,6 +75,10 @@ class PlainAssignor:
     is_cooperative = False
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
+        """None."""
+        return None
+
+    def assignment_data(self) -> bytes | None:
         """None."""
         return None
 

@@ -346,6 +346,7 @@ class ClassicMember(MemberCore):
 
     def _sync(self, assignments: Mapping[str, tuple[TopicPartition, ...]]) -> tuple[Effect, ...]:
         assert self._assignor is not None, "the group chose one"
+        data = self._assignor.assignment_data()
         request = SyncGroupRequest(
             self.config.group_id,
             self.generation_id,
@@ -354,7 +355,7 @@ class ClassicMember(MemberCore):
             PROTOCOL_TYPE,
             self._assignor.name,
             tuple(
-                MemberAssignment(member_id, encode_assignment(Assignment(MAX_VERSION, assignment)))
+                MemberAssignment(member_id, encode_assignment(Assignment(MAX_VERSION, assignment, data)))
                 for member_id, assignment in assignments.items()
             ),
         )

@@ -132,9 +132,9 @@ def check_all_prepared(writes: Iterable[PreparedWrite], errors: Mapping[str, Bas
                 f" upgrade nodes before drivers ({error})"
             )
     if faults:
-        told = [f"task {task}: {_reason(error)}" for task, error in faults[:5]]
+        reasons = [f"task {task}: {_reason(error)}" for task, error in faults[:5]]
         more = f"; and {len(faults) - 5} more" if len(faults) > 5 else ""
-        raise InvalidTxnStateError(f"the batch is not committed: {'; '.join(told)}{more}")
+        raise InvalidTxnStateError(f"the batch is not committed: {'; '.join(reasons)}{more}")
 
 
 def _reason(error: BaseException) -> str:

@@ -209,16 +209,16 @@ class Planner:
             nodes = sorted(await requester.nodes(call))
             try:
                 answers = [requester.ask_node(node, METADATA, request, call) for node in nodes]
-                told = [
+                places = [
                     places_of(each, with_internal=names is not None)
                     for each in await asyncio.gather(*answers)
                 ]
             except KafkaError as error:
                 return NetworkError(f"a node did not answer the metadata request: {error}")
-            ids = [{tp: at.topic_id for tp, at in each.items()} for each in told]
+            ids = [{tp: at.topic_id for tp, at in each.items()} for each in places]
             if any(each != ids[0] for each in ids):
                 return NetworkError("the nodes have different metadata: retry")
-            return told[0]
+            return places[0]
 
         return await requester.one("the topics", ask, call)
 

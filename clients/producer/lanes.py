@@ -57,7 +57,7 @@ class Lanes(Protocol):
         """The `send` of a producer of plain bytes; `send_slowly` takes the lock for every record."""
 
     def try_send(self, topic: str, value: object, key: object, partition: object) -> RecordFuture | None:
-        """Append a record without headers and timestamp. None if that needs the lock."""
+        """Append a record without headers, with the time of now. None if that needs the lock."""
 
     def close(self) -> None:
         """Let no further record join: the producer has ended, or belongs to another process."""

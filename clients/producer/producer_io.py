@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 class ProducerEngine:
     """One producer on the loop of `hub`. The methods of the first part may be called from any thread.
 
-    `is_plain`: records are bytes without interceptors and timestamps, so that they may go by `lanes`.
+    `is_plain`: records are bytes without interceptors, so that they may go by `lanes`.
     """
 
     def __init__(

@@ -169,7 +169,9 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
         while True:
             batch: list[Record[K, V]] = []
             try:
-                is_over = self._fill(partial(engine.reader.fill, batch, max_records), timeout)
+                is_over = self._fill(
+                    partial(engine.reader.fill, batch, max_records), timeout, self._iter_timeout
+                )
                 engine.reader.returned(len(batch))
             except BaseException:
                 engine.reader.rewind()
@@ -178,6 +180,17 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
                 yield batch
             if is_over or engine.buffer.take_wakeup():
                 return
+
+    def poll_arrow(
+        self, timeout: float = 0, max_rows: int = 65_536, columns: Iterable[str] | None = None
+    ) -> pyarrow.RecordBatch | None:
+        """An Arrow record batch as those of `arrow_batches`, of at most `max_rows` rows, as soon as there are
+        any. None after `timeout` seconds, or by `wakeup`. Errors: as `poll`; ImportError without pyarrow."""
+        from ..arrow.reading import Reading
+
+        reading, engine = Reading(max_rows, 0, columns), self._engine
+        engine.check_reading()
+        return (self._next_rows(reading, timeout))[0]
 
     def arrow_batches(
         self, max_rows: int = 65_536, timeout: float = 1.0, columns: Iterable[str] | None = None
@@ -368,22 +381,29 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
     def _read_arrow(self, reading: Reading) -> Iterator[pyarrow.RecordBatch]:
         engine = self._engine
         while True:
-            builder = engine.reader.new_columns(reading.wanted, reading.max_rows)
-            try:
-                is_over = self._fill(partial(engine.reader.fill_columns, builder), reading.timeout_s)
-                batch = reading.batch(builder) if builder.count else None
-                engine.reader.returned(builder.count)
-            except BaseException:
-                engine.reader.rewind_columns(builder)
-                raise
+            batch, is_over = self._next_rows(reading, self._iter_timeout)
             if batch is not None:
                 yield batch
             if is_over or engine.buffer.take_wakeup():
                 return
 
-    def _fill(self, fill: Callable[[], tuple[int, bool]], timeout_s: float) -> bool:
+    def _next_rows(self, reading: Reading, idle_s: float | None) -> tuple[pyarrow.RecordBatch | None, bool]:
+        """The next table, and whether the iteration ends with it."""
+        engine = self._engine
+        builder = engine.reader.new_columns(reading.wanted, reading.max_rows)
+        try:
+            fill = partial(engine.reader.fill_columns, builder)
+            is_over = self._fill(fill, reading.timeout_s, idle_s)
+            batch = reading.batch(builder) if builder.count else None
+            engine.reader.returned(builder.count)
+        except BaseException:
+            engine.reader.rewind_columns(builder)
+            raise
+        return batch, is_over
+
+    def _fill(self, fill: Callable[[], tuple[int, bool]], timeout_s: float, idle_s: float | None) -> bool:
         """Call `fill` until its list or table is ready; True when the iteration ends with it."""
-        engine, idle_s = self._engine, self._iter_timeout
+        engine = self._engine
         ends_at = None if idle_s is None else self._io.now_s() + idle_s
         count = 0
         while True:

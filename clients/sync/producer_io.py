@@ -128,7 +128,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         timestamp: TimestampLike | None = None,
         headers: HeadersLike = (),
     ) -> RecordFuture:
-        """`send` in Python; the compiled one calls it for records with serdes, headers or timestamps."""
+        """`send` in Python; the compiled one calls it for records with serdes or headers."""
         preparer = self._preparer
         if preparer.is_intercepted:
             return self._send_intercepted(topic, ProducerRecord(value, key, headers, partition, timestamp))

@@ -346,20 +346,20 @@ class HostedShard:
         self,
         decide: Callable[[Now], Outcome],
         now: Now,
-        asker: PendingRequest | None = None,
+        request: PendingRequest | None = None,
         joint: JointBatch | None = None,
     ) -> None:
-        """Run a decision and carry out its outcome. A KafkaError is the response to `asker`. Records join the
-        joint batch, if there is one and they fit."""
+        """Run a decision and carry out its outcome. A KafkaError is the response to `request`. Records join
+        the joint batch, if there is one and they fit."""
         try:
             outcome = decide(now)
         except KafkaError as error:
-            if asker is None:
+            if request is None:
                 raise
             if self._host.holds_lease(now.ms):
-                asker.deliver(error)
+                request.deliver(error)
                 return
-            outcome = Outcome(answers=[Answer(asker, error)])
+            outcome = Outcome(answers=[Answer(request, error)])
         is_shown = any(answer.waits for answer in outcome.answers)
         is_alone = not outcome.records and (joint is None or not joint.count)
         if is_shown and is_alone and not self._host.holds_lease(now.ms):
@@ -370,7 +370,7 @@ class HostedShard:
             try:
                 self._append(outcome, now)
             except KafkaError as error:
-                self._refused(outcome, error, now, asker)
+                self._refused(outcome, error, now, request)
                 return
         self._answer(outcome.answers, now)
         if outcome.on_committed is not None:
@@ -428,7 +428,7 @@ class HostedShard:
                 self._shard.replay(record, offset, outcome.producer)
             self.applied_end = base_offset + len(records)
 
-    def _refused(self, outcome: Outcome, error: KafkaError, now: Now, asker: PendingRequest | None) -> None:
+    def _refused(self, outcome: Outcome, error: KafkaError, now: Now, request: PendingRequest | None) -> None:
         """The append failed and nothing was applied: `on_failed` may answer requests, all others get the
         error."""
         seen = client_error(error)
@@ -440,8 +440,8 @@ class HostedShard:
             unanswered = [answer.token for answer in outcome.answers if answer.token not in answered]
         else:
             unanswered = [answer.token for answer in outcome.answers]
-            if asker is not None:
-                asker.deliver(seen)
+            if request is not None:
+                request.deliver(seen)
         for token in unanswered:
             token.deliver(seen)
 

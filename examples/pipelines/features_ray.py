@@ -44,16 +44,16 @@ def hits_of(records: pa.Table) -> pa.Table:
 def features_of(hits: pa.Table) -> pa.Table:
     """One row of features from all hits of a client."""
     seconds = pc.min_max(hits["second"]).as_py()
-    told = {name: pc.sum(hits[name]).as_py() for name in ("page", "error", "night", "size")}
+    sums = {name: pc.sum(hits[name]).as_py() for name in ("page", "error", "night", "size")}
     return pa.table(
         {
             "client": [hits["client"][0].as_py()],
             "hits": [hits.num_rows],
-            "pages": [told["page"]],
+            "pages": [sums["page"]],
             "paths": [pc.count_distinct(hits["path"]).as_py()],
-            "errors": [told["error"]],
-            "at_night": [told["night"]],
-            "bytes": [told["size"]],
+            "errors": [sums["error"]],
+            "at_night": [sums["night"]],
+            "bytes": [sums["size"]],
             "seconds": [seconds["max"] - seconds["min"]],
             # the label: agents that declare themselves as robots
             "is_robot": [pc.any(pc.match_substring_regex(hits["agent"], ROBOT, ignore_case=True)).as_py()],

@@ -149,8 +149,8 @@ cdef class CompiledLanes:
 
 Send one record; see `Producer.send`."""
         cdef object future
-        if timestamp is None and headers is _NO_HEADERS:
-            future = self._try(topic, value, key, partition)
+        if headers is _NO_HEADERS:
+            future = self._try(topic, value, key, partition, timestamp)
             if future is not None:
                 return future
         return self._send_slowly(
@@ -158,9 +158,9 @@ Send one record; see `Producer.send`."""
         )
 
     def try_send(self, topic, value, key, partition):
-        return self._try(topic, value, key, partition)
+        return self._try(topic, value, key, partition, None)
 
-    cdef object _try(self, topic, value, key, partition):
+    cdef object _try(self, topic, value, key, partition, given_ms):
         """The future of a record that joined a batch; None for one that needs the path in Python."""
         cdef CompiledLane lane
         cdef CompiledSlot slot
@@ -201,7 +201,14 @@ Send one record; see `Producer.send`."""
             slot = <CompiledSlot>lane._slots[<Py_ssize_t>(number % lane._count)]
         else:
             return None
-        timestamp = _wall_ms()
+        if given_ms is None:
+            timestamp = _wall_ms()
+        elif PyLong_CheckExact(given_ms):
+            timestamp = PyLong_AsLongLongAndOverflow(given_ms, &overflow)
+            if overflow:
+                return None
+        else:
+            return None
         if slot._builder is None or timestamp < 0:
             return None
         # Order: the future first, because making it may fail; then the check of the slot, and the append.

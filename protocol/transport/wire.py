@@ -100,6 +100,6 @@ def encode_response_header(
     correlation_id: int, error_code: int = 0, detail: str = "", throttle_ms: int = 0
 ) -> bytes:
     """A response header; the error message is truncated to the size that clients accept."""
-    told = ResponseHeader(correlation_id, error_code, detail[:MAX_DETAIL_LENGTH], throttle_ms)
-    header: bytes = encode(told)
+    fields = ResponseHeader(correlation_id, error_code, detail[:MAX_DETAIL_LENGTH], throttle_ms)
+    header: bytes = encode(fields)
     return header

@@ -65,7 +65,7 @@ def up(settings: Settings, **options: Any) -> None:
 
     name = settings.cluster_name
     facts = ray_host.up(ray_host.UpOptions(cluster=name, config=settings.config, **options), note)
-    told: dict[str, Any] = {
+    cluster: dict[str, Any] = {
         "cluster": facts.cluster,
         "nodes": facts.nodes,
         "controllers": facts.controllers,
@@ -74,8 +74,8 @@ def up(settings: Settings, **options: Any) -> None:
         "ray_address": facts.ray_address,
     }
     if facts.config.get("listeners"):
-        told |= kafka_addresses(ray_host.status(name)["nodes"])
-    print_object(told, settings.form)
+        cluster |= kafka_addresses(ray_host.status(name)["nodes"])
+    print_object(cluster, settings.form)
 
 
 def kafka_addresses(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -35,8 +35,8 @@ def interrupts() -> Iterator[None]:
             tell(news)
 
     # ignored signals stay ignored: nohup, and background jobs of a shell
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    handlers = {number: signal.signal(number, _interrupt) for number in (*heard, signal.SIGALRM)}
+    not_ignored = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, _interrupt) for number in (*not_ignored, signal.SIGALRM)}
     sys.unraisablehook = dropped
     try:
         yield

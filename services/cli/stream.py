@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...protocol.errors import ConfigError
+from ...runtime.nearest import did_you_mean
 from .common import (
     Settings,
     bootstrap_option,
@@ -86,6 +87,8 @@ def app_of(target: str) -> App:
             f"module {module_name} cannot be imported: {type(error).__name__}: {error}; --debug shows where"
         ) from error
     found = getattr(module, name, None)
+    if found is None:
+        raise ConfigError(f"module {module_name} has no {name!r}{did_you_mean(name, vars(module))}")
     if callable(found) and not isinstance(found, App):
         found = found()
     if not isinstance(found, App):

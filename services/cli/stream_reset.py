@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.errors import ConfigError, GroupIdNotFoundError, NonEmptyGroupError
-from ..group_reset import Rule
+from ..group_reset import Rule, scope_of
 from .admin import open_admin, raise_first
 from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option, form_option
 from .completion import group_names, topic_names
@@ -25,6 +25,7 @@ from .output import note
 
 if TYPE_CHECKING:
     from ...clients.sync.admin_io import Admin
+    from ...protocol.model import TopicPartition
 
 
 @click.command()
@@ -71,9 +72,10 @@ def reset(
     rule, value = rule_of(rules)
     with open_admin(settings, settings.client_config()) as admin:
         _check_stopped(admin, application_id, is_forced=force, executes=execute)
-        doomed = _internal_topics(admin, application_id, internal)
+        doomed = _internal_topics(admin, application_id, topics, internal)
         given = offsets_of_file(value, application_id) if rule is Rule.FILE else {}
-        places = list(given) or (places_to_reset(admin, application_id, topics) if topics else [])
+        places = places_to_reset(admin, application_id, topics) if topics else list(given)
+        _check_file(rule, places, given)
         bounds = bounds_of(admin, application_id, places, value if rule is Rule.TIME else None)
         moves = moves_of(rule, value, bounds, given)
         print_moves(settings, application_id, moves, False)
@@ -106,14 +108,30 @@ def _check_stopped(admin: Admin, application_id: str, *, is_forced: bool, execut
         admin.remove_members(application_id)
 
 
-def _internal_topics(admin: Admin, application_id: str, chosen: tuple[str, ...]) -> list[str]:
-    """The internal topics to delete. Errors: ConfigError for one that is none of the application."""
+def _check_file(rule: Rule, places: list[TopicPartition], given: dict[TopicPartition, int]) -> None:
+    """Errors: ConfigError if the file has no offset for a partition of the input topics, or one of others."""
+    if rule is not Rule.FILE:
+        return
+    unknown = sorted(set(given) ^ set(places))
+    if unknown:
+        where = "is not of the input topics" if unknown[0] in given else "of the input topics is missing"
+        raise ConfigError(f"--from-file: {unknown[0]} {where}")
+
+
+def _internal_topics(
+    admin: Admin, application_id: str, inputs: tuple[str, ...], chosen: tuple[str, ...]
+) -> list[str]:
+    """The internal topics to delete; an input topic is none, whatever its name.
+
+    Errors: ConfigError for one that is none of the application.
+    """
     from ...stream.worker.application_topics import is_internal_topic
 
+    kept = {scope_of(text)[0] for text in inputs}
     found = [
         topic.name
         for topic in admin.list_topics(internal=True)
-        if is_internal_topic(topic.name, application_id)
+        if is_internal_topic(topic.name, application_id) and topic.name not in kept
     ]
     unknown = sorted(set(chosen) - set(found))
     if unknown:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clients.serdes import int64
 from ..processors.aggregates import KStreamAggregate, KStreamReduce
+from ..processors.combined_runs import KStreamNamedAggregate, KStreamNamedTumblingAggregate
+from ..processors.count_window_aggregates import KStreamCountWindowAggregate
 from ..processors.session_aggregates import KStreamSessionWindowAggregate
 from ..processors.sliding_window_aggregates import KStreamSlidingWindowAggregate
 from ..processors.tables import KTablePassThrough
@@ -17,20 +19,24 @@ from ..processors.window_aggregates import KStreamWindowAggregate
 from ..topology.errors import TopologyError
 from .graph import GraphNode, ProcessorNode, RepartitionNode
 from .handles import TableHandle
+from .late import LateRoute, checked_late
 from .repartition import repartition_node
 from .stores import Materialized, Store, StoreArgument
 from .windowed_serdes import session_windowed, time_windowed
-from .windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from .windows import CountWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..processors.late_records import LateRecords
+    from ..processors.named_aggregates import NamedAggregates
     from ..state.builders import StoreBuilder
     from ..topology.serdes import WindowedKeySerde
     from .handles import StreamHandle
+    from .late import Late
     from .logical_graph import LogicalGraph
 
-Windows = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
+Windows = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows | CountWindows
 
 _AGGREGATE = "KSTREAM-AGGREGATE-"
 _REDUCE = "KSTREAM-REDUCE-"
@@ -76,6 +82,9 @@ class Aggregation(NamedTuple):
     reducer: Callable[[Any, Any], Any] | None = None
     value: Any = None
     """The serde of the results, unless the store has one."""
+    rows: Any = None
+    """The serde of the results in topics, if that of the store is another one."""
+    named: NamedAggregates | None = None
     is_count: bool = False
 
 
@@ -109,14 +118,9 @@ def aggregate(grouped: Grouped, what: Aggregation, store: StoreArgument, name: s
     materialized.default_serdes(grouped.key, what.value)
     node_name = graph.names.given_or(name, prefix)
     builder = materialized.key_value()
-    supplier: Any = (
-        KStreamAggregate(builder, what.initializer, what.aggregator)
-        if what.reducer is None
-        else KStreamReduce(builder, what.reducer)
-    )
-    node = ProcessorNode(node_name, supplier)
+    node = ProcessorNode(node_name, _supplier(builder, what))
     node.is_output_versioned = materialized.is_versioned
-    return _table(grouped, materialized, node, supplier, materialized.key)
+    return _table(grouped, materialized, node, what, materialized.key)
 
 
 def aggregate_windows(
@@ -127,6 +131,7 @@ def aggregate_windows(
     name: str | None,
     *,
     emit_on_close: bool,
+    late: Late | None = None,
 ) -> TableHandle:
     """A table of results by windowed key."""
     graph = grouped.graph
@@ -135,11 +140,21 @@ def aggregate_windows(
     materialized.default_serdes(grouped.key, what.value)
     node_name = graph.names.given_or(name, prefix)
     builder = window_store(materialized, windows, emit_on_close=emit_on_close)
-    supplier = windowed_supplier(windows, builder, what, emit_on_close=emit_on_close)
+    route = LateRoute(graph, late, name, "-late", grouped.key, grouped.value)
+    supplier = windowed_supplier(windows, builder, what, emit_on_close=emit_on_close, late=route.records)
     node = ProcessorNode(node_name, supplier)
+    node.late_sink = route.sink
     node.grace_ms = _time_to_close_ms(windows)
     node.is_output_versioned = False
-    return _table(grouped, materialized, node, supplier, windowed_serde(materialized.key, windows))
+    return _table(grouped, materialized, node, what, windowed_serde(materialized.key, windows))
+
+
+def _supplier(builder: StoreBuilder, what: Aggregation) -> Any:
+    if what.named is not None:
+        return KStreamNamedAggregate(builder, what.named)
+    if what.reducer is not None:
+        return KStreamReduce(builder, what.reducer)
+    return KStreamAggregate(builder, what.initializer, what.aggregator)
 
 
 def _materialized(
@@ -151,14 +166,15 @@ def _materialized(
 
 
 def _table(
-    grouped: Grouped, materialized: Materialized, node: ProcessorNode, supplier: Any, key: Any
+    grouped: Grouped, materialized: Materialized, node: ProcessorNode, what: Aggregation, key: Any
 ) -> TableHandle:
     parent, sources = grouped.repartitioned(materialized.name, is_named=materialized.is_queryable)
     grouped.graph.add(node, parent)
+    value = materialized.value if what.rows is None else what.rows
+    supplier: Any = node.supplier
     return TableHandle(
-        grouped.graph, node.name, node, sources, key, materialized.value, supplier,
-        materialized.queryable_name,
-    )  # fmt: skip
+        grouped.graph, node.name, node, sources, key, value, supplier, materialized.queryable_name
+    )
 
 
 def window_store(materialized: Materialized, windows: Windows, *, emit_on_close: bool) -> StoreBuilder:
@@ -167,39 +183,56 @@ def window_store(materialized: Materialized, windows: Windows, *, emit_on_close:
         return materialized.session(windows, emit_on_close=emit_on_close)
     if isinstance(windows, SlidingWindows):
         return materialized.sliding_window(windows, emit_on_close=emit_on_close)
+    if isinstance(windows, CountWindows):
+        return materialized.count_window()
     return materialized.window(windows, emit_on_close=emit_on_close)
 
 
 def windowed_supplier(
-    windows: Windows, store: StoreBuilder, what: Aggregation, *, emit_on_close: bool
+    windows: Windows,
+    store: StoreBuilder,
+    what: Aggregation,
+    *,
+    emit_on_close: bool,
+    late: LateRecords | None = None,
 ) -> Any:
     """The processors of an aggregation by these windows. Errors: TopologyError for unlimited ones."""
     functions = (what.initializer, what.aggregator)
     if isinstance(windows, SessionWindows):
         assert what.merge is not None, "sessions are merged"
-        return KStreamSessionWindowAggregate(windows, store, emit_on_close, *functions, what.merge)
+        return KStreamSessionWindowAggregate(windows, store, emit_on_close, *functions, what.merge, late)
     if isinstance(windows, SlidingWindows):
-        return KStreamSlidingWindowAggregate(windows, store, emit_on_close, *functions)
+        return KStreamSlidingWindowAggregate(windows, store, emit_on_close, *functions, late)
+    if isinstance(windows, CountWindows):
+        return KStreamCountWindowAggregate(windows, store, emit_on_close, *functions)
     if emit_on_close and isinstance(windows, UnlimitedWindows):
         raise TopologyError("unlimited windows never close: their results cannot be emitted on close")
-    return KStreamWindowAggregate(windows, store, emit_on_close, *functions)
+    is_tumbling = isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms
+    if what.named is not None and is_tumbling:
+        return KStreamNamedTumblingAggregate(windows, store, emit_on_close, what.named, late)
+    return KStreamWindowAggregate(windows, store, emit_on_close, *functions, late)
 
 
-def windowed_serde(key: Any, windows: Windows) -> WindowedKeySerde | None:
-    """The serde of the windowed keys; None if that of the keys is not known."""
-    if key is None:
-        return None
+def checked_late_of(windows: Windows, late: Late | None) -> Late | None:
+    """Errors: TopologyError for windows that no record misses."""
+    if late is not None and isinstance(windows, (CountWindows, UnlimitedWindows)):
+        raise TopologyError(f"late= needs windows that close by time: no record is late for {windows}")
+    return checked_late(late)
+
+
+def windowed_serde(key: Any, windows: Windows) -> WindowedKeySerde:
+    """The serde of the windowed keys. `key` None: over the application's, with which Java fails."""
     if isinstance(windows, SessionWindows):
         return session_windowed(key)
-    return time_windowed(
-        key, windows.time_difference_ms if isinstance(windows, SlidingWindows) else windows.size_ms
-    )
+    if isinstance(windows, SlidingWindows):
+        return time_windowed(key, windows.time_difference_ms)
+    return time_windowed(key, windows.size if isinstance(windows, CountWindows) else windows.size_ms)
 
 
-def _time_to_close_ms(windows: Windows) -> int:
+def _time_to_close_ms(windows: Windows) -> int | None:
     if isinstance(windows, SessionWindows):
         return windows.grace_ms + windows.inactivity_gap_ms
-    return windows.grace_ms
+    return None if isinstance(windows, CountWindows) else windows.grace_ms
 
 
 class Cogrouped:
@@ -217,6 +250,7 @@ class Cogrouped:
         merge: Callable[[Any, Any, Any], Any] | None,
         store: StoreArgument,
         name: str | None,
+        late: Late | None = None,
     ) -> TableHandle:
         """A table of results by key, or by windowed key."""
         names = self.graph.names
@@ -232,13 +266,16 @@ class Cogrouped:
         suppliers: list[Any] = []
         for number, (grouped, aggregator) in enumerate(self.aggregators.items()):
             what = Aggregation(initializer, aggregator, merge)
+            node_name = names.suffixed_or(name, f"-cogroup-agg-{number}", "COGROUPKSTREAM-AGGREGATE-")
+            suffix = f"-cogroup-late-{number}"
+            route = LateRoute(self.graph, late, name, suffix, grouped.key, grouped.value)
             supplier = (
                 KStreamAggregate(builder, initializer, aggregator)
                 if windows is None
-                else windowed_supplier(windows, builder, what, emit_on_close=False)
+                else windowed_supplier(windows, builder, what, emit_on_close=False, late=route.records)
             )
-            node_name = names.suffixed_or(name, f"-cogroup-agg-{number}", "COGROUPKSTREAM-AGGREGATE-")
             node = ProcessorNode(node_name, supplier)
+            node.late_sink = route.sink
             if windows is None:
                 node.is_output_versioned = materialized.is_versioned
             else:

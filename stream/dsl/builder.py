@@ -15,6 +15,7 @@ from .graph import GlobalStoreNode, SourceNode, StoreNode, TableSourceNode
 from .handles import StreamHandle, TableHandle
 from .kstream import KStream
 from .ktable import GlobalKTable, KTable
+from .late import Late, LateRoute, checked_late_of_table
 from .logical_graph import LogicalGraph
 from .optimizations import chosen, optimize
 from .stores import Materialized, Store, StoreArgument, processor_store
@@ -42,6 +43,7 @@ class Builder:
     """An application under construction; it is complete when it is described or built for the first time.
 
     `optimization`: topology.optimization. `persistent`: stores are on disk unless they say otherwise.
+    `store_headers`: persistent stores of operators keep headers, as with dsl.store.format=headers.
     `require_names`: ensure.explicit.internal.resource.naming. Errors: TopologyError, with the calling line.
     """
 
@@ -50,9 +52,10 @@ class Builder:
         *,
         optimization: str | Iterable[str] = "none",
         persistent: bool = True,
+        store_headers: bool = False,
         require_names: bool = False,
     ) -> None:
-        self._graph = LogicalGraph(KStream, persistent=persistent)
+        self._graph = LogicalGraph(KStream, persistent=persistent, headers=store_headers)
         self._rewrites = chosen(optimization)
         self._requires_names = require_names
         self._topology: Topology | None = None
@@ -92,8 +95,11 @@ class Builder:
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
         store: StoreArgument = None,
+        late: Late | None = None,
     ) -> KTable[Key, Value]:
-        """The records of a topic as updates of a table; it is stored if it is read or `store` has a name."""
+        """The records of a topic as updates of a table; it is stored if it is read or `store` has a name.
+
+        `late`: a topic or function for updates that are older than the history of a versioned table."""
         graph = self._open()
         materialized = Materialized(graph, store, f"{topic}-")
         materialized.key = materialized.key if key is None else key
@@ -104,7 +110,10 @@ class Builder:
             "timestamp": _extractor(timestamp),
             "offset_reset": offset_reset,
         }
+        late = checked_late_of_table(late, materialized.is_versioned)
         node = self._table_source(topic, materialized, options, name)
+        route = LateRoute(graph, late, name, "-late", materialized.key, materialized.value)
+        node.supplier.late, node.late_sink = route.records, route.sink
         node.is_output_versioned = materialized.is_versioned
         graph.add(node)
         return KTable(

@@ -4,7 +4,7 @@ into a topology. Source: GraphNode and its subclasses."""
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..processors.stateless import KStreamFilter
 from ..task.timestamps import FailOnInvalidTimestamp
@@ -59,8 +59,20 @@ class RootNode(GraphNode):
         """Nothing."""
 
 
+class LateSink(NamedTuple):
+    """The sink of the late records of a processor."""
+
+    name: str
+    topic: str
+    key: Any
+    value: Any
+
+    def write(self, topology: TopologyBuilder, processor: str) -> None:
+        topology.add_sink(self.name, self.topic, [processor], key=self.key, value=self.value)
+
+
 class ProcessorNode(GraphNode):
-    """A processor, and the stores that it reads beside its own."""
+    """A processor, the stores that it reads beside its own, and the sink of its late records."""
 
     follows_versions = False
     """Whether its processor works on versions if its parents are versioned tables."""
@@ -69,11 +81,14 @@ class ProcessorNode(GraphNode):
         super().__init__(name)
         self.supplier = supplier
         self.stores = list(stores)
+        self.late_sink: LateSink | None = None
 
     def write(self, topology: TopologyBuilder) -> None:
         topology.add_processor(self.name, self.supplier, self.parent_names)
         if self.stores:
             topology.connect(self.name, self.stores)
+        if self.late_sink is not None:
+            self.late_sink.write(topology, self.name)
 
     def use_versions(self, parent: GraphNode) -> None:
         """The output of `parent` is versioned."""
@@ -150,6 +165,7 @@ class TableSourceNode(GraphNode):
         self.options = options
         self.is_global = is_global
         self.reuses_topic = False
+        self.late_sink: LateSink | None = None
 
     def write(self, topology: TopologyBuilder) -> None:
         if self.is_global:
@@ -161,6 +177,8 @@ class TableSourceNode(GraphNode):
             return
         topology.add_source(self.source_name, [self.topic], **self.options)
         topology.add_processor(self.name, self.supplier, [self.source_name])
+        if self.late_sink is not None:
+            self.late_sink.write(topology, self.name)
         if self.reuses_topic:
             for store in self.supplier.stores():
                 topology.use_source_topic(store.name, self.topic)
@@ -234,7 +252,9 @@ class StreamTableJoinNode(ProcessorNode):
         for store in self.stores:
             history = topology.stores[store].builder.history_retention_ms
             if not history:
-                raise TopologyError(f"a join with grace needs a versioned table, unlike {store}", self.origin)
+                raise TopologyError(
+                    f"a join with grace or as of a time needs a versioned table, unlike {store}", self.origin
+                )
             if self.join_grace_ms > history:
                 raise TopologyError(
                     f"the grace of the join, {self.join_grace_ms} ms, is longer than the history of {store}, "

@@ -9,22 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from ..processors import stateless
-from . import stream_joins, stream_operators
+from . import asof_joins, async_operators, stream_joins, stream_operators
 from .aggregations import Grouped
-from .handles import StreamHandle, TableHandle, joiner_of, takes_of
+from .handles import StreamHandle, joiner_of, takes_of
 from .ktable import GlobalKTable, KGroupedStream, KTable
 from .names import checked
-from .stores import Store, StoreArgument
-from .stream_joins import JoinSerdes
+from .stream_joins import NO_SERDES, JoinSerdes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
+    from typing import Unpack
+
+    import pyarrow
 
     from ..processing import ProcessorSupplier
     from ..processors.user import UserProcessor
     from ..records import Record
     from ..topology.specs import Partitioner, TopicNameExtractor
+    from .async_operators import AsyncOptions
     from .durations import Duration
+    from .late import Late
+    from .stores import Store, StoreArgument
     from .windows import JoinWindows
 
 K = TypeVar("K")
@@ -32,8 +37,6 @@ V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 R = TypeVar("R")
-
-NO_SERDES = JoinSerdes()
 
 
 class KStream(Generic[K, V]):
@@ -91,6 +94,38 @@ class KStream(Generic[K, V]):
         return KStream(stream_operators.new_values(self._handle, supplier, name, "KSTREAM-MAPVALUES-"))
 
     @overload
+    def map_values_async(
+        self, mapper: Callable[[V], Awaitable[R]], **options: Unpack[AsyncOptions]
+    ) -> KStream[K, R]: ...
+    @overload
+    def map_values_async(
+        self,
+        mapper: Callable[[K, V], Awaitable[R]],
+        *,
+        with_key: Literal[True],
+        **options: Unpack[AsyncOptions],
+    ) -> KStream[K, R]: ...
+    @overload
+    def map_values_async(
+        self,
+        mapper: Callable[[Record[K, V]], Awaitable[R]],
+        *,
+        with_record: Literal[True],
+        **options: Unpack[AsyncOptions],
+    ) -> KStream[K, R]: ...
+    def map_values_async(
+        self,
+        mapper: Callable[..., Awaitable[Any]],
+        *,
+        with_key: bool = False,
+        with_record: bool = False,
+        **options: Unpack[AsyncOptions],
+    ) -> KStream[K, Any]:
+        """Other values, by an async function: many calls are under way at a time. Options: AsyncOptions."""
+        takes = takes_of(with_key, with_record)
+        return KStream(async_operators.map_values_async(self._handle, mapper, takes, **options))
+
+    @overload
     def flat_map_values(
         self, mapper: Callable[[V], Iterable[R]], *, name: str | None = None
     ) -> KStream[K, R]: ...
@@ -117,6 +152,20 @@ class KStream(Generic[K, V]):
         """Any number of other values for each record."""
         supplier = stateless.KStreamFlatMapValues(mapper, takes_of(with_key, with_record))
         return KStream(stream_operators.new_values(self._handle, supplier, name, "KSTREAM-FLATMAPVALUES-"))
+
+    def arrow(
+        self,
+        function: Callable[[pyarrow.RecordBatch], pyarrow.RecordBatch | pyarrow.Table | None],
+        *,
+        batch: int = 65_536,
+        max_wait: Duration = 100,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """The rows of the pyarrow.RecordBatch that a function returns for one of at most `batch` records. No
+        record waits longer than `max_wait`, or than a commit. Errors: ImportError without pyarrow."""
+        from . import arrow_operators
+
+        return KStream(arrow_operators.arrow(self._handle, function, batch, max_wait, name))
 
     def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
         """Calls `action` for each record, and passes the record on."""
@@ -174,9 +223,12 @@ class KStream(Generic[K, V]):
         """Writes to a topic, or to the topic that a function of key, value and RecordContext returns."""
         stream_operators.to(self._handle, topic, key, value, partitioner, name)
 
-    def to_table(self, *, name: str | None = None, store: StoreArgument = None) -> KTable[K, V]:
-        """The records as updates of a table; a None value deletes its key."""
-        return KTable(stream_operators.to_table(self._handle, name, store))
+    def to_table(
+        self, *, name: str | None = None, store: StoreArgument = None, late: Late | None = None
+    ) -> KTable[K, V]:
+        """The records as updates of a table; a None value deletes its key. `late`: a topic or function for
+        updates that are older than the history of a versioned table."""
+        return KTable(stream_operators.to_table(self._handle, name, store, late))
 
     def process(self, processor: UserProcessor, *stores: str, name: str | None = None) -> KStream[Any, Any]:
         """What a processor of the Processor API forwards. `stores`: those that it uses."""
@@ -225,6 +277,7 @@ class KStream(Generic[K, V]):
         serdes: JoinSerdes = NO_SERDES,
         store: StoreArgument = None,
         other_store: Store | None = None,
+        late: Late | None = None,
         how: str = "inner",
         name: str | None = None,
     ) -> KStream[K, R]: ...
@@ -263,7 +316,8 @@ class KStream(Generic[K, V]):
         **options: Any,
     ) -> KStream[K, Any]:
         """Pairs of values: with the records of another stream within a window, the row of a table, or the row
-        of a global table for the key that `key` returns. `how`: "inner", "left" or "outer"."""
+        of a global table for the key that `key` returns. `how`: "inner", "left" or "outer". `late`: a topic
+        or function for records that are too old for the window of a join of streams."""
         return self._join(how, other, joiner_of(joiner, with_key), options)
 
     @overload
@@ -295,19 +349,79 @@ class KStream(Generic[K, V]):
         """As `join`, and with None for a missing value of either side. The same options."""
         return self.join(other, joiner, how="outer", **options)
 
+    @overload
+    def join_asof(
+        self,
+        other: KStream[K, V2] | KTable[K, V2],
+        joiner: Callable[[V, V2], R],
+        *,
+        tolerance: Duration | None = None,
+        direction: Literal["backward", "forward", "nearest"] = "backward",
+        grace: Duration = 0,
+        how: Literal["inner"] = "inner",
+        serdes: JoinSerdes = NO_SERDES,
+        store: StoreArgument = None,
+        late: Late | None = None,
+        name: str | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def join_asof(
+        self,
+        other: KStream[K, V2] | KTable[K, V2],
+        joiner: Callable[[V, V2 | None], R],
+        *,
+        how: Literal["left"],
+        tolerance: Duration | None = None,
+        direction: Literal["backward", "forward", "nearest"] = "backward",
+        grace: Duration = 0,
+        serdes: JoinSerdes = NO_SERDES,
+        store: StoreArgument = None,
+        late: Late | None = None,
+        name: str | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def join_asof(
+        self, other: Any, joiner: Callable[..., R], *, with_key: Literal[True], **options: Any
+    ) -> KStream[K, R]: ...
+    def join_asof(
+        self,
+        other: KStream[K, Any] | KTable[K, Any],
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        **options: Any,
+    ) -> KStream[K, Any]:
+        """Each record with the latest earlier one of its key in another stream, at most `tolerance` older,
+        with the first later one ("forward") or the nearest; or with the row of a versioned table as of its
+        time.
+
+        `grace`: records wait that long for records of the other side that are out of order."""
+        join = asof_joins.AsofJoin(joiner_of(joiner, with_key), **options)
+        if isinstance(other, KTable):
+            return KStream(asof_joins.join_versions(self._handle, other.handle, join))
+        return self._join_asof_stream(other, join)
+
+    def _join_asof_stream(self, other: KStream[Any, Any], join: asof_joins.AsofJoin) -> KStream[K, Any]:
+        return KStream(asof_joins.join_stream(self._handle, other._handle, join))
+
     def _join(
         self, how: str, other: Any, joiner: Callable[[Any, Any, Any], Any], options: dict[str, Any]
     ) -> KStream[K, Any]:
         if how not in ("inner", "left", "outer"):
             raise ValueError(f'how must be "inner", "left" or "outer", not {how!r}')
         if isinstance(other, KStream):
-            return KStream(self._join_stream(how, other, joiner, **options))
+            return self._join_stream(how, other, joiner, options)
         if how == "outer":
             raise ValueError("a stream and a table have no outer join: the table does not trigger results")
+        is_left = how == "left"
         if isinstance(other, KTable):
-            return KStream(self._join_table(how == "left", other.handle, joiner, **options))
+            table = other.handle
+            return KStream(stream_joins.join_table(self._handle, table, joiner, is_left=is_left, **options))
         if isinstance(other, GlobalKTable):
-            return KStream(self._join_global_table(how == "left", other, joiner, **options))
+            getters = other.value_getter_supplier
+            return KStream(
+                stream_joins.join_global_table(self._handle, getters, joiner, is_left=is_left, **options)
+            )
         raise TypeError(f"a stream joins a KStream, KTable or GlobalKTable, not {other!r}")
 
     def _join_stream(
@@ -315,52 +429,9 @@ class KStream(Generic[K, V]):
         how: str,
         other: KStream[Any, Any],
         joiner: Callable[[Any, Any, Any], Any],
-        *,
-        window: JoinWindows,
-        serdes: JoinSerdes = NO_SERDES,
-        store: StoreArgument = None,
-        other_store: Store | None = None,
-        name: str | None = None,
-    ) -> StreamHandle:
-        return stream_joins.join_streams(
-            self._handle,
-            other._handle,
-            joiner,
-            window,
-            serdes,
-            keeps_left=how != "inner",
-            keeps_right=how == "outer",
-            name=name,
-            store=Store(store) if isinstance(store, str) else store or Store(),
-            other_store=other_store,
-        )
-
-    def _join_table(
-        self,
-        is_left: bool,
-        table: TableHandle,
-        joiner: Callable[[Any, Any, Any], Any],
-        *,
-        grace: Duration | None = None,
-        serdes: JoinSerdes = NO_SERDES,
-        name: str | None = None,
-    ) -> StreamHandle:
-        return stream_joins.join_table(
-            self._handle, table, joiner, serdes, is_left=is_left, grace=grace, name=name
-        )
-
-    def _join_global_table(
-        self,
-        is_left: bool,
-        table: GlobalKTable[Any, Any],
-        joiner: Callable[[Any, Any, Any], Any],
-        *,
-        key: Callable[[Any, Any], Any],
-        name: str | None = None,
-    ) -> StreamHandle:
-        return stream_joins.join_global_table(
-            self._handle, table.value_getter_supplier, key, joiner, is_left=is_left, name=name
-        )
+        options: dict[str, Any],
+    ) -> KStream[K, Any]:
+        return KStream(stream_joins.join_streams(self._handle, other._handle, joiner, how=how, **options))
 
     def _same(self, supplier: ProcessorSupplier, name: str | None, prefix: str) -> KStream[K, V]:
         return KStream(stream_operators.same_records(self._handle, supplier, name, prefix))

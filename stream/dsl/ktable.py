@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from . import aggregations, table_joins, table_operators
+from . import aggregations, named_aggregations, table_joins, table_operators
 from .aggregations import Cogrouped, Grouped
 from .handles import TableHandle, takes_of
-from .windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from .windows import CountWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..processing import ValueGetterSupplier
-    from ..records import Windowed
+    from ..processors.aggregate_functions import Aggregate
+    from ..records import Row, Windowed
     from ..topology.specs import Partitioner
     from .kstream import KStream
+    from .late import Late
     from .stores import StoreArgument
     from .suppressed import Suppressed
 
@@ -152,47 +154,11 @@ class KTable(Generic[K, V]):
         name: str | None = None,
     ) -> KTable[K, R]: ...
     def join(
-        self,
-        other: KTable[Any, Any],
-        joiner: Callable[[Any, Any], Any],
-        *,
-        foreign_key: Callable[..., Any] | None = None,
-        with_key: bool = False,
-        partitioner: Partitioner | None = None,
-        other_partitioner: Partitioner | None = None,
-        how: str = "inner",
-        store: StoreArgument = None,
-        name: str | None = None,
+        self, other: KTable[Any, Any], joiner: Callable[[Any, Any], Any], **options: Any
     ) -> KTable[K, Any]:
         """The rows of both tables by key, or by the key of the other table that `foreign_key` takes from the
         value (with `with_key`: from key and value). `how`: "inner", "left" or "outer"."""
-        if how not in ("inner", "left", "outer"):
-            raise ValueError(f'how must be "inner", "left" or "outer", not {how!r}')
-        if foreign_key is None:
-            return KTable(
-                table_joins.join_tables(
-                    self.handle,
-                    other.handle,
-                    joiner,
-                    keeps_left=how != "inner",
-                    keeps_right=how == "outer",
-                    store=store,
-                    name=name,
-                )
-            )
-        if how == "outer":
-            raise ValueError("a join by foreign key has no outer form")
-        join = table_joins.ForeignKeyJoin(
-            self.handle,
-            other.handle,
-            is_left=how == "left",
-            name=name,
-            partitioner=partitioner,
-            other_partitioner=other_partitioner,
-        )
-        of_value = foreign_key
-        extract = foreign_key if with_key else lambda _key, value: of_value(value)
-        return KTable(join.add(extract, joiner, store))
+        return KTable(table_joins.joined(self.handle, other.handle, joiner, **options))
 
     def left_join(
         self, other: KTable[Any, V2], joiner: Callable[[V, V2 | None], R], **options: Any
@@ -236,6 +202,7 @@ class KGroupedTable(Generic[K, V]):
         """The values of each key as one: `add(result, value)`, `subtract(result, old_value)`."""
         return KTable(self._grouped.reduce(add, subtract, store, name))
 
+    @overload
     def aggregate(
         self,
         initializer: Callable[[], R],
@@ -244,8 +211,34 @@ class KGroupedTable(Generic[K, V]):
         *,
         store: StoreArgument = None,
         name: str | None = None,
-    ) -> KTable[K, R]:
-        """A result for each key: `add(key, value, result)`, `subtract(key, old_value, result)`."""
+    ) -> KTable[K, R]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: Any = None,
+        store: StoreArgument = None,
+        name: str | None = None,
+        **aggregates: Aggregate[V],
+    ) -> KTable[K, Row]: ...
+    def aggregate(
+        self,
+        initializer: Any = None,
+        add: Any = None,
+        subtract: Any = None,
+        *,
+        value: Any = None,
+        store: StoreArgument = None,
+        name: str | None = None,
+        **aggregates: Aggregate[V],
+    ) -> KTable[K, Any]:
+        """A result for each key: `add(key, value, result)`, `subtract(key, old_value, result)`; or a row of
+        aggregates that can take values away, as total=Sum(...), whose serde in topics is `value`."""
+        functions = {"initializer": initializer, "add": add, "subtract": subtract}
+        if aggregates:
+            named_aggregations.refuse(functions)
+            return KTable(self._grouped.aggregate_named(aggregates, value, store, name))
+        named_aggregations.require(functions, value)
         return KTable(self._grouped.aggregate(initializer, add, subtract, store, name))
 
 
@@ -266,6 +259,7 @@ class KGroupedStream(Generic[K, V]):
         what = aggregations.reducing(reducer, self.grouped.value)
         return KTable(aggregations.aggregate(self.grouped, what, store, name))
 
+    @overload
     def aggregate(
         self,
         initializer: Callable[[], R],
@@ -273,24 +267,52 @@ class KGroupedStream(Generic[K, V]):
         *,
         store: StoreArgument = None,
         name: str | None = None,
-    ) -> KTable[K, R]:
-        """A result for each key: `aggregator(key, value, result)`."""
-        what = aggregations.Aggregation(initializer, aggregator)
+    ) -> KTable[K, R]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: Any = None,
+        store: StoreArgument = None,
+        name: str | None = None,
+        **aggregates: Aggregate[V],
+    ) -> KTable[K, Row]: ...
+    def aggregate(
+        self,
+        initializer: Any = None,
+        aggregator: Any = None,
+        *,
+        value: Any = None,
+        store: StoreArgument = None,
+        name: str | None = None,
+        **aggregates: Aggregate[V],
+    ) -> KTable[K, Any]:
+        """A result for each key: `aggregator(key, value, result)`. Or a
+        row of named aggregates, as total=Sum(...), whose serde in topics is `value`."""
+        functions = {"initializer": initializer, "aggregator": aggregator}
+        what = named_aggregations.aggregation(functions, aggregates, value, store, name)
         return KTable(aggregations.aggregate(self.grouped, what, store, name))
 
     @overload
-    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
+    def windowed_by(
+        self, windows: SessionWindows, *, late: Late | None = None
+    ) -> SessionWindowedKStream[K, V]: ...
     @overload
     def windowed_by(
-        self, windows: TimeWindows | SlidingWindows | UnlimitedWindows
+        self,
+        windows: TimeWindows | SlidingWindows | UnlimitedWindows | CountWindows,
+        *,
+        late: Late | None = None,
     ) -> TimeWindowedKStream[K, V]: ...
     def windowed_by(
-        self, windows: aggregations.Windows
+        self, windows: aggregations.Windows, *, late: Late | None = None
     ) -> SessionWindowedKStream[K, V] | TimeWindowedKStream[K, V]:
-        """Results by window: `tumbling`, `hopping`, `sliding`, `session`, `unlimited`."""
+        """Results by window: `tumbling`, `hopping`, `sliding`, `session`, `unlimited`, `count_windows`.
+
+        `late`: a topic, or a function of a LateRecord, for the records whose window is closed."""
         if isinstance(windows, SessionWindows):
-            return SessionWindowedKStream(self.grouped, windows)
-        return TimeWindowedKStream(self.grouped, windows)
+            return SessionWindowedKStream(self.grouped, windows, late)
+        return TimeWindowedKStream(self.grouped, windows, late)
 
     def cogroup(self, aggregator: Callable[[K, V, R], R]) -> CogroupedKStream[K, R]:
         """Begins an aggregation of several grouped streams: `aggregator(key, value, result)`."""
@@ -301,9 +323,10 @@ class KGroupedStream(Generic[K, V]):
 class _WindowedKStream(Generic[K, V]):
     """What all windowed streams have."""
 
-    def __init__(self, grouped: Grouped, windows: aggregations.Windows) -> None:
+    def __init__(self, grouped: Grouped, windows: aggregations.Windows, late: Late | None = None) -> None:
         self._grouped = grouped
         self._windows = windows
+        self._late = aggregations.checked_late_of(windows, late)
         self._emits_on_close = False
 
     def count(self, *, store: StoreArgument = None, name: str | None = None) -> KTable[Windowed[K], int]:
@@ -328,19 +351,26 @@ class _WindowedKStream(Generic[K, V]):
     ) -> KTable[Windowed[K], Any]:
         return KTable(
             aggregations.aggregate_windows(
-                self._grouped, self._windows, what, store, name, emit_on_close=self._emits_on_close
+                self._grouped,
+                self._windows,
+                what,
+                store,
+                name,
+                emit_on_close=self._emits_on_close,
+                late=self._late,
             )
         )
 
 
 class TimeWindowedKStream(_WindowedKStream[K, V]):
-    """A grouped stream in time windows, sliding windows or one unlimited window."""
+    """A grouped stream in time windows, sliding windows, count windows or one unlimited window."""
 
     def emit(self, strategy: Literal["update", "close"]) -> TimeWindowedKStream[K, V]:
         """Each update of a result (the default), or one final result when its window closes."""
         self._emit(strategy)
         return self
 
+    @overload
     def aggregate(
         self,
         initializer: Callable[[], R],
@@ -348,9 +378,31 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         *,
         store: StoreArgument = None,
         name: str | None = None,
-    ) -> KTable[Windowed[K], R]:
-        """A result for each key and window: `aggregator(key, value, result)`."""
-        return self._table(aggregations.Aggregation(initializer, aggregator), store, name)
+    ) -> KTable[Windowed[K], R]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: Any = None,
+        store: StoreArgument = None,
+        name: str | None = None,
+        **aggregates: Aggregate[V],
+    ) -> KTable[Windowed[K], Row]: ...
+    def aggregate(
+        self,
+        initializer: Any = None,
+        aggregator: Any = None,
+        *,
+        value: Any = None,
+        store: StoreArgument = None,
+        name: str | None = None,
+        **aggregates: Aggregate[V],
+    ) -> KTable[Windowed[K], Any]:
+        """A result for each key and window: `aggregator(key, value, result)`. Or a
+        row of named aggregates, as total=Sum(...), whose serde in topics is `value`."""
+        functions = {"initializer": initializer, "aggregator": aggregator}
+        what = named_aggregations.aggregation(functions, aggregates, value, store, name)
+        return self._table(what, store, name)
 
 
 class SessionWindowedKStream(_WindowedKStream[K, V]):
@@ -361,6 +413,7 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         self._emit(strategy)
         return self
 
+    @overload
     def aggregate(
         self,
         initializer: Callable[[], R],
@@ -369,9 +422,32 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         *,
         store: StoreArgument = None,
         name: str | None = None,
-    ) -> KTable[Windowed[K], R]:
-        """A result for each session; `merge(key, one, other)` where a record joins two sessions."""
-        return self._table(aggregations.Aggregation(initializer, aggregator, merge), store, name)
+    ) -> KTable[Windowed[K], R]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: Any = None,
+        store: StoreArgument = None,
+        name: str | None = None,
+        **aggregates: Aggregate[V],
+    ) -> KTable[Windowed[K], Row]: ...
+    def aggregate(
+        self,
+        initializer: Any = None,
+        aggregator: Any = None,
+        merge: Any = None,
+        *,
+        value: Any = None,
+        store: StoreArgument = None,
+        name: str | None = None,
+        **aggregates: Aggregate[V],
+    ) -> KTable[Windowed[K], Any]:
+        """A result for each session; `merge(key, one, other)` where a record joins two sessions. Or a
+        row of named aggregates, as total=Sum(...), whose serde in topics is `value`."""
+        functions = {"initializer": initializer, "aggregator": aggregator, "merge": merge}
+        what = named_aggregations.aggregation(functions, aggregates, value, store, name)
+        return self._table(what, store, name)
 
 
 class CogroupedKStream(Generic[K, R]):
@@ -387,9 +463,11 @@ class CogroupedKStream(Generic[K, R]):
         self._cogrouped.aggregators[grouped.grouped] = aggregator
         return self
 
-    def windowed_by(self, windows: aggregations.Windows) -> WindowedCogroupedKStream[K, R]:
-        """Results by window."""
-        return WindowedCogroupedKStream(self._cogrouped, windows)
+    def windowed_by(
+        self, windows: aggregations.Windows, *, late: Late | None = None
+    ) -> WindowedCogroupedKStream[K, R]:
+        """Results by window. `late`: a topic or function for the records whose window is closed."""
+        return WindowedCogroupedKStream(self._cogrouped, windows, late)
 
     def aggregate(
         self, initializer: Callable[[], R], *, store: StoreArgument = None, name: str | None = None
@@ -401,9 +479,10 @@ class CogroupedKStream(Generic[K, R]):
 class WindowedCogroupedKStream(Generic[K, R]):
     """Cogrouped streams in windows."""
 
-    def __init__(self, cogrouped: Cogrouped, windows: aggregations.Windows) -> None:
+    def __init__(self, cogrouped: Cogrouped, windows: aggregations.Windows, late: Late | None = None) -> None:
         self._cogrouped = cogrouped
         self._windows = windows
+        self._late = aggregations.checked_late_of(windows, late)
 
     def aggregate(
         self,
@@ -416,4 +495,4 @@ class WindowedCogroupedKStream(Generic[K, R]):
         """A result for each key and window; sessions need `merge(key, one, other)`."""
         if isinstance(self._windows, SessionWindows) and merge is None:
             raise ValueError("sessions need merge=, for a record that joins two of them")
-        return KTable(self._cogrouped.aggregate(self._windows, initializer, merge, store, name))
+        return KTable(self._cogrouped.aggregate(self._windows, initializer, merge, store, name, self._late))

@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 class LogicalGraph:
     """Nodes and names of one application under construction."""
 
-    def __init__(self, make_stream: Callable[[Any], Any], *, persistent: bool = True) -> None:
+    def __init__(
+        self, make_stream: Callable[[Any], Any], *, persistent: bool = True, headers: bool = False
+    ) -> None:
         """`make_stream`: the class of streams, for the tables that become streams."""
         self.make_stream = make_stream
         self.names = Names()
         self.stores_are_persistent = persistent
+        self.stores_have_headers = headers
         self.topology = TopologyBuilder()
         self.root = RootNode("root")
         self.unnamed: list[str] = []  # internal topics and stores with generated names

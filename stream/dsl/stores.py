@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..state.builders import StoreBuilder, StoreKind
+from ..state.builders import StoreBuilder
+from ..state.formats.count_windows import open_windows
+from ..state.store_spec import StoreKind
+from ..topology.serdes import DerivedSerde
 from .durations import Duration, to_ms
 from .names import checked
 
@@ -76,6 +79,9 @@ class Materialized:
         self._persists = (
             graph.stores_are_persistent if self.store.persistent is None else self.store.persistent
         )
+        # As in Java, stores in memory and stores that an application describes itself keep none.
+        described = self.store.max_entries is not None or not self.store.time_ordered
+        self._has_headers = graph.stores_have_headers and self._persists and not described
         self._name = self.store.name
         if self._name is None and prefix is not None:
             self._name = graph.names.store(prefix)
@@ -109,13 +115,16 @@ class Materialized:
                 history_retention_ms=history,
                 segment_interval_ms=self._segment_interval(_versioned_segment_interval(history)),
             )
-        return self._builder(StoreKind.TIMESTAMPED_KEY_VALUE, max_entries=self.store.max_entries)
+        kind = StoreKind.TIMESTAMPED_KEY_VALUE
+        if self._has_headers:
+            kind = StoreKind.TIMESTAMPED_KEY_VALUE_WITH_HEADERS
+        return self._builder(kind, max_entries=self.store.max_entries)
 
     def window(self, windows: TimeWindows | UnlimitedWindows, *, emit_on_close: bool) -> StoreBuilder:
         """The store of a windowed aggregation. Errors: ValueError for a retention shorter than a window."""
         retention = self._retention(windows.size_ms + windows.grace_ms, "a window and its grace")
         return self._builder(
-            StoreKind.TIMESTAMPED_WINDOW,
+            self._window_kind,
             retention_ms=retention,
             segment_interval_ms=self._segment_interval(max(retention // 2, _MINUTE_MS)),
             window_size_ms=windows.size_ms,
@@ -127,7 +136,7 @@ class Materialized:
         least = 2 * windows.time_difference_ms + windows.grace_ms
         retention = self._retention(least, "twice the time difference and the grace")
         return self._builder(
-            StoreKind.TIMESTAMPED_WINDOW,
+            self._window_kind,
             is_cached=self._is_cached and not emit_on_close,
             retention_ms=retention,
             segment_interval_ms=self._segment_interval(max(retention // 2, _MINUTE_MS)),
@@ -142,13 +151,24 @@ class Materialized:
             windows.inactivity_gap_ms + windows.grace_ms, "the inactivity gap and the grace"
         )
         return self._builder(
-            StoreKind.SESSION,
+            StoreKind.SESSION_WITH_HEADERS if self._has_headers else StoreKind.SESSION,
             is_cached=self._is_cached and not emit_on_close,
             retention_ms=retention,
             segment_interval_ms=self._segment_interval(max(retention // 2, _MINUTE_MS)),
             is_time_ordered=emit_on_close and self._is_by_time,
             has_index=emit_on_close and self._is_by_time,
         )
+
+    def count_window(self) -> StoreBuilder:
+        """The store of an aggregation by count windows."""
+        values = DerivedSerde(open_windows, (("value", self.value),))
+        return self._builder(StoreKind.KEY_VALUE, value_serde=values)
+
+    @property
+    def _window_kind(self) -> StoreKind:
+        if self._has_headers:
+            return StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS
+        return StoreKind.TIMESTAMPED_WINDOW
 
     @property
     def _is_by_time(self) -> bool:
@@ -163,11 +183,10 @@ class Materialized:
             self.name,
             kind,
             key_serde=self.key,
-            value_serde=self.value,
             persistent=self._persists,
             is_logged=self.store.logged,
             changelog_config=dict(self.store.config),
-            **{"is_cached": self._is_cached, **facts},
+            **{"value_serde": self.value, "is_cached": self._is_cached, **facts},
         )
 
     def _retention(self, least: int, parts: str) -> int:
@@ -195,12 +214,13 @@ def join_window_store(
     *,
     is_logged: bool,
     persistent: bool,
+    headers: bool,
 ) -> StoreBuilder:
     """The store of one side of a stream-stream join. Several records may have one key and timestamp."""
     retention = windows.size_ms + windows.grace_ms
     return StoreBuilder(
         name,
-        StoreKind.WINDOW,
+        StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS if headers and persistent else StoreKind.WINDOW,
         logs_headers=True,
         key_serde=key,
         value_serde=value,

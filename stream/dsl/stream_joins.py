@@ -17,22 +17,25 @@ from ..processors.stream_joins import (
     TimeTrackers,
 )
 from ..processors.stream_table_joins import KStreamGlobalKTableJoin, KStreamKTableJoin
-from ..state.builders import StoreBuilder, StoreKind
+from ..state.builders import StoreBuilder
 from ..state.formats.joins import left_or_right_value, timestamped_key_and_join_side
+from ..state.store_spec import StoreKind
 from ..topology.errors import TopologyError
 from ..topology.serdes import DerivedSerde
 from .durations import Duration, to_ms
 from .graph import JoinWindowNode, StreamStreamJoinNode, StreamTableJoinNode
 from .handles import StreamHandle, reversed_joiner
+from .late import LateRoute, checked_late
 from .names import checked
 from .repartition import repartition_node
-from .stores import Store, join_window_store
+from .stores import Store, StoreArgument, join_window_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..processing import ValueGetterSupplier
     from .handles import TableHandle
+    from .late import Late
     from .windows import JoinWindows
 
 
@@ -45,33 +48,47 @@ class JoinSerdes:
     right: Any = None
 
 
+NO_SERDES = JoinSerdes()
+
+
 def join_streams(
     left: StreamHandle,
     right: StreamHandle,
     joiner: Callable[[Any, Any, Any], Any],
-    windows: JoinWindows,
-    serdes: JoinSerdes,
     *,
-    keeps_left: bool,
-    keeps_right: bool,
-    name: str | None,
-    store: Store,
-    other_store: Store | None,
+    how: str,
+    window: JoinWindows,
+    serdes: JoinSerdes = NO_SERDES,
+    store: StoreArgument = None,
+    other_store: Store | None = None,
+    late: Late | None = None,
+    name: str | None = None,
 ) -> StreamHandle:
-    """Pairs of records with one key within a window; with `keeps_*` also those that found none in theirs.
+    """Pairs of records with one key within a window. `how`: "inner", or with the records that found none in
+    theirs: "left" or "outer".
 
     `store.name` is the base of the names of the stores. With `other_store`, the two name one store each.
     """
+    left, right = repartitioned_sides(left, right, serdes, name)
+    left.copartition_with(right)
+    described = Store(store) if isinstance(store, str) else store or Store()
+    stores = described, other_store
+    return _StreamStreamJoin(
+        left, right, window, serdes, how != "inner", how == "outer", stores, checked_late(late)
+    ).add(joiner, name)
+
+
+def repartitioned_sides(
+    left: StreamHandle, right: StreamHandle, serdes: JoinSerdes, name: str | None
+) -> tuple[StreamHandle, StreamHandle]:
+    """Both sides of a join of streams, through repartition topics where their keys were changed."""
     if left.needs_repartition:
         prefix = left.name if name is None else f"{checked(name)}-left"
         left = _repartitioned(left, prefix, serdes.key, serdes.left, is_named=name is not None)
     if right.needs_repartition:
         prefix = right.name if name is None else f"{checked(name)}-right"
         right = _repartitioned(right, prefix, serdes.key, serdes.right, is_named=name is not None)
-    left.copartition_with(right)
-    return _StreamStreamJoin(left, right, windows, serdes, keeps_left, keeps_right, store, other_store).add(
-        joiner, name
-    )
+    return left, right
 
 
 class _StreamStreamJoin:
@@ -85,8 +102,8 @@ class _StreamStreamJoin:
         serdes: JoinSerdes,
         keeps_left: bool,
         keeps_right: bool,
-        store: Store,
-        other_store: Store | None,
+        stores: tuple[Store, Store | None],
+        late: Late | None,
     ) -> None:
         self.graph = left.graph
         self.left = left
@@ -99,8 +116,8 @@ class _StreamStreamJoin:
         )
         self.keeps_left = keeps_left
         self.keeps_right = keeps_right
-        self.store = store
-        self.other_store = other_store
+        self.store, self.other_store = store, _ = stores
+        self.late = late
         self.persistent = self.graph.stores_are_persistent if store.persistent is None else store.persistent
 
     def add(self, joiner: Callable[[Any, Any, Any], Any], name: str | None) -> StreamHandle:
@@ -120,8 +137,8 @@ class _StreamStreamJoin:
         )
         if left_store.name == right_store.name:
             raise TopologyError(f"both sides of the join have a store with the name {left_store.name}")
-        self.graph.add(JoinWindowNode(left_window, KStreamJoinWindow(left_store)), self.left.node)
-        self.graph.add(JoinWindowNode(right_window, KStreamJoinWindow(right_store)), self.right.node)
+        self._add_window(left_window, left_store, self.left, name, is_left=True)
+        self._add_window(right_window, right_store, self.right, name, is_left=False)
         outer_store = self._outer_store(left_generated) if self.keeps_left else None
         trackers = TimeTrackers()
         join_left = KStreamKStreamJoinLeftSide(
@@ -143,6 +160,19 @@ class _StreamStreamJoin:
             self.graph, merge, node, self.left.sources | self.right.sources, self.serdes.key, None
         )
 
+    def _add_window(
+        self, node_name: str, store: StoreBuilder, stream: StreamHandle, name: str | None, *, is_left: bool
+    ) -> None:
+        bounds = self.windows.before_ms, self.windows.after_ms
+        value = self.serdes.left if is_left else self.serdes.right
+        suffix = "-this-late" if is_left else "-other-late"
+        route = LateRoute(self.graph, self.late, name, suffix, self.serdes.key, value)
+        node = JoinWindowNode(
+            node_name, KStreamJoinWindow(store, route.records, bounds if is_left else bounds[::-1])
+        )
+        node.late_sink = route.sink
+        self.graph.add(node, stream.node)
+
     def _window_store(self, generated: str, suffix: str, value: Any, store: Store) -> StoreBuilder:
         if self.other_store is not None:
             if store.name is None:
@@ -162,6 +192,7 @@ class _StreamStreamJoin:
             config,
             is_logged=store.logged,
             persistent=default if chosen is None else chosen,
+            headers=self.graph.stores_have_headers and self.other_store is None,
         )
 
     def _outer_store(self, left_generated: str) -> StoreBuilder:
@@ -204,13 +235,18 @@ def join_table(
     stream: StreamHandle,
     table: TableHandle,
     joiner: Callable[[Any, Any, Any], Any],
-    serdes: JoinSerdes,
     *,
     is_left: bool,
-    grace: Duration | None,
-    name: str | None,
+    grace: Duration | None = None,
+    serdes: JoinSerdes = NO_SERDES,
+    name: str | None = None,
+    tolerance_ms: int | None = None,
+    is_asof: bool = False,
 ) -> StreamHandle:
-    """Each record with the row of its key. `grace`: records wait that long for the row as of their time."""
+    """Each record with the row of its key. `grace`: records wait that long for the row as of their time.
+
+    `tolerance_ms`: a row that is older by more is not joined. `is_asof`: the table must be versioned.
+    """
     graph = stream.graph
     if stream.needs_repartition:
         prefix = stream.name if name is None else checked(name)
@@ -220,9 +256,9 @@ def join_table(
     key = stream.key if serdes.key is None else serdes.key
     grace_ms = None if grace is None else to_ms(grace, "grace")
     buffer = None
+    if (grace_ms is not None or is_asof) and table.node.is_output_versioned is False:
+        raise TopologyError(f"a join with grace or as of a time needs a versioned table, unlike {table.name}")
     if grace_ms is not None:
-        if table.node.is_output_versioned is False:
-            raise TopologyError(f"a join with grace needs a versioned table, unlike {table.name}")
         buffer = StoreBuilder(
             f"{node_name}-Buffer",
             StoreKind.JOIN_BUFFER,
@@ -233,8 +269,9 @@ def join_table(
         if name is None:
             graph.unnamed.append(f"store {buffer.name}")
     getters = table.value_getter_supplier()
-    supplier = KStreamKTableJoin(getters, joiner, is_left, grace_ms, buffer)
-    node = StreamTableJoinNode(node_name, supplier, getters.store_names(), grace_ms)
+    supplier = KStreamKTableJoin(getters, joiner, is_left, grace_ms, buffer, tolerance_ms)
+    least_history_ms = 0 if grace_ms is None and is_asof else grace_ms
+    node = StreamTableJoinNode(node_name, supplier, getters.store_names(), least_history_ms)
     graph.add(node, stream.node)
     node.accepts_null_keys = is_left
     return StreamHandle(graph, node_name, node, sources, key, None)
@@ -243,15 +280,15 @@ def join_table(
 def join_global_table(
     stream: StreamHandle,
     getters: ValueGetterSupplier,
-    mapper: Callable[[Any, Any], Any],
     joiner: Callable[[Any, Any, Any], Any],
     *,
     is_left: bool,
-    name: str | None,
+    key: Callable[[Any, Any], Any],
+    name: str | None = None,
 ) -> StreamHandle:
-    """Each record with the row of the key that `mapper` returns. Inner joins are named like left ones."""
+    """Each record with the row of the key that `key` returns. Inner joins are named like left ones."""
     node_name = stream.graph.names.given_or(name, "KSTREAM-LEFTJOIN-")
-    supplier = KStreamGlobalKTableJoin(getters, joiner, mapper, is_left)
+    supplier = KStreamGlobalKTableJoin(getters, joiner, key, is_left)
     node = StreamTableJoinNode(node_name, supplier, (), None)
     node.accepts_null_keys = is_left
     stream.graph.add(node, stream.node)

@@ -12,6 +12,7 @@ from ..topology.serdes import WindowedKeySerde
 from ..topology.specs import WindowedKeyPartitioner
 from .graph import ProcessorNode, SinkNode
 from .handles import StreamHandle, TableHandle
+from .late import LateRoute, checked_late_of_table
 from .names import checked
 from .repartition import repartition_node
 from .stores import Materialized, StoreArgument
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ..processing import ProcessorSupplier, Takes
     from ..processors.user import UserProcessor
     from ..topology.specs import Partitioner, TopicNameExtractor
+    from .late import Late
 
 
 def same_records(
@@ -179,7 +181,7 @@ def to(
     stream.graph.add(node, stream.node)
 
 
-def to_table(stream: StreamHandle, name: str | None, store: StoreArgument) -> TableHandle:
+def to_table(stream: StreamHandle, name: str | None, store: StoreArgument, late: Late | None) -> TableHandle:
     """The stream as updates of a table; a null value deletes the key."""
     graph = stream.graph
     table_name = graph.names.given_or(name, "KSTREAM-TOTABLE-")
@@ -192,8 +194,11 @@ def to_table(stream: StreamHandle, name: str | None, store: StoreArgument) -> Ta
         )
         graph.add(repartition, stream.node)
         parent, sources = repartition, frozenset([repartition.name])
-    supplier = KTableSource(materialized.key_value(), materialized.is_queryable)
+    late = checked_late_of_table(late, materialized.is_versioned)
+    route = LateRoute(graph, late, name, "-late", materialized.key, materialized.value)
+    supplier = KTableSource(materialized.key_value(), materialized.is_queryable, route.records)
     node = ProcessorNode(table_name, supplier)
+    node.late_sink = route.sink
     node.is_output_versioned = materialized.is_versioned
     graph.add(node, parent)
     return TableHandle(

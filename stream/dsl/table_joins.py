@@ -20,8 +20,9 @@ from ..processors.table_joins import (
     KTableKTableRightJoin,
 )
 from ..processors.tables import KTableSource
-from ..state.builders import StoreBuilder, StoreKind
+from ..state.builders import StoreBuilder
 from ..state.formats.foreign_keys import subscription_response_wrapper, subscription_wrapper
+from ..state.store_spec import StoreKind
 from ..topology.serdes import CombinedKeySerdes, DerivedSerde
 from .graph import ProcessorNode, SinkNode, SourceNode, TableTableJoinNode, VersionedProcessorNode
 from .handles import TableHandle
@@ -32,6 +33,42 @@ if TYPE_CHECKING:
 
     from ..topology.specs import Partitioner
     from .graph import GraphNode
+
+
+def joined(
+    left: TableHandle,
+    right: TableHandle,
+    joiner: Callable[[Any, Any], Any],
+    *,
+    foreign_key: Callable[..., Any] | None = None,
+    with_key: bool = False,
+    partitioner: Partitioner | None = None,
+    other_partitioner: Partitioner | None = None,
+    how: str = "inner",
+    store: StoreArgument = None,
+    name: str | None = None,
+) -> TableHandle:
+    """The rows of both tables by key, or by `foreign_key`. Errors: ValueError for forms that do not exist."""
+    if how not in ("inner", "left", "outer"):
+        raise ValueError(f'how must be "inner", "left" or "outer", not {how!r}')
+    if foreign_key is None:
+        keeps_left, keeps_right = how != "inner", how == "outer"
+        return join_tables(
+            left, right, joiner, keeps_left=keeps_left, keeps_right=keeps_right, store=store, name=name
+        )
+    if how == "outer":
+        raise ValueError("a join by foreign key has no outer form")
+    join = ForeignKeyJoin(
+        left,
+        right,
+        is_left=how == "left",
+        name=name,
+        partitioner=partitioner,
+        other_partitioner=other_partitioner,
+    )
+    of_value = foreign_key
+    extract = foreign_key if with_key else lambda _key, value: of_value(value)
+    return join.add(extract, joiner, store)
 
 
 def join_tables(
@@ -177,9 +214,10 @@ class ForeignKeyJoin:
         source = self._source("-subscription-registration-source", topic, right.key, subscription)
         graph.add(source, sink)
         graph.topology.copartition(right.sources | {source.name})
+        has_headers = graph.stores_have_headers and graph.stores_are_persistent
         store = StoreBuilder(
             self._named("-subscription-store", "SUBSCRIPTION-STATE-STORE-"),
-            StoreKind.TIMESTAMPED_KEY_VALUE,
+            StoreKind.TIMESTAMPED_KEY_VALUE_WITH_HEADERS if has_headers else StoreKind.TIMESTAMPED_KEY_VALUE,
             logs_headers=True,
             key_serde=bytes_,
             value_serde=subscription,

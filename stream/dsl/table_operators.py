@@ -13,17 +13,19 @@ from ..processors.stateless import KTableToStream
 from ..processors.suppress import KTableSuppress
 from ..processors.tables import KTableFilter, KTableMapValues, KTableRepartitionMap
 from ..processors.transform_values import KTableTransformValues
-from ..state.builders import StoreBuilder, StoreKind
+from ..state.builders import StoreBuilder
 from ..state.formats.changes import changed
+from ..state.store_spec import StoreKind
 from ..topology.errors import TopologyError
 from ..topology.serdes import DerivedSerde
 from .graph import GraphNode, ProcessorNode, RepartitionNode, RootNode, SuppressNode, VersionedProcessorNode
 from .handles import StreamHandle, TableHandle
+from .named_aggregations import check_options, invertible, rows_serde
 from .repartition import SUFFIX
 from .stores import Materialized, Store, StoreArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..processing import Takes
     from .suppressed import Suppressed
@@ -142,7 +144,9 @@ def _time_to_close_ms(table: GraphNode) -> int:
         if node.grace_ms is not None:
             longest = max(longest, node.grace_ms)
         elif isinstance(node, RootNode):
-            raise TopologyError(f"until_window_closes needs a windowed aggregation; there is none in {chain}")
+            raise TopologyError(
+                f"until_window_closes needs an aggregation by time windows; there is none in {chain}"
+            )
         else:
             waiting += [
                 (parent, chain if isinstance(parent, RootNode) else f"{parent.name}->{chain}")
@@ -192,6 +196,18 @@ class GroupedTable:
         materialized = self._materialized(store, None)
         supplier = KTableAggregate(materialized.key_value(), initializer, add, subtract)
         return self._add(supplier, materialized, name, "KTABLE-AGGREGATE-")
+
+    def aggregate_named(
+        self, aggregates: Mapping[str, Any], value: Any, store: StoreArgument, name: str | None
+    ) -> TableHandle:
+        """A row of aggregates for each key. `value`: the serde of rows in topics."""
+        check_options(value=value, store=store, name=name)
+        named = invertible(aggregates, store)
+        materialized = self._materialized(store, named.serde())
+        supplier = KTableAggregate(materialized.key_value(), named.initializer, named.add, named.subtract)
+        table = self._add(supplier, materialized, name, "KTABLE-AGGREGATE-")
+        table.value = rows_serde(value)
+        return table
 
     def reduce(
         self,

@@ -72,6 +72,29 @@ class SessionWindows:
 
 
 @dataclass(frozen=True, slots=True)
+class CountWindows:
+    """Windows of `size` records of a key; one starts every `advance` of them. Tumbling where both are equal.
+
+    The bounds of a window are numbers of records: the first record of a key has number 0.
+    """
+
+    size: int
+    advance: int
+
+    def __post_init__(self) -> None:
+        if not _is_int(self.size) or self.size < 1:
+            raise ValueError(f"the size of a count window must be a number of records, not {self.size!r}")
+        if not _is_int(self.advance) or not 1 <= self.advance <= self.size:
+            raise ValueError(
+                f"windows of {self.size} records advance by 1 to {self.size}, not {self.advance!r}"
+            )
+
+    def first_open(self, count: int) -> int:
+        """The start of the oldest window that is not full after `count` records."""
+        return 0 if count < self.size else ((count - self.size) // self.advance + 1) * self.advance
+
+
+@dataclass(frozen=True, slots=True)
 class JoinWindows:
     """A record joins others that are at most `before_ms` older and `after_ms` newer."""
 
@@ -123,6 +146,11 @@ def unlimited(*, start: Duration = 0) -> UnlimitedWindows:
     return UnlimitedWindows(to_ms(start, "start"))
 
 
+def count_windows(size: int, *, advance: int | None = None) -> CountWindows:
+    """Windows of a number of records of a key; with `advance` they overlap."""
+    return CountWindows(size, size if advance is None else advance)
+
+
 def join_window(
     time_difference: Duration,
     *,
@@ -137,3 +165,7 @@ def join_window(
         ms if after is None else to_ms(after, "after", signed=True),
         to_ms(grace, "grace"),
     )
+
+
+def _is_int(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)

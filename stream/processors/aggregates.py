@@ -17,6 +17,12 @@ Aggregator = Callable[[Any, Any, Any], Any]
 Reducer = Callable[[Any, Any], Any]
 
 
+def bound_aggregator(aggregator: Aggregator, context: ProcessorContext) -> Aggregator:
+    """The aggregator of one task. One with `bound_to` reads the timestamp of the record from its context."""
+    bind = getattr(aggregator, "bound_to", None)
+    return aggregator if bind is None else bind(context)
+
+
 class StoredTableSupplier(BindingSupplier):
     """A supplier of a table that always has a store."""
 
@@ -49,7 +55,8 @@ class KStreamAggregate(StoredTableSupplier):
         get, put = store.get, store.put
         send_old_values = self.send_old_values
         forward = change_forwarder(context, store.store, send_old_values)
-        initializer, aggregator, dropped = self.initializer, self.aggregator, context.dropped
+        initializer, dropped = self.initializer, context.dropped
+        aggregator = bound_aggregator(self.aggregator, context)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:

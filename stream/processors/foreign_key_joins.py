@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...clients.serdes import serializer
-from ..records import Change, ValueAndTimestamp
+from ..records import Change, ValueAndTimestamp, ValueTimestampHeaders
 from ..state.formats.foreign_keys import (
     CombinedKey,
     Instruction,
@@ -24,6 +24,7 @@ from ..state.formats.foreign_keys import (
 )
 from ..state.formats.murmur3 import hash128
 from .binding import BindingSupplier, BoundProcessor
+from .table_store import operator_store
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
@@ -114,6 +115,7 @@ class SubscriptionReceiveProcessorSupplier(BindingSupplier):
     def bind(self, context: ProcessorContext) -> Forward:
         forward, dropped = context.forward, context.dropped
         store = context.state_store(self.subscription_store.name)
+        has_headers, get = store.has_headers, operator_store(context, store.name).get
         dumps = _combined_key(context, self.key_serdes).dumps
         null_key = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
         deletes = (Instruction.DELETE_KEY_AND_PROPAGATE, Instruction.DELETE_KEY_NO_PROPAGATE)
@@ -127,11 +129,11 @@ class SubscriptionReceiveProcessorSupplier(BindingSupplier):
             new, old = ValueAndTimestamp(subscription, timestamp), None
             if key is not None:
                 data = dumps(place)
-                old = store.get(data)
+                old = get(data)
                 if subscription.instruction in deletes:
                     store.delete(data)
                 else:
-                    store.put(data, new)
+                    store.put(data, ValueTimestampHeaders(*new, headers) if has_headers else new)
             forward(place, Change(new, old), timestamp, headers)
 
         return process
@@ -185,7 +187,7 @@ class ForeignTableJoinProcessorSupplier(BindingSupplier):
 
     def bind(self, context: ProcessorContext) -> Forward:
         forward, dropped, latest_only = context.forward, context.dropped, self.use_versioned_semantics
-        store = context.state_store(self.subscription_store.name)
+        store = operator_store(context, self.subscription_store.name)
         loads = _combined_key(context, self.key_serdes).loads
         dumps_foreign = context.resolve(self.key_serdes.foreign, "key").dumps
 

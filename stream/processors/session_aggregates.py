@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..records import Change, Window, Windowed
-from .aggregates import Aggregator, Initializer, StoredTableSupplier
+from .aggregates import Aggregator, Initializer, StoredTableSupplier, bound_aggregator
 from .closed_windows import NO_TIMESTAMP, ClosedWindows
-from .table_store import SessionValueGetterSupplier, session_forwarder
+from .late_records import on_late
+from .table_store import SessionValueGetterSupplier, operator_store, session_forwarder
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
     from ..processing import Forward, ProcessorContext, SessionWindowDefinition, ValueGetterSupplier
+    from .late_records import LateRecords
 
 Merger = Callable[[Any, Any, Any], Any]
 """Key and the aggregates of two sessions."""
@@ -20,7 +22,7 @@ Merger = Callable[[Any, Any, Any], Any]
 
 class KStreamSessionWindowAggregate(StoredTableSupplier):
     """Aggregates per session and key. Records with a null key, and late ones for a closed session, are
-    dropped.
+    dropped; `late` gets the latter.
 
     A record that merges sessions forwards the removal of each of them, then the merged one.
     """
@@ -33,8 +35,10 @@ class KStreamSessionWindowAggregate(StoredTableSupplier):
         initializer: Initializer,
         aggregator: Aggregator,
         session_merger: Merger,
+        late: LateRecords | None = None,
     ) -> None:
         super().__init__(store)
+        self.late = late
         self.windows = windows
         self.emit_on_close = emit_on_close
         self.initializer = initializer
@@ -45,13 +49,15 @@ class KStreamSessionWindowAggregate(StoredTableSupplier):
         return SessionValueGetterSupplier(self.store_name)
 
     def bind(self, context: ProcessorContext) -> Forward:
-        store = context.state_store(self.store_name)
+        store = operator_store(context, self.store_name)
         find, put, remove = store.find_sessions, store.put, store.remove
-        initializer, aggregator, merge = self.initializer, self.aggregator, self.session_merger
+        initializer, merge = self.initializer, self.session_merger
+        aggregator = bound_aggregator(self.aggregator, context)
         gap_ms, grace_ms = self.windows.inactivity_gap_ms, self.windows.grace_ms
         dropped = context.dropped
         emit = self._emitter(context, store) if self.emit_on_close else None
         forward = None if self.emit_on_close else session_forwarder(context, store, self.send_old_values)
+        late = on_late(self.late, context)
         stream_time = NO_TIMESTAMP
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -72,6 +78,7 @@ class KStreamSessionWindowAggregate(StoredTableSupplier):
                 end = max(end, session.window.end)
             if end < close_time:
                 dropped("closed session")
+                late(key, value, timestamp, headers, Window(start, end), stream_time)
             else:
                 if start != end:
                     for session, found in merged:

@@ -11,19 +11,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..records import ValueAndTimestamp, Window, Windowed
+from .aggregates import bound_aggregator
 from .closed_windows import NO_TIMESTAMP, ClosedWindows
+from .late_records import on_late
+from .table_store import operator_store
 from .window_aggregates import WindowedTableSupplier, emit_windows
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
     from ..processing import Processor, ProcessorContext, SlidingWindowDefinition
     from .aggregates import Aggregator, Initializer
+    from .late_records import LateRecords
 
 Found = ValueAndTimestamp[Any]
 
 
 class KStreamSlidingWindowAggregate(WindowedTableSupplier):
-    """Aggregates per sliding window and key. Null keys and values, and late records, are dropped."""
+    """Aggregates per sliding window and key. Null keys and values, and late records, are dropped;
+    `late` gets the latter, once per window."""
 
     def __init__(
         self,
@@ -32,8 +37,10 @@ class KStreamSlidingWindowAggregate(WindowedTableSupplier):
         emit_on_close: bool,
         initializer: Initializer,
         aggregator: Aggregator,
+        late: LateRecords | None = None,
     ) -> None:
         super().__init__(store)
+        self.late = late
         self.windows = windows
         self.emit_on_close = emit_on_close
         self.initializer = initializer
@@ -51,14 +58,15 @@ class SlidingWindowProcessor:
         self._length = supplier.windows.time_difference_ms
         self._grace_ms = supplier.windows.grace_ms
         self._initializer = supplier.initializer
-        self._aggregator = supplier.aggregator
         self._stream_time = NO_TIMESTAMP
         self._closed: ClosedWindows | None = None
 
     def init(self, context: ProcessorContext) -> None:
         self._context = context
         self._dropped = context.dropped
-        self._store = context.state_store(self._supplier.store_name)
+        self._aggregator = bound_aggregator(self._supplier.aggregator, context)
+        self._late = on_late(self._supplier.late, context)
+        self._store = operator_store(context, self._supplier.store_name)
         self._forward = self._supplier.update_forwarder(context, self._store)
         if self._supplier.emit_on_close:
             self._closed = ClosedWindows(context, self._supplier.store_name)
@@ -74,6 +82,8 @@ class SlidingWindowProcessor:
         self._close_time = self._stream_time - self._grace_ms
         if timestamp + self._length < self._close_time:
             self._dropped("closed window")
+            window = Window(max(0, timestamp - self._length), timestamp)
+            self._late(key, value, timestamp, headers, window, self._stream_time)
             return
         self._record = (key, value, timestamp, headers)
         if timestamp < self._length:
@@ -168,6 +178,7 @@ class SlidingWindowProcessor:
         """Add the record to a window."""
         if start + self._length < self._close_time:
             self._dropped("closed window")
+            self._late(*self._record, Window(start, start + self._length), self._stream_time)
             return
         key, value, timestamp, headers = self._record
         old = found.value

@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..records import ValueTimestampHeaders, Window
 from ..state.formats.joins import LeftOrRightValue, TimestampedKeyAndJoinSide
+from ..state.stores import StoreIterator
 from .binding import BindingSupplier
+from .late_records import on_late
+from .table_store import operator_store
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
-    from ..processing import Forward, JoinWindowDefinition, Processor, ProcessorContext, TaskId
+    from ..processing import Forward, JoinWindowDefinition, Processor, ProcessorContext
+    from ..records import TaskId
+    from .late_records import LateRecords
 
 Joiner = Callable[[Any, Any, Any], Any]
 """Key, value of this side, value of the other side."""
@@ -24,8 +30,8 @@ MAX_TIMESTAMP = (1 << 63) - 1
 
 
 class TimeTracker:
-    """The stream time that both sides of a join share in a task, and the oldest record that waits without a
-    partner."""
+    """The stream time that both sides of a join share in a task, and the time of the oldest record that waits
+    without a partner: MAX_TIMESTAMP if none is known, as after a restart; then the store is read."""
 
     __slots__ = ("emit_interval_ms", "min_time", "next_time_to_emit_ms", "stream_time")
 
@@ -50,24 +56,72 @@ class TimeTrackers:
 
 
 class KStreamJoinWindow(BindingSupplier):
-    """Forwards a record to the join, then writes it into the window store of its side."""
+    """Forwards a record to the join, then writes it into the window store of its side.
 
-    def __init__(self, window_store: Any) -> None:
+    A record that is older than the retention of the store is late: `late` gets it. It was joined with the
+    records that are there, but no later record will find it.
+    """
+
+    def __init__(
+        self, window_store: Any, late: LateRecords | None = None, bounds_ms: tuple[int, int] = (0, 0)
+    ) -> None:
+        """`bounds_ms`: how much older and newer records of the other side may be."""
         self.window_store = window_store
+        self.late = late
+        self.bounds_ms = bounds_ms
 
     def stores(self) -> tuple[Any, ...]:
         return (self.window_store,)
 
     def bind(self, context: ProcessorContext) -> Forward:
         forward = context.forward
-        put = context.state_store(self.window_store.name).put
+        store = context.state_store(self.window_store.name)
+        put = store.put
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             forward(key, value, timestamp, headers)
             if key is not None:
                 put(key, value, timestamp)
 
-        return process
+        def process_with_headers(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, value, timestamp, headers)
+            if key is not None:
+                stored = None if value is None else ValueTimestampHeaders(value, timestamp, headers)
+                put(key, stored, timestamp)
+
+        stores: Forward = process_with_headers if store.has_headers else process
+        return stores if self.late is None else self._with_late(stores, self.late, context)
+
+    def _with_late(self, process: Forward, late: LateRecords, context: ProcessorContext) -> Forward:
+        send, retention_ms = on_late(late, context), self.window_store.retention_ms
+        before_ms, after_ms = self.bounds_ms
+        stream_time = NO_TIMESTAMP
+
+        def process_with_late(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal stream_time
+            process(key, value, timestamp, headers)
+            if key is None or value is None:
+                return
+            stream_time = max(stream_time, timestamp)
+            if timestamp <= stream_time - retention_ms:
+                window = Window(max(0, timestamp - before_ms), timestamp + after_ms)
+                send(key, value, timestamp, headers, window, stream_time)
+
+        return process_with_late
+
+
+def _fetcher(context: ProcessorContext, store_name: str) -> Callable[[Any, int, int], StoreIterator[Any]]:
+    """Reads the times and values of a key between two times, both included."""
+    store = operator_store(context, store_name)
+    fetch: Callable[[Any, int, int], StoreIterator[Any]] = store.fetch_range
+    if not store.has_headers:
+        return fetch
+
+    def fetch_values(key: Any, from_time: int, to_time: int) -> StoreIterator[Any]:
+        found = fetch(key, from_time, to_time)
+        return StoreIterator(((time, value[0]) for time, value in found), found.close)
+
+    return fetch_values
 
 
 class KStreamKStreamJoin(BindingSupplier):
@@ -137,7 +191,7 @@ class StreamStreamJoinProcessor:
         self._dropped = context.dropped
         self._forward = context.forward_changed
         self._wall_ms = context.current_system_time_ms
-        self._fetch = context.state_store(self._supplier.other_window_store.name).fetch_range
+        self._fetch = _fetcher(context, self._supplier.other_window_store.name)
         self._time = self._supplier.time_trackers.get(context.task_id)
         outer_store = self._supplier.outer_join_store
         self._waiting = None if outer_store is None else context.state_store(outer_store.name)
@@ -182,12 +236,11 @@ class StreamStreamJoinProcessor:
         """Forward the waiting records of both sides whose window has closed; they are in order of time."""
         time = self._time
         now = self._wall_ms()
-        # Without a known record that waits, as after a restart, the sum overflows in Java: it looks.
-        is_open = time.stream_time <= time.min_time + self._waits_ms <= MAX_TIMESTAMP
+        is_open = time.min_time < MAX_TIMESTAMP and time.stream_time <= time.min_time + self._waits_ms
         if is_open or now < time.next_time_to_emit_ms:
             return
         time.next_time_to_emit_ms = now + time.emit_interval_ms
-        time.min_time = MAX_TIMESTAMP  # for an empty store
+        time.min_time = MAX_TIMESTAMP
         is_left_open = is_right_open = False
         done = None
         with waiting.all() as records:
@@ -226,7 +279,7 @@ class KStreamKStreamSelfJoin(BindingSupplier):
         return (self.window_store,)
 
     def bind(self, context: ProcessorContext) -> Forward:
-        fetch = context.state_store(self.window_store.name).fetch_range
+        fetch = _fetcher(context, self.window_store.name)
         forward, dropped, joiner = context.forward_changed, context.dropped, self.joiner
         before_ms, after_ms, retention_ms = self.windows.before_ms, self.windows.after_ms, self.retention_ms
         stream_time = NO_TIMESTAMP

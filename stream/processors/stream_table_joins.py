@@ -20,7 +20,8 @@ class KStreamKTableJoin(BindingSupplier):
     """Joins with a table by the key of the record.
 
     With `grace_ms` the records wait in `buffer_store` (time-ordered) until stream time has passed them by
-    that much, and see the version of the row at their own time: the table must be versioned.
+    that much, and see the version of the row at their own time: the table must be versioned. A row that is
+    older than the record by more than `tolerance_ms` is not joined.
     """
 
     def __init__(
@@ -30,12 +31,14 @@ class KStreamKTableJoin(BindingSupplier):
         left_join: bool,
         grace_ms: int | None = None,
         buffer_store: Any = None,
+        tolerance_ms: int | None = None,
     ) -> None:
         self.value_getter_supplier = value_getter_supplier
         self.joiner = joiner
         self.left_join = left_join
         self.grace_ms = grace_ms
         self.buffer_store = buffer_store
+        self.tolerance_ms = tolerance_ms
 
     def stores(self) -> tuple[Any, ...]:
         return () if self.buffer_store is None else (self.buffer_store,)
@@ -43,7 +46,9 @@ class KStreamKTableJoin(BindingSupplier):
     def create(self) -> Processor:
         getter = self.value_getter_supplier.create()
         store_name = None if self.buffer_store is None else self.buffer_store.name
-        return KStreamKTableJoinProcessor(getter, None, self.joiner, self.left_join, store_name)
+        return KStreamKTableJoinProcessor(
+            getter, None, self.joiner, self.left_join, store_name, self.tolerance_ms
+        )
 
 
 class KStreamGlobalKTableJoin(BindingSupplier):
@@ -76,12 +81,14 @@ class KStreamKTableJoinProcessor:
         joiner: Joiner,
         left_join: bool,
         buffer_name: str | None,
+        tolerance_ms: int | None = None,
     ) -> None:
         self._getter = getter
         self._mapper = mapper
         self._joiner = joiner
         self._left_join = left_join
         self._buffer_name = buffer_name
+        self._tolerance_ms = tolerance_ms
 
     def init(self, context: ProcessorContext) -> None:
         self._context = context
@@ -129,6 +136,8 @@ class KStreamKTableJoinProcessor:
         if table_key is not None:
             getter = self._getter
             row = getter.get_as_of(table_key, timestamp) if self._is_versioned else getter.get(table_key)
+        if row is not None and self._tolerance_ms is not None and timestamp - row[1] > self._tolerance_ms:
+            row = None
         if row is not None:
             self._forward(key, self._joiner(key, value, row[0]), timestamp, headers)
         elif self._left_join:

@@ -22,18 +22,28 @@ ForwardChange = Callable[[Any, Any, Any, int, "Headers", bool], None]
 """Key, new value, old value, timestamp, headers, is_latest."""
 
 
+def operator_store(context: ProcessorContext, name: str) -> Any:
+    """A store as operators use it: one with headers is read without them, and written with none."""
+    store = context.state_store(name)
+    return store.for_operators() if getattr(store, "has_headers", False) else store
+
+
 class TableStore:
     """A timestamped or versioned key-value store of a table."""
 
-    __slots__ = ("get", "is_versioned", "name", "store")
+    __slots__ = ("get", "is_versioned", "name", "put", "store")
 
     get: Callable[[Any], ValueAndTimestamp[Any] | None]
+    put: Callable[[Any, Any, int], bool | None]
+    """True: the value is now the latest. False: a newer version exists. None: too old, nothing was
+    written."""
 
     def __init__(self, context: ProcessorContext, name: str) -> None:
         self.name = name
-        self.store = context.state_store(name)
+        self.store = operator_store(context, name)
         self.is_versioned = hasattr(self.store, "get_as_of")
         self.get = self._get_version if self.is_versioned else self.store.get
+        self.put = self._put_version if self.is_versioned else _latest_put(self.store.put)
 
     def _get_version(self, key: Any) -> ValueAndTimestamp[Any] | None:
         found = self.store.get(key)
@@ -45,14 +55,19 @@ class TableStore:
         found = self.store.get_as_of(key, timestamp)
         return None if found is None else ValueAndTimestamp(found.value, found.timestamp)
 
-    def put(self, key: Any, value: Any, timestamp: int) -> bool | None:
-        """True: `value` is now the latest. False: a newer version exists. None: too old, nothing was
-        written."""
-        if self.is_versioned:
-            valid_to = self.store.put(key, value, timestamp)
-            return None if valid_to == NOT_PUT else valid_to is None
-        self.store.put(key, None if value is None else ValueAndTimestamp(value, timestamp))
+    def _put_version(self, key: Any, value: Any, timestamp: int) -> bool | None:
+        valid_to = self.store.put(key, value, timestamp)
+        return None if valid_to == NOT_PUT else valid_to is None
+
+
+def _latest_put(put: Callable[[Any, Any], None]) -> Callable[[Any, Any, int], bool | None]:
+    new = tuple.__new__  # in a third of the time of ValueAndTimestamp(...)
+
+    def put_latest(key: Any, value: Any, timestamp: int) -> bool:
+        put(key, None if value is None else new(ValueAndTimestamp, (value, timestamp)))
         return True
+
+    return put_latest
 
 
 def change_forwarder(
@@ -73,10 +88,11 @@ def change_forwarder(
 
 def session_forwarder(context: ProcessorContext, store: Any, send_old_values: bool) -> ForwardChange:
     """As `change_forwarder`, for a session store: the timestamp of a change is the end of its session."""
-    forward = context.forward_changed
+    forward, has_headers = context.forward_changed, store.has_headers
 
     def on_flush(key: Windowed[Any], new: Any, old: Any, _timestamp: int, headers: Headers) -> None:
-        forward(key, Change(new, old), key.window.end, headers)
+        # As in Java, a cached session with headers is forwarded with the stored ones: operators store none.
+        forward(key, Change(new, old), key.window.end, () if has_headers else headers)
 
     if store.set_flush_listener(on_flush, send_old_values):
         return _by_cache
@@ -139,7 +155,7 @@ class WindowValueGetter:
         self._name = store_name
 
     def init(self, context: ProcessorContext) -> None:
-        self._store = context.state_store(self._name)
+        self._store = operator_store(context, self._name)
 
     def get(self, key: Windowed[Any]) -> ValueAndTimestamp[Any] | None:
         found: ValueAndTimestamp[Any] | None = self._store.fetch(key.key, key.window.start)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..processing import Takes
 from ..records import Change, ValueAndTimestamp
 from .binding import BindingSupplier
+from .late_records import on_late
 from .table_store import KTableMaterializedValueGetterSupplier, TableStore, change_forwarder
 
 if TYPE_CHECKING:
@@ -15,17 +16,20 @@ if TYPE_CHECKING:
     from ...clients.records import Headers
     from ..processing import Forward, ProcessorContext, Table, ValueGetter, ValueGetterSupplier
     from .aggregates import StoredTableSupplier
+    from .late_records import LateRecords
 
 
 class KTableSource(BindingSupplier):
     """Turns the records of a topic into changes of a table. `queryable`: the table is stored even if no
     operator reads it.
 
-    A store is added when an operator needs to read the table (`view`) or its old values.
+    A store is added when an operator needs to read the table (`view`) or its old values. `late` gets what is
+    older than the history of a versioned store.
     """
 
-    def __init__(self, store: Any, queryable: bool = False) -> None:
+    def __init__(self, store: Any, queryable: bool = False, late: LateRecords | None = None) -> None:
         self.store = store
+        self.late = late
         self.store_name: str = store.name
         self.materialized = queryable
         self.send_old_values = False
@@ -58,6 +62,7 @@ class KTableSource(BindingSupplier):
         store = TableStore(context, self.store_name)
         get, put = store.get, store.put
         forward = change_forwarder(context, store.store, self.send_old_values)
+        late, stream_time = on_late(self.late, context), context.current_stream_time_ms
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
@@ -65,7 +70,9 @@ class KTableSource(BindingSupplier):
                 return
             found = get(key)
             is_latest = put(key, value, timestamp)
-            if is_latest is not None:
+            if is_latest is None:
+                late(key, value, timestamp, headers, None, stream_time())
+            else:
                 forward(key, value, None if found is None else found[0], timestamp, headers, is_latest)
 
         return process

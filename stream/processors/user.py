@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ...clients.records import Headers
-    from ..processing import Cancellable, Processor, ProcessorContext, ProcessorSupplier, TaskId
-    from ..records import RecordMetadata
+    from ..processing import Cancellable, Processor, ProcessorContext, ProcessorSupplier
+    from ..records import RecordMetadata, TaskId
 
 UserProcessor = Any
 """A class or function that makes a processor, a supplier, or a function of a record."""

@@ -6,13 +6,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..records import Change, ValueAndTimestamp, Windowed
-from .aggregates import Aggregator, Initializer, StoredTableSupplier
+from .aggregates import Aggregator, Initializer, StoredTableSupplier, bound_aggregator
 from .closed_windows import NO_TIMESTAMP, ClosedWindows
-from .table_store import WindowValueGetterSupplier, change_forwarder
+from .late_records import on_late
+from .table_store import WindowValueGetterSupplier, change_forwarder, operator_store
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
     from ..processing import Forward, ProcessorContext, TimeWindowDefinition, ValueGetterSupplier
+    from .late_records import LateRecords
     from .table_store import ForwardChange
 
 MAX_TIME = 2**63 - 1
@@ -47,7 +49,7 @@ def emit_windows(
 
 class KStreamWindowAggregate(WindowedTableSupplier):
     """Aggregates per time window and key. Records with a null key, and late ones for a closed window, are
-    dropped.
+    dropped; `late` gets the latter, once per window.
 
     Errors: ValueError for `emit_on_close` and windows that do not end.
     """
@@ -59,8 +61,10 @@ class KStreamWindowAggregate(WindowedTableSupplier):
         emit_on_close: bool,
         initializer: Initializer,
         aggregator: Aggregator,
+        late: LateRecords | None = None,
     ) -> None:
         super().__init__(store)
+        self.late = late
         if emit_on_close and windows.size_ms == MAX_TIME:
             raise ValueError("windows without end never close: emit them on update")
         self.windows = windows
@@ -69,12 +73,14 @@ class KStreamWindowAggregate(WindowedTableSupplier):
         self.aggregator = aggregator
 
     def bind(self, context: ProcessorContext) -> Forward:
-        store = context.state_store(self.store_name)
+        store = operator_store(context, self.store_name)
         fetch, put = store.fetch, store.put
         forward = self.update_forwarder(context, store)
-        initializer, aggregator, dropped = self.initializer, self.aggregator, context.dropped
+        initializer, dropped = self.initializer, context.dropped
+        aggregator = bound_aggregator(self.aggregator, context)
         windows_for, grace_ms = self.windows.windows_for, self.windows.grace_ms
         emit = self._emitter(context, store) if self.emit_on_close else None
+        late = on_late(self.late, context)
         stream_time = NO_TIMESTAMP
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -88,6 +94,7 @@ class KStreamWindowAggregate(WindowedTableSupplier):
             for window in windows_for(timestamp):
                 if window.end <= close_time:
                     dropped("closed window")
+                    late(key, value, timestamp, headers, window, stream_time)
                     continue
                 start = window.start
                 found = fetch(key, start)

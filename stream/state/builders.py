@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .join_buffer import JoinBuffer
@@ -16,7 +15,9 @@ from .key_value_bytes import (
 from .key_value_store import CachedKeyValueStore, TypedKeyValueStore
 from .session_bytes import InMemorySessionBytes, PersistentSessionBytes
 from .session_store import CachedSessionStore, TypedSessionStore
+from .store_spec import StoreKind, StoreSpec
 from .suppress_buffer import SuppressBuffer
+from .value_formats import AGGREGATION_WITH_HEADERS, PLAIN, TIMESTAMPED, WITH_HEADERS
 from .versioned_store import TypedVersionedStore
 from .window_bytes import InMemoryWindowBytes, PersistentWindowBytes
 from .window_store import CachedWindowStore, TypedWindowStore
@@ -26,59 +27,13 @@ if TYPE_CHECKING:
 
     from .key_value_bytes import KeyValueBytes
     from .session_bytes import SessionBytes
+    from .value_formats import ValueFormat
     from .window_bytes import WindowBytes
-
-_MIN_SEGMENT_MS = 60_000
-
-
-class StoreKind(Enum):
-    """The interface of a store."""
-
-    KEY_VALUE = "key-value"
-    TIMESTAMPED_KEY_VALUE = "timestamped key-value"
-    VERSIONED_KEY_VALUE = "versioned key-value"
-    WINDOW = "window"
-    TIMESTAMPED_WINDOW = "timestamped window"
-    SESSION = "session"
-    LIST_VALUE = "list of values by key"
-    SUPPRESS_BUFFER = "suppress buffer"
-    JOIN_BUFFER = "stream-table join buffer"
 
 
 @dataclass(frozen=True, slots=True)
-class StoreBuilder:
-    """A store of a topology. Times in ms.
-
-    `key_serde` and `value_serde` None: the defaults of the application. `max_entries`: of an LRU store.
-    `is_time_ordered`: window and session stores of EmitStrategy.onWindowClose; `has_index`: they are also
-    indexed by key (sliding windows and sessions), and have no cache. `grace_ms`: of a join buffer.
-    `logs_headers`: changelog records have the headers of the record that caused them, as stores of
-    stream-stream and foreign-key joins in Java; the others have none.
-    """
-
-    name: str
-    kind: StoreKind = StoreKind.KEY_VALUE
-    key_serde: Any = None
-    value_serde: Any = None
-    persistent: bool = True
-    is_cached: bool = False
-    is_logged: bool = True
-    changelog_config: Mapping[str, str] = field(default_factory=dict)
-    retention_ms: int = 0
-    segment_interval_ms: int = 0
-    window_size_ms: int = 0
-    retain_duplicates: bool = False
-    history_retention_ms: int = 0
-    max_entries: int | None = None
-    is_time_ordered: bool = False
-    has_index: bool = False
-    grace_ms: int = 0
-    logs_headers: bool = False
-
-    @property
-    def is_windowed(self) -> bool:
-        """Whether it is a window or session store, whose changelog loses old records."""
-        return self.kind in (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION)
+class StoreBuilder(StoreSpec):
+    """Makes the store of each task from its description."""
 
     def with_caching(self, is_cached: bool = True) -> StoreBuilder:
         return replace(self, is_cached=is_cached)
@@ -90,10 +45,6 @@ class StoreBuilder:
     def without_logging(self) -> StoreBuilder:
         return replace(self, is_logged=False, changelog_config={})
 
-    def segment_ms(self) -> int:
-        """Half of the retention and at least a minute, unless it is set. Source: Stores."""
-        return self.segment_interval_ms or max(self.retention_ms // 2, _MIN_SEGMENT_MS)
-
     def build(self) -> Any:
         """The store of one task, not yet open."""
         store = _MAKERS[self.kind](self)
@@ -102,18 +53,22 @@ class StoreBuilder:
         return store
 
 
+def _format(spec: StoreSpec) -> ValueFormat:
+    return _FORMATS.get(spec.kind, PLAIN)
+
+
 def _key_value(builder: StoreBuilder) -> TypedKeyValueStore:
     inner: KeyValueBytes
     if builder.max_entries is not None:
         inner = LruKeyValueBytes(builder.max_entries)
     else:
-        inner = PersistentKeyValueBytes() if builder.persistent else InMemoryKeyValueBytes()
+        has_headers = _format(builder).has_headers
+        inner = PersistentKeyValueBytes(has_headers) if builder.persistent else InMemoryKeyValueBytes()
     if builder.kind is StoreKind.LIST_VALUE:
         inner = ListValueBytes(inner)
     store = CachedKeyValueStore if builder.is_cached else TypedKeyValueStore
-    is_timestamped = builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE
     serdes = builder.key_serde, builder.value_serde
-    return store(builder.name, inner, serdes, is_timestamped, builder.is_logged)
+    return store(builder.name, inner, serdes, _format(builder), builder.is_logged)
 
 
 def _window(builder: StoreBuilder) -> TypedWindowStore:
@@ -131,25 +86,30 @@ def _window(builder: StoreBuilder) -> TypedWindowStore:
             builder.retain_duplicates,
             builder.is_time_ordered,
             builder.has_index,
+            _format(builder).has_headers,
         )
     else:
         inner = InMemoryWindowBytes(builder.retention_ms, builder.retain_duplicates)
     is_cached = builder.is_cached and not builder.retain_duplicates and not builder.has_index
     store = CachedWindowStore if is_cached else TypedWindowStore
-    return store(builder, inner, builder.kind is StoreKind.TIMESTAMPED_WINDOW)
+    return store(builder, inner, _format(builder))
 
 
 def _session(builder: StoreBuilder) -> TypedSessionStore:
     inner: SessionBytes
     if builder.persistent:
         inner = PersistentSessionBytes(
-            builder.retention_ms, builder.segment_ms(), builder.is_time_ordered, builder.has_index
+            builder.retention_ms,
+            builder.segment_ms(),
+            builder.is_time_ordered,
+            builder.has_index,
+            _format(builder).has_headers,
         )
     else:
         inner = InMemorySessionBytes(builder.retention_ms)
     is_cached = builder.is_cached and not builder.is_time_ordered  # as in the DSL of Java
     store = CachedSessionStore if is_cached else TypedSessionStore
-    return store(builder, inner)
+    return store(builder, inner, _format(builder))
 
 
 def _suppress_buffer(builder: StoreBuilder) -> SuppressBuffer:
@@ -161,13 +121,23 @@ def _join_buffer(builder: StoreBuilder) -> JoinBuffer:
     return JoinBuffer(builder.name, serdes, builder.grace_ms, builder.is_logged)
 
 
+_FORMATS = {
+    StoreKind.TIMESTAMPED_KEY_VALUE: TIMESTAMPED,
+    StoreKind.TIMESTAMPED_WINDOW: TIMESTAMPED,
+    StoreKind.TIMESTAMPED_KEY_VALUE_WITH_HEADERS: WITH_HEADERS,
+    StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS: WITH_HEADERS,
+    StoreKind.SESSION_WITH_HEADERS: AGGREGATION_WITH_HEADERS,
+}
 _MAKERS: dict[StoreKind, Callable[[StoreBuilder], Any]] = {
     StoreKind.KEY_VALUE: _key_value,
     StoreKind.TIMESTAMPED_KEY_VALUE: _key_value,
+    StoreKind.TIMESTAMPED_KEY_VALUE_WITH_HEADERS: _key_value,
     StoreKind.LIST_VALUE: _key_value,
     StoreKind.WINDOW: _window,
     StoreKind.TIMESTAMPED_WINDOW: _window,
+    StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS: _window,
     StoreKind.SESSION: _session,
+    StoreKind.SESSION_WITH_HEADERS: _session,
     StoreKind.VERSIONED_KEY_VALUE: TypedVersionedStore,
     StoreKind.SUPPRESS_BUFFER: _suppress_buffer,
     StoreKind.JOIN_BUFFER: _join_buffer,

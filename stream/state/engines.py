@@ -28,6 +28,8 @@ class StoreLockedError(StateStoreError):
 class StoreFullError(StateStoreError):
     """The disk is full. What was not written is kept in memory; the commit can be repeated."""
 
+    retriable = True
+
 
 class Engine(Protocol):
     """Reads see what `write` wrote, not what a caller keeps uncommitted. Errors of all: StateStoreError."""

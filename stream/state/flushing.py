@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 
 class Flusher:
-    """`key_of` and `loads` give the typed key and value; `get` and `write` take keys of the cache."""
+    """`key_of` gives the typed key; `get` and `write` take keys of the cache."""
 
     def __init__(
         self,
         context: StoreContext,
         key_of: Callable[[bytes], Any],
-        loads: Callable[[bytes], Any],
         get: Callable[[bytes], bytes | None],
         write: Callable[[bytes, bytes | None], None],
     ) -> None:
         self._context = context
         self._key_of = key_of
-        self._loads = loads
         self._get = get
         self._write = write
         self._listener: FlushListener | None = None
+        self._loads: Callable[[bytes], Any] = bytes
         self._send_old_values = False
 
-    def listen(self, listener: FlushListener, send_old_values: bool) -> bool:
-        """Forward flushed entries to `listener`; True."""
+    def listen(self, listener: FlushListener, send_old_values: bool, loads: Callable[[bytes], Any]) -> bool:
+        """Forward flushed entries to `listener`, with the values that `loads` reads; True."""
         self._listener = listener
+        self._loads = loads
         self._send_old_values = send_old_values
         return True
 

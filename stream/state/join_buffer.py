@@ -60,6 +60,10 @@ class JoinBuffer:
     def uncommitted_bytes(self) -> int:
         return self._overlay.uncommitted_bytes
 
+    def advance(self, stream_time: int) -> None:
+        """Stream time of another stream as well."""
+        self._stream_time = max(self._stream_time, stream_time)
+
     def put(self, time: int, key: Any, value: Any, context: RecordContext) -> bool:
         """`time` is the timestamp of the record. False if it is too late."""
         key_bytes = self._key.dumps(key)  # a null key fails, also a late one, and uses no number

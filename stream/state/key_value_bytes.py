@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from .formats.lists import appended, list_from
+from .headers_files import open_files
 from .overlay import Overlay
 from .sorted_keys import SortedKeys
 
@@ -163,8 +164,11 @@ class PersistentKeyValueBytes:
     put: Callable[[bytes, bytes | None], None]
     restore: Callable[[bytes, bytes | None], None]
 
+    def __init__(self, has_headers: bool = False) -> None:
+        self._has_headers = has_headers
+
     def open(self, context: StoreContext, name: str) -> None:
-        self._overlay = Overlay(context.open_engine(name))
+        self._overlay = Overlay(open_files(context, name, has_headers=self._has_headers))
         self.get = partial(self._overlay.get, VALUES)
         self.put = self.restore = partial(self._overlay.put, VALUES)
 

@@ -19,18 +19,20 @@ from .formats.windows import next_key
 from .key_value_bytes import ListValueBytes, LruKeyValueBytes
 from .merging import cached_rows, merged
 from .typed import TypedStore
+from .value_formats import PLAIN
 
 if TYPE_CHECKING:
     from ..processing import FlushListener
     from .key_value_bytes import KeyValueBytes, Rows
     from .stores import StoreContext, StoreIterator
     from .thread_cache import NamedCache
+    from .value_formats import ValueFormat
 
 Write = Callable[[bytes, "bytes | None"], None]
 
 
 class TypedKeyValueStore(TypedStore):
-    """Without a cache. `is_timestamped`: values are `ValueAndTimestamp`."""
+    """Without a cache."""
 
     _inner: KeyValueBytes
 
@@ -39,7 +41,7 @@ class TypedKeyValueStore(TypedStore):
         self._get_bytes = self._inner.get
         self._write: Write = self._inner.put
         if self._is_logged:
-            self._write = _logged(self._inner, context, self.name, self._is_timestamped, self.logs_headers)
+            self._write = _logged(self._inner, context, self.name, self._format, self.logs_headers)
 
     def get(self, key: Any) -> Any:
         data = self._get_bytes(self._dumps_key(key))
@@ -104,12 +106,14 @@ class TypedKeyValueStore(TypedStore):
 class CachedKeyValueStore(TypedKeyValueStore):
     """With a cache, which writes to the store and the changelog when an entry leaves it or is flushed."""
 
+    is_cached = True
+
     _cache: NamedCache
 
     def init(self, context: StoreContext) -> None:
         super().init(context)
         self._cache_name = f"{context.task_id}-{self.name}"
-        self._flusher = Flusher(context, self._loads_key, self._loads, self._get_bytes, self._write)
+        self._flusher = Flusher(context, self._loads_key, self._get_bytes, self._write)
         self._cache = context.cache.open(self._cache_name, self._flusher.flush)
 
     def get(self, key: Any) -> Any:
@@ -152,7 +156,7 @@ class CachedKeyValueStore(TypedKeyValueStore):
         return merged(cached_rows(self._cache, keys), under, forward) if keys else under
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
-        return self._flusher.listen(listener, send_old_values)
+        return self._flusher.listen(listener, send_old_values, self._loads)
 
     def flush(self) -> None:
         self._cache.flush()
@@ -164,10 +168,10 @@ class CachedKeyValueStore(TypedKeyValueStore):
 
 
 def _logged(
-    inner: KeyValueBytes, context: StoreContext, name: str, is_timestamped: bool, logs_headers: bool
+    inner: KeyValueBytes, context: StoreContext, name: str, values: ValueFormat, logs_headers: bool
 ) -> Write:
-    put, log = inner.put, context.log_change
-    if isinstance(inner, LruKeyValueBytes) and not is_timestamped:  # timestamped: Java logs none either
+    put, log, logged = inner.put, context.log_change, values.logged
+    if isinstance(inner, LruKeyValueBytes) and values is PLAIN:  # timestamped: Java logs none either
         inner.on_evicted = lambda key: log(name, key, None, _timestamp(context), ())
 
     def write(key: bytes, value: bytes | None) -> None:
@@ -188,7 +192,8 @@ def _logged(
         if value is None:
             log(name, key, None, record.timestamp, record.headers)
         else:
-            log(name, key, value[8:], unpack_long(value)[0], record.headers)
+            plain, timestamp, headers = logged(value)
+            log(name, key, plain, timestamp, headers if values.has_headers else record.headers)
 
     def write_list(key: bytes, value: bytes | None) -> None:
         put(key, value)
@@ -196,9 +201,9 @@ def _logged(
 
     if isinstance(inner, ListValueBytes):
         return write_list
-    if is_timestamped:
-        return write_with_headers if logs_headers else write_timestamped
-    return write
+    if values is PLAIN:
+        return write
+    return write_with_headers if logs_headers else write_timestamped
 
 
 def _timestamp(context: StoreContext) -> int:

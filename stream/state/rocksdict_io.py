@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import errno
 import logging
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
     Cache,
+    DataBlockIndexType,
     DbClosedError,
+    DBCompactionStyle,
+    DBCompressionType,
     Options,
     Rdict,
     WriteBatch,
@@ -29,7 +33,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Java's defaults: 50 MB of blocks, 3 memtables of 16 MB. The cache is shared by all stores of the process.
+# Java's defaults: 50 MB of blocks, 3 memtables of 16 MB, universal compaction, no compression. The cache is
+# shared by all stores of the process.
 BLOCK_CACHE_BYTES = 50 << 20
 WRITE_BUFFER_BYTES = 16 << 20
 
@@ -44,11 +49,16 @@ def _options() -> Options:
     table = BlockBasedOptions()
     table.set_block_cache(_blocks[0])
     table.set_bloom_filter(10, block_based=False)
+    table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(3)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_memtable_prefix_bloom_ratio(0.1)  # most gets are of keys that are not in the memtable
+    options.set_memtable_whole_key_filtering(True)
     options.set_keep_log_file_num(1)
     options.set_max_log_file_size(1 << 20)
     return options
@@ -171,7 +181,10 @@ class RocksEngine:
             raise failure from error
 
     def _reopen(self) -> None:
-        """After a full disk RocksDB refuses all writes until it is opened again."""
+        """After a full disk RocksDB refuses all writes until it is opened again, which writes what the log of
+        the database has. Reads go on until there is space for that."""
+        if shutil.disk_usage(self._path).free < WRITE_BUFFER_BYTES:
+            raise StoreFullError(f"the disk of the store in {self._path} is still full")
         self.close()
         self._open()
         self._is_full = False

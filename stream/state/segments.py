@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .formats.windows import MAX_TIME
+from .headers_files import open_files
 from .overlay import Overlay
 
 if TYPE_CHECKING:
@@ -82,8 +83,17 @@ class SegmentedBytes:
     _segments: Segments
 
     def __init__(
-        self, schema: Any, retention_ms: int, segment_interval_ms: int, index_schema: Any = None
+        self,
+        schema: Any,
+        retention_ms: int,
+        segment_interval_ms: int,
+        index_schema: Any = None,
+        *,
+        has_headers: bool = False,
+        can_upgrade: bool = True,
     ) -> None:
+        """`has_headers`, `can_upgrade`: as of `open_files`."""
+        self._has_headers, self._can_upgrade = has_headers, can_upgrade
         self.schema = schema
         self.segment_interval_ms = segment_interval_ms
         self.stream_time = -1
@@ -95,7 +105,8 @@ class SegmentedBytes:
 
     def open(self, context: StoreContext, name: str) -> None:
         self._context = context
-        self._overlay = Overlay(context.open_engine(name))
+        files = open_files(context, name, has_headers=self._has_headers, can_upgrade=self._can_upgrade)
+        self._overlay = Overlay(files)
         self._segments = Segments(self._overlay, self.segment_interval_ms, self._retention_ms)
         self.stream_time = self._overlay.stream_time()
 

@@ -66,10 +66,13 @@ class PersistentSessionBytes:
         segment_interval_ms: int,
         is_time_ordered: bool = False,
         has_index: bool = False,
+        has_headers: bool = False,
     ) -> None:
         self.schema: Any = TimeFirstSessionKeys() if is_time_ordered else SessionKeys()
         index = SessionKeys() if has_index else None
-        self._segmented = SegmentedBytes(self.schema, retention_ms, segment_interval_ms, index)
+        self._segmented = SegmentedBytes(
+            self.schema, retention_ms, segment_interval_ms, index, has_headers=has_headers
+        )
         self.persistent = True
         self.segment_interval_ms = segment_interval_ms
         self.open = self._segmented.open

@@ -13,10 +13,11 @@ from .typed import TypedStore
 
 if TYPE_CHECKING:
     from ..processing import FlushListener
-    from .builders import StoreBuilder
     from .session_bytes import SessionBytes
+    from .store_spec import StoreSpec
     from .stores import StoreContext, StoreIterator
     from .typed import Rows
+    from .value_formats import ValueFormat
 
 
 class TypedSessionStore(TypedStore):
@@ -24,9 +25,9 @@ class TypedSessionStore(TypedStore):
 
     _inner: SessionBytes
 
-    def __init__(self, builder: StoreBuilder, inner: SessionBytes) -> None:
-        serdes = builder.key_serde, builder.value_serde
-        super().__init__(builder.name, inner, serdes, is_logged=builder.is_logged)
+    def __init__(self, spec: StoreSpec, inner: SessionBytes, values: ValueFormat) -> None:
+        serdes = spec.key_serde, spec.value_serde
+        super().__init__(spec.name, inner, serdes, values, spec.is_logged)
 
     def init(self, context: StoreContext) -> None:
         super().init(context)
@@ -121,10 +122,12 @@ class TypedSessionStore(TypedStore):
 class CachedSessionStore(TypedSessionStore):
     """With a cache, which writes to the store and the changelog when an entry leaves it or is flushed."""
 
+    is_cached = True
+
     def init(self, context: StoreContext) -> None:
         super().init(context)
         schema, interval = self._inner.schema, self._inner.segment_interval_ms
-        self._flusher = Flusher(context, self._key_of, self._loads, self._fetch_bytes, self._write_back)
+        self._flusher = Flusher(context, self._key_of, self._fetch_bytes, self._write_back)
         self._cached = SegmentedCache(context, self.name, schema, interval, self._flusher.flush)
         self._key = schema.key
 
@@ -155,7 +158,7 @@ class CachedSessionStore(TypedSessionStore):
         return self._cached.rows(under, from_key, to_key, earliest_end, latest_start, forward, read)
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
-        return self._flusher.listen(listener, send_old_values)
+        return self._flusher.listen(listener, send_old_values, self._loads)
 
     def _fetch_bytes(self, cache_key: bytes) -> bytes | None:
         return self._inner.fetch_session(*self._split(cache_key[8:]))

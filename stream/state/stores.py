@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ...clients.records import Headers
-    from ..processing import FlushListener, TaskId
-    from ..records import RecordContext, VersionedRecord, Windowed
+    from ..processing import FlushListener
+    from ..records import RecordContext, TaskId, VersionedRecord, Windowed
     from .engines import Engine
     from .thread_cache import ThreadCache
 

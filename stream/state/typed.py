@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from ...clients.serdes import BAD_DATA
-from .formats.timestamped import timestamped
 from .iterators import OpenIterators
 from .serdes import bad_value, bind_serde, kept_types
+from .value_formats import PLAIN, TIMESTAMPED, ValueFormat
 
 if TYPE_CHECKING:
+    from typing import Self
+
+    from ...clients.serdes import Serde
     from ..processing import FlushListener
     from .stores import ChangelogRecord, StoreContext, StoreIterator
 
@@ -20,7 +24,8 @@ Rows = Iterator[tuple[bytes, bytes]]
 class TypedStore:
     """A store of typed keys and values over `inner`, a store of bytes."""
 
-    logs_headers = False
+    is_cached = False
+    logs_headers: bool
     """Changelog records have the headers of the record that caused them."""
 
     def __init__(
@@ -28,16 +33,40 @@ class TypedStore:
         name: str,
         inner: Any,
         serdes: tuple[Any, Any],
-        is_timestamped: bool = False,
+        values: ValueFormat = PLAIN,
         is_logged: bool = True,
     ) -> None:
         self.name = name
         self.is_open = False
         self._inner = inner
         self._serdes = serdes
-        self._is_timestamped = is_timestamped
+        self._format = values
+        self._is_timestamped = values is TIMESTAMPED
         self._is_logged = is_logged
         self._iterators = OpenIterators(name)
+
+        self.logs_headers = values.has_headers
+
+    @property
+    def has_headers(self) -> bool:
+        """Values have the headers of a record."""
+        return self._format.has_headers
+
+    def for_operators(self) -> Self:
+        """The store as operators use it: without headers. What they write has none."""
+        convert = self._format.for_operators
+        if convert is None:
+            return self
+        serde, same = convert(self._plain_serde), copy(self)
+        same._dumps, same._loads = serde.dumps, serde.loads  # noqa: SLF001  # a copy of this store
+        return same
+
+    def of_values(self, serde: Serde[Any]) -> Self:
+        """The store for operators, with another serde of values. It reads and writes the same bytes."""
+        same = copy(self)
+        values = (self._format.for_operators or self._format.typed)(serde)
+        same._dumps, same._loads = values.dumps, values.loads  # noqa: SLF001  # a copy of this store
+        return same
 
     @property
     def persistent(self) -> bool:
@@ -58,8 +87,7 @@ class TypedStore:
         key = bind_serde(self._serdes[0], "key", self.name, context)
         value = bind_serde(self._serdes[1], "value", self.name, context)
         self._kept_types = kept_types(value)
-        if self._is_timestamped:
-            value = timestamped(value)
+        self._plain_serde, value = value, self._format.typed(value)
         self._dumps_key, self._loads_key = key.dumps, key.loads
         self._dumps, self._loads = value.dumps, value.loads
         self._context = context
@@ -76,6 +104,10 @@ class TypedStore:
         except BAD_DATA as error:
             raise bad_value(self.name, field, failed, error) from error
 
+    def bytes_of_key(self, key: Any) -> bytes:
+        """Errors: SerializationError, which names the store."""
+        return self._bytes_of(key, None)[0]
+
     def _key_bytes(self, key: Any) -> bytes | None:
         return None if key is None else self._dumps_key(key)
 
@@ -88,21 +120,27 @@ class TypedStore:
         context = self._context
         record = context.record_context
         assert record is not None
-        timestamp = record.timestamp
-        if self._is_timestamped and value is not None:
-            timestamp, value = int.from_bytes(value[:8], "big", signed=True), value[8:]
-        context.log_change(self.name, key, value, timestamp, record.headers if self.logs_headers else ())
+        timestamp: int | None = None
+        headers = record.headers if self.logs_headers else ()
+        if value is not None and self._format is not PLAIN:
+            value, timestamp, own_headers = self._format.logged(value)
+            headers = own_headers if self.has_headers else headers
+        context.log_change(
+            self.name, key, value, record.timestamp if timestamp is None else timestamp, headers
+        )
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         return False
 
     def restore(self, records: Iterable[ChangelogRecord]) -> None:
-        put, is_timestamped = self._inner.restore, self._is_timestamped
+        put, restored = self._inner.restore, self._format.restored
+        if self._format is PLAIN:
+            for record in records:
+                put(record.key, record.value)
+            return
         for record in records:
             value = record.value
-            if is_timestamped and value is not None:
-                value = record.timestamp.to_bytes(8, "big", signed=True) + value
-            put(record.key, value)
+            put(record.key, None if value is None else restored(value, record.timestamp, record.headers))
 
     def flush(self) -> None:
         """Nothing is held back."""

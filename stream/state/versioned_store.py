@@ -20,7 +20,7 @@ from .typed import TypedStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from .builders import StoreBuilder
+    from .store_spec import StoreSpec
     from .stores import ChangelogRecord, StoreContext, StoreIterator
 
 _LATEST = "latest"
@@ -235,11 +235,11 @@ class TypedVersionedStore(TypedStore):
     is_versioned = True
     _inner: VersionedBytes
 
-    def __init__(self, builder: StoreBuilder) -> None:
-        interval = builder.segment_interval_ms or default_segment_ms(builder.history_retention_ms)
-        inner = VersionedBytes(builder.history_retention_ms, interval)
-        serdes = builder.key_serde, builder.value_serde
-        super().__init__(builder.name, inner, serdes, is_logged=builder.is_logged)
+    def __init__(self, spec: StoreSpec) -> None:
+        interval = spec.segment_interval_ms or default_segment_ms(spec.history_retention_ms)
+        inner = VersionedBytes(spec.history_retention_ms, interval)
+        serdes = spec.key_serde, spec.value_serde
+        super().__init__(spec.name, inner, serdes, is_logged=spec.is_logged)
 
     def put(self, key: Any, value: Any, timestamp: int) -> int | None:
         key_bytes, data = self._bytes_of(key, value)

@@ -63,10 +63,16 @@ class PersistentWindowBytes:
         retain_duplicates: bool = False,
         is_time_ordered: bool = False,
         has_index: bool = False,
+        has_headers: bool = False,
     ) -> None:
         self.schema: Any = TimeFirstWindowKeys() if is_time_ordered else WindowKeys()
         index = WindowKeys() if has_index else None
-        self._segmented = SegmentedBytes(self.schema, retention_ms, segment_interval_ms, index)
+        # Stores with duplicates are those of stream-stream joins, whose values have no timestamps either.
+        self._segmented = SegmentedBytes(
+            *(self.schema, retention_ms, segment_interval_ms, index),
+            has_headers=has_headers,
+            can_upgrade=not retain_duplicates,
+        )
         self._retain_duplicates = retain_duplicates
         self.seqnum = 0
         self.persistent = True

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..processing import FlushListener
-    from .builders import StoreBuilder
+    from .store_spec import StoreSpec
     from .stores import ChangelogRecord, StoreContext, StoreIterator
     from .typed import Rows
+    from .value_formats import ValueFormat
     from .window_bytes import WindowBytes
 
 
@@ -26,11 +27,11 @@ class TypedWindowStore(TypedStore):
 
     _inner: WindowBytes
 
-    def __init__(self, builder: StoreBuilder, inner: WindowBytes, is_timestamped: bool) -> None:
-        serdes = builder.key_serde, builder.value_serde
-        super().__init__(builder.name, inner, serdes, is_timestamped, builder.is_logged)
-        self._window_size_ms = builder.window_size_ms
-        self._retain_duplicates = builder.retain_duplicates
+    def __init__(self, spec: StoreSpec, inner: WindowBytes, values: ValueFormat) -> None:
+        serdes = spec.key_serde, spec.value_serde
+        super().__init__(spec.name, inner, serdes, values, spec.is_logged)
+        self._window_size_ms = spec.window_size_ms
+        self._retain_duplicates = spec.retain_duplicates
         self._seqnum = 0
 
     def init(self, context: StoreContext) -> None:
@@ -128,10 +129,12 @@ class TypedWindowStore(TypedStore):
 class CachedWindowStore(TypedWindowStore):
     """With a cache, which writes to the store and the changelog when an entry leaves it or is flushed."""
 
+    is_cached = True
+
     def init(self, context: StoreContext) -> None:
         super().init(context)
         schema, interval = self._inner.schema, self._inner.segment_interval_ms
-        self._flusher = Flusher(context, self._key_of, self._loads, self._fetch_bytes, self._write_back)
+        self._flusher = Flusher(context, self._key_of, self._fetch_bytes, self._write_back)
         self._cached = SegmentedCache(context, self.name, schema, interval, self._flusher.flush)
         self._key = schema.key
 
@@ -169,7 +172,7 @@ class CachedWindowStore(TypedWindowStore):
         return self._cached.rows(under, None, None, from_time, to_time, forward, Read.ALL)
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
-        return self._flusher.listen(listener, send_old_values)
+        return self._flusher.listen(listener, send_old_values, self._loads)
 
     def _fetch_bytes(self, cache_key: bytes) -> bytes | None:
         key, start, _ = self._split(cache_key[8:])

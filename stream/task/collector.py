@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ProcessorFailedError, StreamsError
+from ...protocol.errors import (
+    InvalidTopicError,
+    OffsetMetadataTooLargeError,
+    SecurityDisabledError,
+    SerializationError,
+    UnknownServerError,
+)
+from ..errors import ProcessorFailedError, StreamsError, TaskRetryError, is_retriable
 from .handlers import Decision, ProducedRecord
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
-    from ..processing import TaskId
+    from ..records import TaskId
     from .current_record import CurrentRecord
     from .handlers import ErrorContext, ProductionHandler, Response
 
@@ -19,6 +26,15 @@ Produce = Callable[[str, "int | None", "bytes | None", "bytes | None", "int | No
 
 Serialize = Callable[[str, Any, "Headers"], "bytes | None"]
 """Topic, key or value, headers."""
+
+
+_FATAL = (
+    InvalidTopicError,
+    OffsetMetadataTooLargeError,
+    SecurityDisabledError,
+    SerializationError,
+    UnknownServerError,
+)
 
 
 class RecordCollector:
@@ -39,6 +55,7 @@ class RecordCollector:
         self._handler = handler
         self._dropped = dropped
         self._error: Exception | None = None
+        self._dead_letter_topics: set[str] = set()
         self.produce = produce
 
     def send(
@@ -73,7 +90,6 @@ class RecordCollector:
                     node, ProducedRecord(topic, key, value, timestamp, headers, partition), error, field
                 )
                 continue
-            self._current.free_raw()
             self.produce(topic, partition, key_bytes, value_bytes, timestamp, headers)
 
     def _partitions(
@@ -100,16 +116,36 @@ class RecordCollector:
         self._dropped("not serialized")
 
     def on_send_error(self, node: str, record: ProducedRecord, error: Exception) -> None:
-        """The producer could not send a record. What the handler decides takes effect with the next call."""
-        context = self.error_context(node)
+        """The producer could not send a record. What the handler decides takes effect with the next call.
+
+        The handler is not asked about errors that no record causes, about a dead letter, and after an error
+        that stops the task. By then the task may process another input record: the bytes of that one are not
+        given.
+        """
+        if self._error is not None:
+            return
+        if isinstance(error, _FATAL) or record.topic in self._dead_letter_topics:
+            self._error = self._failure(record, error)
+            return
+        context = self.error_context(node)._replace(raw_key=None, raw_value=None)
         response = answer(node, lambda: self._handler.handle(context, record, error), error)
         self.send_dead_letters(response)
         if response.decision is Decision.CONTINUE:
             self._dropped("not sent")
             return
+        if response.decision is Decision.RETRY and is_retriable(error):
+            self._error = TaskRetryError(
+                f"task {self._task_id} could not send a record to topic {record.topic}: {error}",
+                self._task_id,
+            )
+            self._error.__cause__ = error
+            return
+        self._error = self._failure(record, error)
+
+    def _failure(self, record: ProducedRecord, error: Exception) -> StreamsError:
         failure = StreamsError(f"task {self._task_id} cannot send a record to topic {record.topic}: {error}")
         failure.__cause__ = error
-        self._error = failure
+        return failure
 
     def check(self) -> None:
         """Raise the error of an earlier send, once."""
@@ -119,6 +155,7 @@ class RecordCollector:
 
     def send_dead_letters(self, response: Response) -> None:
         for record in response.dead_letters:
+            self._dead_letter_topics.add(record.topic)
             self.produce(
                 record.topic, record.partition, record.key, record.value, record.timestamp, record.headers
             )

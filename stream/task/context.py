@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 from ..errors import StreamsError
 from ..processing import PunctuationType
 from ..topology.serdes import resolve
+from .async_calls import TaskCalls
 from .current_record import CurrentRecord
 from .punctuation import PunctuationQueue, Schedule, next_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ...clients.records import Headers
-    from ..processing import Cancellable, Forward, TaskId
-    from ..records import RecordContext, RecordMetadata
+    from ..processing import AddCall, CallPolicy, Cancellable, Forward, Section
+    from ..records import Record, RecordContext, RecordMetadata, TaskId
     from .collector import RecordCollector
     from .settings import TaskSettings
 
@@ -41,6 +42,13 @@ class TaskContext:
         self.cache = cache
         self.open_engine = open_engine
         self.current = CurrentRecord()
+        self.calls = TaskCalls(self.current)
+        self.sections: list[Section] = []
+        self.runs: list[Section] = []
+        self.store_users: Mapping[str, int] = {}
+        """The number of processors that are connected to each store."""
+        """Processors that keep records."""
+        self.fail: Callable[[str, Record[Any, Any] | None, Exception], None] | None = None
         self.stores: dict[str, Any] = {}
         self.global_stores: Mapping[str, Any] = {}
         self.wall_ms = 0
@@ -103,8 +111,14 @@ class NodeContext:
     """The context of one node. `forward` is bound once: with one child it is the `process` of the child."""
 
     def __init__(
-        self, task: TaskContext, name: str, stores: Sequence[str], children: Mapping[str, Forward]
+        self,
+        task: TaskContext,
+        name: str,
+        stores: Sequence[str],
+        children: Mapping[str, Forward],
+        side_outputs: Collection[str] = (),
     ) -> None:
+        """`side_outputs`: children that `forward` leaves out."""
         self.task = task
         self.name = name
         self.application_id = task.application_id
@@ -120,7 +134,9 @@ class NodeContext:
         self.keep = task.keep
         self._stores = frozenset(stores)
         self._children = children
-        self.forward = to_all(tuple(children.values()))
+        self.forward = to_all(
+            tuple(process for child, process in children.items() if child not in side_outputs)
+        )
         self.forward_changed = task.current.changing(self.forward)
 
     @property
@@ -179,6 +195,22 @@ class NodeContext:
         start_ms: int | None = None,
     ) -> Cancellable:
         return self.task.schedule(self.name, interval_ms, kind, callback, start_ms)
+
+    def open_calls(self, policy: CallPolicy) -> AddCall:
+        return self.task.calls.open(self.name, policy, self.forward).add
+
+    def flush_before_commit(self, section: Section) -> None:
+        self.task.sections.append(section)
+
+    def flush_before_stores(self, section: Section) -> None:
+        self.task.runs.append(section)
+
+    def is_only_user(self, store_name: str) -> bool:
+        return self.task.store_users.get(store_name) == 1
+
+    def fail(self, record: Record[Any, Any], error: Exception) -> None:
+        assert self.task.fail is not None
+        self.task.fail(self.name, record, error)
 
     def commit(self) -> None:
         self.task.commit_requested = True

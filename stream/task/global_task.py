@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StreamsError
-from ..processing import TaskId
+from ..records import TaskId
 from ..topology.serdes import resolve
 from .context import TaskContext
 from .handlers import Decision, ErrorContext

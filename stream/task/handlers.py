@@ -10,16 +10,18 @@ import traceback
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ..errors import is_retriable
+
 if TYPE_CHECKING:
     from ...clients.records import Headers
-    from ..processing import TaskId
-    from ..records import Record
+    from ..records import Record, TaskId
 
 log = logging.getLogger("headrace.stream")
 
 
 class Decision(Enum):
-    """RETRY is for production errors that are retriable; elsewhere it is FAIL."""
+    """RETRY is for production errors that are retriable: the task is processed again from its last commit.
+    Elsewhere it is FAIL."""
 
     FAIL = "fail"
     CONTINUE = "continue"
@@ -46,7 +48,7 @@ class Response(NamedTuple):
 
 class ErrorContext(NamedTuple):
     """Where an error happened. Topic, partition and offset are those of the input record, None and -1 outside
-    of one (a punctuator). `raw_key` and `raw_value`: its bytes, until a record has been sent for it."""
+    of one (a punctuator). `raw_key` and `raw_value`: its bytes, None for an error of the producer as well."""
 
     topic: str | None
     partition: int
@@ -118,7 +120,7 @@ class RetryOrFail(LogAndFail):
     """Retries what is retriable, else stops the task: the default for production errors."""
 
     def handle(self, context: ErrorContext, record: Any, error: Exception) -> Response:
-        if getattr(error, "retriable", False):
+        if is_retriable(error):
             return Response(Decision.RETRY)
         return super().handle(context, record, error)
 
@@ -127,6 +129,7 @@ def dead_letters(topic: str | None, context: ErrorContext, error: Exception) -> 
     """The dead letter of a failed record; none without a topic."""
     if topic is None:
         return ()
+    timestamp = context.timestamp if context.timestamp >= 0 else None  # no input record: the time of sending
     trace = "".join(traceback.format_exception(error))
     added: Headers = (
         ("__streams.errors.exception", _name_of(type(error)).encode()),
@@ -136,9 +139,7 @@ def dead_letters(topic: str | None, context: ErrorContext, error: Exception) -> 
         ("__streams.errors.partition", str(context.partition).encode()),
         ("__streams.errors.offset", str(context.offset).encode()),
     )
-    return (
-        ProducedRecord(topic, context.raw_key, context.raw_value, context.timestamp, context.headers + added),
-    )
+    return (ProducedRecord(topic, context.raw_key, context.raw_value, timestamp, context.headers + added),)
 
 
 def _name_of(kind: type) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clients.producer.partitioner import murmur2_sticky
 from ...clients.serdes import Serde, serializer
-from ..errors import ProcessorFailedError, StreamsError, TaskMigratedError
+from ..errors import ProcessorFailedError, StreamsError, TaskMigratedError, TaskRetryError
+from ..processors.late_records import side_outputs
 from ..records import Record, RecordContext
 from ..state.engines import StateStoreError
 from ..topology.serdes import resolve
@@ -47,6 +49,10 @@ class Nodes:
     ) -> None:
         """`handler` None: exceptions of processors leave the task without an error handler."""
         self._context = context
+        context.fail = self.failed
+        context.store_users = Counter(
+            store for spec in topology.nodes if isinstance(spec, ProcessorSpec) for store in spec.stores
+        )
         self._collector = collector
         self._handler = None if _only_fails(handler) else handler
         self.by_name: dict[str, Node] = {}
@@ -59,7 +65,8 @@ class Nodes:
                 self.by_name[spec.name] = Node(spec.name, self._sink(spec), None)
             elif isinstance(spec, ProcessorSpec):
                 processor = spec.supplier.create()
-                node_context = NodeContext(context, spec.name, spec.stores, children)
+                sides = side_outputs(spec.supplier)
+                node_context = NodeContext(context, spec.name, spec.stores, children, sides)
                 if getattr(processor, "is_of_user", False):
                     later.append((processor, node_context))
                 else:
@@ -83,11 +90,12 @@ class Nodes:
         finally:
             current.finish()
 
-    def close(self) -> None:
-        """Close all processors; the last error is raised when all have been closed."""
+    def close(self, *, users_too: bool = True) -> None:
+        """Close all processors; the last error is raised when all have been closed. `users_too` False: those
+        of users are lost, as in a crash."""
         failed: Exception | None = None
         for node in reversed(self.by_name.values()):
-            if node.processor is None:
+            if node.processor is None or (getattr(node.processor, "is_of_user", False) and not users_too):
                 continue
             try:
                 node.processor.close()
@@ -144,7 +152,7 @@ class Nodes:
         def guarded(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 process(key, value, timestamp, headers)
-            except (ProcessorFailedError, TaskMigratedError, StateStoreError):
+            except (ProcessorFailedError, TaskMigratedError, TaskRetryError, StateStoreError):
                 raise  # no failure of the user's function: the record is processed again
             except Exception as error:  # noqa: BLE001  # of the user's function; the handler decides
                 self.failed(name, Record(key, value, timestamp, headers), error, handler)

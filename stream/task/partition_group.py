@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .priority_queue import PriorityQueue
-from .record_queue import NO_TIMESTAMP, RecordQueue
+from .record_queue import NO_TIMESTAMP, RecordQueue, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .record_queue import InputRecord
 
 NEVER_IDLE = -1
+_LEAST_RUN = 4  # fewer records are not worth it
+_MOST_QUEUES = 2  # with more, equal timestamps of the others would have to keep their order
 
 Taken = tuple[RecordQueue, "InputRecord", Any, Any, int, bool]
 """Queue, input record, key, value, timestamp in ms, and whether it is skipped because it cannot be read."""
@@ -79,15 +81,36 @@ class PartitionGroup:
             self.stream_time = taken[4]
         return taken
 
+    def next_run(self, most: int) -> tuple[RecordQueue, Run] | None:
+        """Records of one queue that are next, up to `most`, as columns; `end_run` takes them. None where they
+        are to be taken one by one: there are few, or several queues may have the same timestamp."""
+        queue = self._by_time.peek()
+        if queue is None or len(queue) < _LEAST_RUN or len(self._by_time) > _MOST_QUEUES:
+            return None
+        others = [
+            other.timestamp for other in self.queues.values() if other.head is not None and other is not queue
+        ]
+        run = queue.read_run(most, others[0] if others else None)
+        if run is None or len(run.raws) < _LEAST_RUN:
+            return None
+        return queue, run
+
+    def end_run(self, queue: RecordQueue, run: Run, count: int) -> None:
+        """Remove the first `count` records of a run; they have advanced stream time."""
+        self._by_time.poll()
+        queue.advance_in(run, count)
+        self._by_time.offer(queue)
+
     def set_partition_time(self, partition: TopicPartition, timestamp: int) -> None:
         """Restore the partition time of the last commit."""
         self.queues[partition].partition_time = timestamp
         self.stream_time = max(self.stream_time, timestamp)
 
-    def next_offset(self, partition: TopicPartition) -> int | None:
-        """The offset of the first buffered record."""
-        head = self.queues[partition].head
-        return None if head is None else head.offset
+    def observe(self, partition: TopicPartition, timestamp: int) -> None:
+        """Records up to this time were processed without being buffered here."""
+        queue = self.queues[partition]
+        queue.partition_time = max(queue.partition_time, timestamp)
+        self.stream_time = max(self.stream_time, timestamp)
 
     def clear(self) -> None:
         for queue in self.queues.values():

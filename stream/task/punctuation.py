@@ -36,6 +36,9 @@ class PunctuationQueue:
     def __init__(self) -> None:
         self._queue: PriorityQueue[_Due] = PriorityQueue()
 
+    def __len__(self) -> int:
+        return len(self._queue)
+
     def add(self, first: int, schedule: Schedule) -> None:
         self._queue.offer(_Due(first, schedule))
 

@@ -4,13 +4,14 @@ decides."""
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...clients.serdes import Serde, deserializer
 from .timestamps import FailOnInvalidTimestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ...clients.records import Headers
     from ...protocol.model import TopicPartition
@@ -38,6 +39,15 @@ class InputRecord(Protocol):
     def headers(self) -> Headers: ...
 
 
+class Run(NamedTuple):
+    """Columns of consecutive records that are read: those to process, and at the end the one behind them."""
+
+    raws: list[InputRecord]
+    keys: list[Any]
+    values: list[Any]
+    timestamps: list[int]
+
+
 class ReadRecord:
     """An input record with its key and value read, for timestamp extractors."""
 
@@ -61,8 +71,8 @@ class RecordQueue:
 
     __slots__ = (
         "_default_extractor", "_dropped", "_extractor", "_failed", "_fifo", "_loads_key", "_loads_value",
-        "_wall_ms", "head", "is_skipped", "key", "partition", "partition_time", "process", "timestamp",
-        "value",
+        "_read_key", "_read_value", "_wall_ms", "consumed", "head", "is_skipped", "key", "partition",
+        "partition_time", "process", "timestamp", "value",
     )  # fmt: skip
 
     def __init__(
@@ -79,8 +89,8 @@ class RecordQueue:
         """`failed` raises, or returns to skip a record that cannot be read."""
         self.partition = partition
         self.process = process
-        self._loads_key = loader(key_serde, "key")
-        self._loads_value = loader(value_serde, "value")
+        self._loads_key, self._read_key = _plain_loads(key_serde), loader(key_serde, "key")
+        self._loads_value, self._read_value = _plain_loads(value_serde), loader(value_serde, "value")
         self._extractor = extractor
         self._default_extractor = type(extractor) is FailOnInvalidTimestamp
         self._failed = failed
@@ -88,6 +98,7 @@ class RecordQueue:
         self._wall_ms = wall_ms
         self._fifo: deque[InputRecord] = deque()
         self.partition_time = NO_TIMESTAMP
+        self.consumed = -1  # the offset of the last record that was processed
         self.head: InputRecord | None = None
         self.is_skipped = False
         self.timestamp = NO_TIMESTAMP
@@ -109,17 +120,56 @@ class RecordQueue:
         self.head = None
         self._read_next()
 
+    def read_run(self, most: int, limit: int | None) -> Run | None:
+        """The first record, up to `most` behind it, and the one after them, with keys and values read; all
+        but the last have timestamps below `limit`. None where they are to be read one by one: the timestamp
+        or the serdes depend on the record, or a handler has to decide on one."""
+        loads_key, loads_value = self._loads_key, self._loads_value
+        if loads_key is None or loads_value is None or not self._default_extractor or self.is_skipped:
+            return None
+        following = list(self._up_to(limit, most))
+        timestamps = [self.timestamp, *[raw.timestamp for raw in following]]
+        if not following or min(timestamps) < 0:
+            return None
+        try:
+            keys = [None if (key := raw.key) is None else loads_key(key) for raw in following]
+            values = [None if (value := raw.value) is None else loads_value(value) for raw in following]
+        except Exception:  # noqa: BLE001  # of the user's serde; it is raised again when its record is read
+            return None
+        assert self.head is not None
+        return Run([self.head, *following], [self.key, *keys], [self.value, *values], timestamps)
+
+    def _up_to(self, limit: int | None, most: int) -> Iterator[InputRecord]:
+        """Up to `most` records behind the first one; the first that is not below `limit` ends them."""
+        if limit is None:
+            yield from islice(self._fifo, most)
+        elif self.timestamp < limit:
+            for raw in islice(self._fifo, most):
+                yield raw
+                if raw.timestamp >= limit:
+                    return
+
+    def advance_in(self, run: Run, count: int) -> None:
+        """Drop the first `count` records of a run, which have been taken."""
+        if not count:
+            return
+        for _ in range(count):
+            self.head = self._fifo.popleft()
+        self.key, self.value, self.timestamp = run.keys[count], run.values[count], run.timestamps[count]
+        self.partition_time = max(self.partition_time, *run.timestamps[:count])
+
     def _read_next(self) -> None:
         fifo = self._fifo
+        loads_key, loads_value = self._loads_key, self._loads_value
         raw = None
         while fifo:
             raw = fifo.popleft()
             try:
                 key, value = raw.key, raw.value
                 if key is not None:
-                    key = self._loads_key(raw, key)
+                    key = self._read_key(raw, key) if loads_key is None else loads_key(key)
                 if value is not None:
-                    value = self._loads_value(raw, value)
+                    value = self._read_value(raw, value) if loads_value is None else loads_value(value)
             except Exception as error:  # noqa: BLE001  # of the user's serde; the handler decides
                 self._failed(raw, error)
                 continue
@@ -141,10 +191,21 @@ class RecordQueue:
             self.is_skipped = True
             self.timestamp = NO_TIMESTAMP
 
+    def next_offset(self) -> int | None:
+        """The offset to commit: that of the first buffered record, or behind the last processed one."""
+        if self.head is not None:
+            return self.head.offset
+        return None if self.consumed < 0 else self.consumed + 1
+
     def clear(self) -> None:
         self._fifo.clear()
         self.head = None
         self.partition_time = NO_TIMESTAMP
+
+
+def _plain_loads(serde: Any) -> Callable[[bytes], Any] | None:
+    """`loads` of a serde that needs neither topic nor headers."""
+    return serde.loads if isinstance(serde, Serde) else None
 
 
 def loader(serde: Any, field: str) -> Callable[[InputRecord, bytes], Any]:

@@ -74,11 +74,16 @@ class Restoration:
         changelog.position = max(changelog.position, log_start_offset)
 
     def apply(self, partition: TopicPartition, records: list[Any], position: int) -> None:
-        """Restore records. `position` is the next offset of the consumer, which may lie behind gaps."""
+        """Restore records. `position` is the next offset of the consumer, which may lie behind gaps.
+
+        Records without key are no state: an input topic that serves as changelog may have some.
+        """
         changelog = self.changelogs[partition]
         end = changelog.end
         if end is not None and records and records[-1].offset >= end:
             records = [record for record in records if record.offset < end]
+        if any(record.key is None for record in records):
+            records = [record for record in records if record.key is not None]
         if records:
             changelog.store.restore(records)
             changelog.restored += len(records)

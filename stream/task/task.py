@@ -9,35 +9,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ...protocol.model import TopicPartition
 from ..errors import (
-    ProcessingError,
     ProcessorFailedError,
     StreamsError,
     TaskCorruptedError,
     TaskMigratedError,
+    TaskRetryError,
 )
-from ..processing import TaskId
+from ..records import Record, RecordMetadata, TaskId
 from ..state.engines import DamagedStoreError, StateStoreError
 from ..topology.serdes import resolve
 from ..topology.specs import SourceSpec
 from . import commit_metadata
 from .collector import RecordCollector, answer
+from .columns import Columns
 from .context import TaskContext
+from .failures import cause_of, raise_failure
 from .handlers import Decision
 from .nodes import Nodes
 from .partition_group import PartitionGroup
 from .record_queue import RecordQueue
 from .restoration import Restoration
+from .runs import process_next_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ..processing import Section
     from ..topology.sub_topology import SubTopology
+    from .async_calls import AsyncCall, CallExecutor
     from .collector import Produce
-    from .partition_group import Taken
+    from .columns import ColumnIo
     from .punctuation import Schedule
     from .record_queue import InputRecord
     from .settings import TaskSettings
@@ -71,12 +76,15 @@ class CommitOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskIo:
-    """What a task needs from outside. `cache`: the ThreadCache of the worker."""
+    """What a task needs from outside. `cache`: the ThreadCache of the worker; `open_calls`: makes what runs
+    its async functions."""
 
     produce: Produce
     partitions_of: Callable[[str], int]
     open_engine: Callable[[str], Any]
     cache: Any
+    open_calls: Callable[[], CallExecutor] | None = None
+    columns: ColumnIo | None = None
 
 
 class Task:
@@ -105,6 +113,9 @@ class Task:
         self.context = TaskContext(
             application_id, self.id, config, topology.changelogs, io.cache, io.open_engine
         )
+        self.columns = Columns(io.columns)
+        self.calls = self.context.calls
+        self.calls.open_executor = io.open_calls
         self.context.wall_ms = wall_ms
         self.context.global_stores = global_stores or {}
         self.context.stores = {builder.name: builder.build() for builder in topology.stores}
@@ -118,7 +129,6 @@ class Task:
         )
         self.context.collector = self.collector
         self._partitions = tuple(TopicPartition(topic, partition) for topic in topics)
-        self._consumed: dict[TopicPartition, int] = {}
         self._nodes: Nodes | None = None
         self.group = PartitionGroup((), config.max_task_idle_ms)
 
@@ -196,11 +206,26 @@ class Task:
         """Buffer input records. True if the partition has enough and its consumer should be paused."""
         return self.group.add(partition, records) > self.config.buffered_records
 
-    def process(self, wall_ms: int) -> bool:
-        """Process the next record. False if there is none, or if records of other partitions are waited
-        for."""
-        if not self.group.is_ready(wall_ms):
+    def is_ready(self, wall_ms: int) -> bool:
+        """Whether `process` has a record to process now."""
+        if self.calls.holds:
             return False
+        return self.columns.rows > 0 or self.group.is_ready(wall_ms)
+
+    def add_columns(self, partition: TopicPartition, batch: Any) -> bool:
+        """As `add_records`, for an Arrow batch in the layout of ARROW_SCHEMA."""
+        self.columns.add(partition, batch)
+        return self.buffered(partition) > self.config.buffered_records
+
+    def buffered(self, partition: TopicPartition) -> int:
+        """Records of a partition that wait; with those of Arrow batches of all partitions."""
+        return len(self.group.queues[partition]) + self.columns.rows
+
+    def process(self, wall_ms: int) -> bool:
+        """Process the next record. False if there is none, or if records of other partitions or calls of
+        async functions are waited for."""
+        if self.calls.holds or not self.group.is_ready(wall_ms):
+            return self.columns.rows > 0 and self._process_columns(wall_ms)
         self.context.wall_ms = wall_ms
         taken = self.group.take()
         if taken is None:
@@ -211,23 +236,100 @@ class Task:
             current.start(raw, timestamp)
             try:
                 queue.process(key, value, timestamp, raw.headers)
-            except DamagedStoreError as error:
-                raise TaskCorruptedError(f"task {self.id}: {error}", self.id) from error
-            except (TaskMigratedError, StateStoreError):
-                raise  # no record causes it: the record is processed again
             except Exception as error:  # noqa: BLE001  # of the user's function; the cause is kept
-                raise self._failure(taken, error) from _cause_of(error)
+                self._fail(error, raw)
             current.finish()
-        self._consumed[queue.partition] = raw.offset
+        queue.consumed = raw.offset
         self.commit_needed = True
         return True
 
-    def _failure(self, taken: Taken, error: Exception) -> StreamsError:
-        raw = taken[1]
-        assert self._nodes is not None
+    def process_run(self, wall_ms: int, most: int) -> int:
+        """Process up to `most` records, and after each the punctuators that are due at stream time. The
+        number of records; below `most`, the task has no more."""
+        done = 0
+        while done < most:
+            count = 0
+            if not self.calls.holds and self.group.is_ready(wall_ms):
+                self.context.wall_ms, self.commit_needed = wall_ms, True
+                count = process_next_run(self.group, self.context, most - done, self._fail)
+            if not count:
+                if not self.process(wall_ms):
+                    break
+                count = 1
+            if self.context.stream_punctuators:
+                self.punctuate_stream_time()
+            done += count
+        return done
+
+    def _fail(self, error: Exception, raw: InputRecord) -> NoReturn:
         source = self.topology.source_of(raw.topic)
-        name = self._nodes.name_of_failed(error, source.name if source is not None else raw.topic)
-        return ProcessingError(str(self.id), name, raw.topic, raw.partition, raw.offset)
+        where = RecordMetadata(raw.topic, raw.partition, raw.offset)
+        self._raise(error, source.name if source is not None else raw.topic, where)
+
+    def _process_columns(self, wall_ms: int) -> bool:
+        """Process the next Arrow batch; as records, if it cannot be processed by column."""
+        if self.calls.holds or self.group.buffered():
+            return False  # records of an earlier batch come first
+        self.context.wall_ms = wall_ms
+        while any(self.context.sections):  # rows of an earlier batch, too
+            self._flush_sections(self.context.sections)
+        partition, batch = self.columns.take()
+        io = self.columns.io
+        assert io is not None
+        result = self.columns.run(partition, batch)
+        if result is None:
+            self.group.add(partition, io.records_of(batch))
+            return True
+        self.group.observe(partition, result.latest_ms)
+        (last,) = io.records_of(batch.slice(batch.num_rows - 1))
+        path = self.columns.paths[partition.topic]
+        if result.rows is not None and path.sink_topic:
+            io.produce(path.sink_topic, result.rows)
+        elif result.rows is not None:
+            self._forward_rows(path.last_section, result, last)
+        self.group.queues[partition].consumed = last.offset
+        self.commit_needed = True
+        return True
+
+    def _forward_rows(self, section: str, result: Any, last: InputRecord) -> None:
+        assert self._nodes is not None
+        processor: Any = self._nodes.by_name[section].processor
+        self.context.current.start(last, last.timestamp)
+        try:
+            processor.forward_rows(result.rows, result.latest_ms)
+        except Exception as error:  # noqa: BLE001  # of the user's function; the cause is kept
+            self._raise(error, section, RecordMetadata(last.topic, last.partition, last.offset))
+        self.context.current.finish()
+
+    def _raise(self, error: Exception, node: str, where: RecordMetadata | None) -> NoReturn:
+        assert self._nodes is not None
+        raise_failure(self.id, self._nodes, error, node, where)
+
+    def forward_results(self, wall_ms: int) -> bool:
+        """Forward the results of async functions that have ended; True if there were any."""
+        self.context.wall_ms = wall_ms
+        forwarded = False
+        for call in self.calls.take():
+            self._forward_result(call)
+            forwarded = self.commit_needed = True
+        return forwarded
+
+    def _forward_result(self, call: AsyncCall) -> None:
+        assert self._nodes is not None
+        current, queue = self.context.current, call.queue
+        current.context = call.context
+        if call.error is not None and not isinstance(call.error, Exception):
+            raise call.error
+        try:
+            if call.error is None:
+                queue.forward(call.key, call.result, call.timestamp, call.headers)
+            else:
+                record = Record(call.key, call.value, call.timestamp, call.headers)
+                self._nodes.failed(queue.node, record, call.error)
+        except Exception as error:  # noqa: BLE001  # of the user's function; the cause is kept
+            current.context = call.context
+            self._raise(error, queue.node, current.metadata)
+        current.finish()
 
     def _not_read(self, source: str, raw: InputRecord, error: Exception) -> None:
         current = self.context.current
@@ -257,8 +359,14 @@ class Task:
         self.commit_needed = True
         return True
 
+    def next_punctuation(self) -> int | None:
+        """The time on the wall clock at which a punctuator is due."""
+        return None if self.calls.is_draining else self.context.wall_punctuators.next_due()
+
     def punctuate_wall_time(self, wall_ms: int) -> bool:
-        """Call the punctuators that are due on the wall clock."""
+        """Call the punctuators that are due on the wall clock; not while a commit waits for calls."""
+        if self.calls.is_draining:
+            return False
         self.context.wall_ms = wall_ms
         if not self.context.wall_punctuators.punctuate(wall_ms, self._punctuate):
             return False
@@ -272,16 +380,18 @@ class Task:
         try:
             schedule.callback(timestamp)
         except ProcessorFailedError as error:
-            raise self._punctuator_failure(schedule) from _cause_of(error)
+            if error.offsets is not None:
+                self._raise(error, schedule.node, None)
+            raise self._punctuator_failure(schedule) from cause_of(error)
         except DamagedStoreError as error:
             raise TaskCorruptedError(f"task {self.id}: {error}", self.id) from error
-        except (TaskMigratedError, StateStoreError):
+        except (TaskMigratedError, TaskRetryError, StateStoreError):
             raise
         except Exception as error:  # noqa: BLE001  # of the user's function; the handler decides
             try:
                 self._nodes.failed(schedule.node, None, error, self.config.processing_handler)
             except ProcessorFailedError as failure:
-                raise self._punctuator_failure(schedule) from _cause_of(failure)
+                raise self._punctuator_failure(schedule) from cause_of(failure)
         finally:
             current.finish()
 
@@ -291,34 +401,75 @@ class Task:
     # commit
 
     @property
+    def has_unfinished(self) -> bool:
+        """Whether calls of async functions or Arrow sections have records that are not done."""
+        return self.calls.pending > 0 or any(self.context.sections)
+
+    @property
     def commit_requested(self) -> bool:
         """A processor has asked for a commit."""
         return self.context.commit_requested
 
+    def drain(self) -> bool:
+        """Whether the task can commit now: no call of an async function is left. Until `post_commit` the task
+        takes no input record; flushed caches may cause further calls."""
+        if self.state is not TaskState.RUNNING:
+            return True
+        self.calls.drain()
+        is_waiting = self.calls.is_draining or any(self.context.runs) or any(self.context.sections)
+        if is_waiting and not self.calls.pending:
+            self._flush()
+        return not self.calls.pending
+
+    def _flush(self) -> None:
+        """Runs of records, caches and Arrow sections; flushing one may fill another one behind it."""
+        context = self.context
+        while True:
+            self._flush_sections(context.runs)
+            for store in context.stores.values():
+                store.flush()
+            if any(context.runs):
+                continue
+            if not any(context.sections):
+                return
+            self._flush_sections(context.sections)
+
+    def _flush_sections(self, sections: Iterable[Section]) -> None:
+        for section in sections:
+            if not section:
+                continue
+            try:
+                section.flush()
+            except Exception as error:  # noqa: BLE001  # of the user's function; the cause is kept
+                self._raise(error, "behind a batch of records", self.context.current.metadata)
+
     def prepare_commit(self) -> dict[TopicPartition, CommitOffset]:
-        """Flush caches, which forwards and logs; then the offsets to commit. Empty if nothing happened."""
+        """Flush caches, which forwards and logs; then the offsets to commit. Empty if nothing happened.
+
+        A task with async functions is drained before.
+        """
         if not self.commit_needed:
             return {}
-        for store in self.context.stores.values():
-            store.flush()
+        self._flush()
+        if self.calls.pending:
+            raise StreamsError(f"task {self.id} cannot commit: {self.calls.pending} calls have not ended")
         self.collector.check()
         if self.state not in (TaskState.RUNNING, TaskState.SUSPENDED):
             return {}
-        changed = self._partitions if self.context.metadata_changed else tuple(self._consumed)
         offsets = {}
-        for partition in changed:
-            offset = self.group.next_offset(partition)
-            if offset is None and partition in self._consumed:
-                offset = self._consumed[partition] + 1
+        for partition, queue in self.group.queues.items():
+            if queue.consumed < 0 and not self.context.metadata_changed:
+                continue
+            offset = queue.next_offset()
             if offset is not None:
-                time = self.group.queues[partition].partition_time
-                text = commit_metadata.encode(time, self.context.metadata)
+                text = commit_metadata.encode(queue.partition_time, self.context.metadata)
                 offsets[partition] = CommitOffset(offset, text)
         return offsets
 
     def post_commit(self, changelog_offsets: Mapping[str, int] | None = None) -> None:
         """The offsets are committed: make the stores durable. `changelog_offsets`: next offset by store
         name."""
+        self.calls.resume()
         known = changelog_offsets or {}
         for name, store in self.context.stores.items():
             store.commit(known.get(name))
@@ -327,19 +478,23 @@ class Task:
     # end
 
     def suspend(self) -> None:
-        """Close the processors. A commit may follow, then `close`."""
+        """Close the processors, cancel calls of async functions. A commit may follow, then `close`."""
         was_running = self.state is TaskState.RUNNING
         self._move(TaskState.SUSPENDED)
+        self.calls.cancel()
         if was_running and self._nodes is not None:
             self._nodes.close()
+
+    def lose(self) -> None:
+        """As a crash of the process: processors of users are not closed, and operators keep nothing."""
+        self.calls.cancel()
+        if self._nodes is not None:
+            self._nodes.close(users_too=False)
 
     def close(self) -> None:
         """Close the stores; what was not committed is dropped."""
         self._move(TaskState.CLOSED)
         self.group.clear()
+        self.columns.clear()
         for store in self.context.stores.values():
             store.close()
-
-
-def _cause_of(error: BaseException) -> BaseException | None:
-    return error.__cause__ if isinstance(error, ProcessorFailedError) else error

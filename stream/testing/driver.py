@@ -6,12 +6,14 @@ processed as well. After each record, punctuators on stream time are called and 
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...clients.serdes import deserializer, serializer
 from ...protocol.model import TopicPartition
+from ..errors import StreamsError
 from ..records import Record, RecordContext
 from ..state.memory_engine import MemoryEngine
 from ..state.stores import ChangelogRecord
@@ -23,6 +25,7 @@ from ..task.task import CommitOffset, Task, TaskIo
 from ..topology.serdes import resolve
 from ..topology.specs import SinkSpec, SourceSpec
 from .topics import InputTopic, OutputTopic, StoredRecord, to_ms, to_time
+from .virtual_loop_io import VirtualCalls
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -58,8 +61,10 @@ class TestDriver:
     """Use it in a `with` statement, or close it: an iterator of a store that was left open is then found.
 
     `settings`: serdes and handlers; those of an `App` if there are none. `now`: where the wall clock starts;
-    it stands still until `advance_wall_clock_time`. `cache_bytes` 0: stores have no caches. `crash_at`: steps
-    (`steps` counts them) at which the task is lost and restarted from what was durable.
+    it stands still until `advance_wall_clock_time`. `at_once` False: async functions and Arrow sections go on
+    only with this clock, and nothing is committed before they are done; otherwise each record waits for them,
+    in virtual time. `cache_bytes` 0: stores have no caches. `crash_at`: steps (`steps` counts them) at which
+    the task is lost and restarted from what was durable.
     """
 
     __test__ = False  # not a test of pytest
@@ -71,6 +76,7 @@ class TestDriver:
         application_id: str = "test-driver",
         settings: TaskSettings | None = None,
         now: int | datetime = 0,
+        at_once: bool = True,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         crash_at: Collection[int] = (),
         exactly_once: bool = True,
@@ -81,7 +87,10 @@ class TestDriver:
             window_emit_interval_ms=0,
             outer_join_emit_interval_ms=0,
         )
-        self._wall_ms = to_time(now)
+        self._wall_ms = self._start_ms = to_time(now)
+        self._at_once = at_once
+        self._calls: VirtualCalls | None = None
+        self._has_failed = False
         self._built = topology.build(application_id, caching=cache_bytes > 0)
         self._topology = self._built.all_tasks()
         self._sent: list[ProducedRecord] = []
@@ -95,7 +104,7 @@ class TestDriver:
         self._crash_at = frozenset(crash_at)
         self._exactly_once = exactly_once
         self.steps = 0
-        """Sends and halves of commits so far: where `crash_at` may crash."""
+        """Sends, calls of async functions and halves of commits so far: where `crash_at` may crash."""
         self._global_task = self._new_global_task()
         self._task = self._new_task()
 
@@ -108,7 +117,7 @@ class TestDriver:
         topics = (*self._topology.sources, *patterns)
         if not topics:
             return None
-        io = TaskIo(self._produce, lambda _topic: 1, self._open_engine, self._cache)
+        io = TaskIo(self._produce, lambda _topic: 1, self._open_engine, self._cache, self._open_calls)
         task = Task(
             self.application_id,
             0,
@@ -162,6 +171,11 @@ class TestDriver:
 
     def _open_engine(self, store_name: str) -> Engine:
         return self._engines.setdefault(store_name, MemoryEngine())
+
+    def _open_calls(self) -> VirtualCalls:
+        if self._calls is None:
+            self._calls = VirtualCalls(self._step)
+        return self._calls
 
     # topics
 
@@ -249,9 +263,10 @@ class TestDriver:
         with."""
         self._wall_ms += to_ms(by)
         if self._task is not None:
+            self._process_all()  # with the results of async functions up to now
             try:
                 self._task.punctuate_wall_time(self._wall_ms)
-                self._commit(self._task)
+                self._commit_if_done(self._task)
             except CrashError:
                 self._restart()
         self._process_all()
@@ -329,15 +344,41 @@ class TestDriver:
         self._sent.append(ProducedRecord(topic, key, value, timestamp, headers, partition))
 
     def _process_all(self) -> None:
-        self._capture()
+        if self._task is None or not (self._exactly_once and self._task.has_unfinished):
+            self._capture()  # else it is part of a transaction
         while self._task is not None:
             try:
-                if not self._task.process(self._wall_ms):
+                if self._task.process(self._wall_ms):
+                    self._task.punctuate_stream_time()
+                elif not self._forward_results(self._task):
                     return
-                self._task.punctuate_stream_time()
-                self._commit(self._task)
+                self._commit_if_done(self._task)
             except CrashError:
                 self._restart()
+            except Exception:
+                self._has_failed = True
+                raise
+
+    def _forward_results(self, task: Task) -> bool:
+        """Let async functions run until a call ends; False if none has ended by now."""
+        until_ms = None if self._at_once else self._wall_ms - self._start_ms
+        has_ended = self._calls is not None and task.calls.pending > 0 and self._calls.run(until_ms)
+        task.forward_results(self._wall_ms)
+        return has_ended
+
+    def _commit_if_done(self, task: Task) -> None:
+        """Commit, unless something has to wait for the clock."""
+        if self._at_once:
+            self._end_calls(task)
+        elif (task.has_unfinished and not task.calls.is_draining) or not task.drain():
+            return
+        self._commit(task)
+
+    def _end_calls(self, task: Task) -> None:
+        while not task.drain():
+            if self._calls is not None and not self._calls.run(None):
+                raise StreamsError("an async function waits for something that does not happen in the driver")
+            task.forward_results(self._wall_ms)
 
     def _commit(self, task: Task) -> None:
         """Output and offsets become visible at once; the stores become durable afterwards."""
@@ -365,6 +406,7 @@ class TestDriver:
         visible."""
         task, self._task = self._task, None
         if task is not None:
+            task.lose()
             for name in task.stores:
                 self._cache.close(f"{task.id}-{name}")
         if self._exactly_once:
@@ -388,14 +430,34 @@ class TestDriver:
                 self._update_global(topic, timestamp, key, value, headers)
 
     def close(self) -> None:
-        """Close processors and stores."""
+        """Close processors and stores, after a last commit.
+
+        Errors: StreamsError for iterators of a store that were not closed.
+        """
+        counts = {name: getattr(store, "num_open_iterators", 0) for name, store in self.stores.items()}
+        leaks = [f"{count} of store {name}" for name, count in counts.items() if count]
+        self._close()
+        if leaks:
+            raise StreamsError(f"iterators were not closed: {', '.join(leaks)}; use a with statement")
+
+    def _close(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # `close` raises an error instead
+            self._close_stores()
+        self._capture()
+
+    def _close_stores(self) -> None:
         if self._task is not None:
+            if not self._has_failed:
+                self._end_calls(self._task)
             self._task.suspend()
-            self._commit(self._task)
+            if not self._task.calls.pending:
+                self._commit(self._task)
             self._task.close()
+        if self._calls is not None:
+            self._calls.close()
         if self._global_task is not None:
             self._global_task.close()
-        self._capture()
 
     def __enter__(self) -> TestDriver:
         return self
@@ -403,4 +465,7 @@ class TestDriver:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        else:
+            self._close()  # the error of the test comes first

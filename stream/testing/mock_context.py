@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..processing import PunctuationType, TaskId
-from ..records import RecordContext, RecordMetadata
+from ..processing import PunctuationType
+from ..records import RecordContext, RecordMetadata, TaskId
 from ..state.memory_engine import MemoryEngine
 from ..state.thread_cache import ThreadCache
 from ..task.punctuation import Schedule

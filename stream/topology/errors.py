@@ -33,3 +33,6 @@ class TopologyError(ValueError):
         self.problem = problem
         self.origin = origin or caller()
         super().__init__(f"{problem} ({self.origin})")
+
+    def __reduce__(self) -> tuple[type[TopologyError], tuple[str, Origin]]:
+        return type(self), (self.problem, self.origin)

@@ -8,21 +8,38 @@ have equally many tasks of each kind. Source: Kafka StickyTaskAssignor.java for 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgpack
 
 from ...clients.group.assignors import PlainAssignor
 from ...protocol.model import TopicPartition
-from ..processing import TaskId
+from ..records import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ...clients.group.assignors import MemberSubscription, Topic
+    from ...protocol.consumer_protocol import Assignment
 
 Tasks = dict[TaskId, list[TopicPartition]]
 _VERSION = 1
+
+
+class GroupNews(NamedTuple):
+    """What the leader of the group tells all members with their assignment. `deleted`: source topics that
+    existed before."""
+
+    ends_application: bool = False
+    deleted: Sequence[str] = []
+
+
+class _MemberData(NamedTuple):
+    """The user data of a member."""
+
+    process_id: str
+    stored: tuple[TaskId, ...] = ()
+    requests_shutdown: bool = False
 
 
 def tasks_of(sources: Mapping[int, Iterable[str]], partitions: Mapping[str, int]) -> Tasks:
@@ -49,26 +66,53 @@ class TaskAssignor(PlainAssignor):
         stateful: frozenset[int],
         process_id: str,
         stored_tasks: Callable[[], Iterable[TaskId]],
+        on_news: Callable[[GroupNews], None] = lambda _news: None,
     ) -> None:
+        """`on_news` is called in a rebalance that has some."""
         self._sources = {number: frozenset(topics) for number, topics in sources.items()}
         self._stateful = stateful
         self._process_id = process_id
         self._stored_tasks = stored_tasks
+        self._on_news = on_news
+        self.requests_shutdown = False
+        """The next rebalance tells all members to end, as SHUTDOWN_APPLICATION wants it."""
+        self._seen: set[str] = set()
+        self._news = GroupNews()
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """The process of the thread, and the tasks whose state it has on disk."""
-        data: bytes = msgpack.packb([_VERSION, self._process_id, sorted(self._stored_tasks())])
+        """The process of the thread, the tasks whose state it has on disk, and its request to end."""
+        stored = sorted(self._stored_tasks())
+        data: bytes = msgpack.packb([_VERSION, self._process_id, stored, self.requests_shutdown])
         return data
+
+    def assignment_data(self) -> bytes | None:
+        """The news for all members."""
+        data: bytes = msgpack.packb(self._news)
+        return data
+
+    def on_assigned(self, assignment: Assignment, generation_id: int) -> None:
+        """Pass on the news of the leader; one of another version sends none that can be read."""
+        try:
+            news = GroupNews(*msgpack.unpackb(assignment.user_data or b""))
+        except (ValueError, TypeError, msgpack.UnpackException):
+            return
+        if news != GroupNews():
+            self._on_news(news)
 
     def assign(
         self, topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
         """The partitions of each member."""
+        known = {member_id: _decoded(member.user_data) for member_id, member in members.items()}
+        self._seen.update(topics, (tp.topic for member in members.values() for tp in member.owned))
+        sources = frozenset[str]().union(*self._sources.values())
+        deleted = self._seen.intersection(sources).difference(topics)
+        self._news = GroupNews(any(each.requests_shutdown for each in known.values()), sorted(deleted))
         tasks = tasks_of(self._sources, {name: topic.partitions for name, topic in topics.items()})
         balance = _Balance(members)
         for kind in (True, False):
             wanted = [task for task in tasks if (task.sub_topology in self._stateful) is kind]
-            balance.assign(wanted, _owners(tasks, members), _stored(members))
+            balance.assign(wanted, _owners(tasks, members), _stored(known))
         return {
             member_id: sorted(partition for task in owned for partition in tasks[task])
             for member_id, owned in balance.tasks.items()
@@ -135,20 +179,25 @@ def _owners(tasks: Tasks, members: Mapping[str, MemberSubscription]) -> dict[Tas
     return found
 
 
-def _stored(members: Mapping[str, MemberSubscription]) -> dict[TaskId, frozenset[str]]:
-    """The members whose process has the state of a task on disk. Unreadable user data counts as none."""
+def _decoded(user_data: bytes | None) -> _MemberData:
+    """Unreadable user data is that of a process without state."""
+    try:
+        version, process_id, tasks, requests_shutdown = msgpack.unpackb(user_data or b"")
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return _MemberData("")
+    if version != _VERSION:
+        return _MemberData("")
+    return _MemberData(process_id, tuple(TaskId(*task) for task in tasks), requests_shutdown)
+
+
+def _stored(members: Mapping[str, _MemberData]) -> dict[TaskId, frozenset[str]]:
+    """The members whose process has the state of a task on disk."""
     processes: dict[str, list[str]] = defaultdict(list)
     stored: dict[TaskId, set[str]] = defaultdict(set)
     for member_id, member in members.items():
-        try:
-            version, process_id, tasks = msgpack.unpackb(member.user_data or b"")
-        except (ValueError, msgpack.UnpackException):
-            continue
-        if version != _VERSION:
-            continue
-        processes[process_id].append(member_id)
-        for sub_topology, partition in tasks:
-            stored[TaskId(sub_topology, partition)].add(process_id)
+        processes[member.process_id].append(member_id)
+        for task in member.stored:
+            stored[task].add(member.process_id)
     return {
         task: frozenset(member_id for process_id in holders for member_id in processes[process_id])
         for task, holders in stored.items()

@@ -6,10 +6,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ...clients.sync.consumer_io import Consumer
 from ...protocol.errors import WakeupError
 from ...protocol.model import TopicPartition
-from ..processing import TaskId
+from ..records import TaskId
 from ..state.thread_cache import ThreadCache
 from ..task.global_task import GlobalTask
 from .thread_io import wall_ms
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..topology.sub_topology import SubTopology
+    from .clients_io import Clients
     from .plan import AppPlan
     from .state_directory_io import StateDirectory
 
@@ -36,7 +36,7 @@ class GlobalThread:
         plan: AppPlan,
         topology: SubTopology,
         partitions: Mapping[str, int],
-        bootstrap: Any,
+        clients: Clients,
         directory: StateDirectory,
         on_error: Callable[[BaseException], None],
     ) -> None:
@@ -54,7 +54,7 @@ class GlobalThread:
             wall_ms=wall_ms(),
         )
         settings = {**plan.client_configs["global.consumer"], "auto.offset.reset": "earliest"}
-        self._consumer: Consumer[bytes, bytes] = Consumer(bootstrap=bootstrap, config=settings)
+        self._consumer = clients.consumer(settings)
         self._on_error = on_error
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -8,9 +8,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...clients.sync.admin_io import Admin
 from ...protocol.errors import HeadraceError
-from ..errors import StreamsError
+from ..errors import InternalTopicError, StreamsError
+from ..task.timestamps import FailOnInvalidTimestamp
+from ..topology.column_paths import column_paths
+from .async_calls_io import FunctionLoop
+from .clients_io import Clients
 from .global_thread_io import GlobalThread
 from .plan import AppPlan
 from .state_directory_io import StateDirectory
@@ -29,14 +32,18 @@ if TYPE_CHECKING:
     from ..config import StreamsConfig
     from ..state.engines import Engine
     from ..task.settings import TaskSettings
+    from ..topology.column_paths import ColumnPath
+    from ..topology.sub_topology import SubTopology
     from ..topology.topology import Topology
 
 log = logging.getLogger("headrace.stream")
 
 REPLACE_THREAD = "replace_thread"
 SHUTDOWN_CLIENT = "shutdown_client"
+SHUTDOWN_APPLICATION = "shutdown_application"
 UncaughtHandler = Callable[[BaseException], str]
-"""The error that ended a thread, to REPLACE_THREAD or SHUTDOWN_CLIENT."""
+"""The error that ended a thread, to REPLACE_THREAD, SHUTDOWN_CLIENT, or SHUTDOWN_APPLICATION, which ends all
+instances of the application."""
 
 
 def shut_down(_error: BaseException) -> str:
@@ -47,7 +54,8 @@ def shut_down(_error: BaseException) -> str:
 class AppInstance:
     """Runs a topology until `close`, or until an error ends it. Use it in a `with` statement.
 
-    `bootstrap` as for `Producer`. `client_configs` by prefix, as `split_config` returns them.
+    `bootstrap` as for `Producer`; `clients` instead of it: those of a test. `client_configs` by prefix, as
+    `split_config` returns them.
     """
 
     def __init__(
@@ -57,6 +65,7 @@ class AppInstance:
         settings: TaskSettings,
         *,
         bootstrap: Any = None,
+        clients: Clients | None = None,
         client_configs: Mapping[str, Mapping[str, Any]] | None = None,
         open_engine: Callable[[Path, str], Engine],
         on_uncaught: UncaughtHandler = shut_down,
@@ -64,19 +73,21 @@ class AppInstance:
         self.config = config
         self._topology = topology
         self._settings = settings
-        self._bootstrap = bootstrap
+        self._clients = clients or Clients(bootstrap)
         self._client_configs = client_configs or {}
         self._open_engine = open_engine
         self._on_uncaught = on_uncaught
         self._state = InstanceState.CREATED
         self._changed = threading.Condition()
         self._error: BaseException | None = None
+        self._shutdown_error: BaseException | None = None
         self._threads: list[StreamThread] = []
         self._made = 0
         self._global: GlobalThread | None = None
         self._directory: StateDirectory | None = None
         self._plan: AppPlan | None = None
         self._upkeep: Upkeep | None = None
+        self._loop = FunctionLoop(f"{config.application_id}-functions")
         self._is_stopped = False
 
     # --- state ------------------------------------------------------------------------------------------
@@ -122,7 +133,7 @@ class AppInstance:
         if not self._move(InstanceState.REBALANCING):
             raise StreamsError(f"an instance starts once, this one is {self._state.value}")
         try:
-            self._plan = plan = self._prepare()
+            plan = self.prepare()
             for _ in range(self.config.threads):
                 self._threads.append(self._new_thread(plan))
             for thread in self._threads:
@@ -135,8 +146,12 @@ class AppInstance:
             self._end(InstanceState.ERROR, None)
             raise
 
-    def _prepare(self) -> AppPlan:
-        with Admin(self._bootstrap, config=dict(self._client_configs.get("admin", {}))) as admin:
+    def prepare(self) -> AppPlan:
+        """Check the topics, create the internal ones, open the state directory, restore global stores.
+
+        Errors: InternalTopicError, StateDirectoryError.
+        """
+        with self._clients.admin(self._client_configs.get("admin", {})) as admin:
             existing = existing_topics(admin)
             built = self._topology.build(
                 self.config.application_id, caching=self.config.cache_bytes > 0, matched=list(existing)
@@ -159,22 +174,33 @@ class AppInstance:
             ),
             client_configs=_client_configs(self.config, self._client_configs),
             open_engine=self._open_engine,
+            column_paths=_column_paths(sub_topologies, self._settings),
         )
-        self._directory = StateDirectory(self.config.state_dir, self.config.application_id)
+        self._directory = StateDirectory(
+            self.config.state_dir,
+            self.config.application_id,
+            group_writes=self.config.group_writes_state,
+        )
+        if self.config.state_max_age_ms >= 0:
+            self._directory.clean(wall_ms(), self.config.state_max_age_ms)
         global_topology = built.global_topology()
         if global_topology is not None:
             name = f"{self.config.application_id}-global"
             counts = {topic: found.partitions for topic, found in existing.items()}
+            for topic in global_topology.sources:
+                if topic not in counts:
+                    raise InternalTopicError(f"topic {topic} of a global store does not exist")
             self._global = GlobalThread(
-                name, plan, global_topology, counts, self._bootstrap, self._directory, self._global_failed
+                name, plan, global_topology, counts, self._clients, self._directory, self._global_failed
             )
             self._global.open()
+        self._plan = plan
         return plan
 
     def _new_upkeep(self) -> Upkeep:
         assert self._directory is not None
         configs = self._client_configs.get("admin", {})
-        return Upkeep(self.config, self._bootstrap, configs, self._directory, self._purgeable)
+        return Upkeep(self.config, self._clients, configs, self._directory, self._purgeable)
 
     def _purgeable(self) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
@@ -183,18 +209,25 @@ class AppInstance:
                 found[partition] = max(offset, found.get(partition, 0))
         return found
 
+    @property
+    def cache_share(self) -> int:
+        """The bytes of one thread's cache."""
+        return self.config.cache_bytes // self.config.threads
+
     def _new_thread(self, plan: AppPlan) -> StreamThread:
         assert self._directory is not None
         self._made += 1
         return StreamThread(
             f"{self.config.application_id}-thread-{self._made}",
             plan,
-            self._bootstrap,
+            self._clients,
             self._directory,
+            self._loop,
             {} if self._global is None else self._global.stores,
-            self.config.cache_bytes // self.config.threads,
+            self.cache_share,
             on_change=self._refresh,
             on_error=self._thread_failed,
+            on_shutdown=self._shutdown_requested,
         )
 
     def close(self, timeout_s: float | None = None) -> bool:
@@ -211,6 +244,8 @@ class AppInstance:
         for thread in self._threads:
             left = None if deadline is None else max(deadline - time.monotonic(), 0)
             ended = thread.join(left) and ended
+        if ended:
+            self._loop.close()
         if self._upkeep is not None:
             self._upkeep.close()
         if self._global is not None:
@@ -260,13 +295,16 @@ class AppInstance:
 
     def add_thread(self) -> str:
         """Start one more thread; its name. Errors: StreamsError if the instance does not run."""
+        return self._start_thread().name
+
+    def _start_thread(self) -> StreamThread:
         if self._plan is None or self._state not in (InstanceState.RUNNING, InstanceState.REBALANCING):
             raise StreamsError(f"the instance is {self._state.value}")
         thread = self._new_thread(self._plan)
         thread.stop(is_stopped=self._is_stopped)
         self._threads.append(thread)
         thread.start()
-        return thread.name
+        return thread
 
     def remove_thread(self, timeout_s: float | None = None) -> str | None:
         """Close the newest thread; its name, None without threads."""
@@ -284,17 +322,39 @@ class AppInstance:
         self._move(InstanceState.RUNNING if all_run else InstanceState.REBALANCING)
 
     def _global_failed(self, error: BaseException) -> None:
-        self._fail(error)
+        """The thread of the global stores has ended; it cannot be replaced."""
+        log.error("the thread of the global stores ended", exc_info=error)
+        if self._on_uncaught(error) == SHUTDOWN_APPLICATION:
+            self._end_application(error, [each for each in self._threads if each.is_alive])
+        else:
+            self._fail(error)
+
+    def _end_application(self, error: BaseException, threads: list[StreamThread]) -> None:
+        """Tell all instances to end, in the rebalance that these threads begin."""
+        self._shutdown_error = error
+        for thread in threads:
+            thread.request_shutdown()
 
     def _thread_failed(self, thread: StreamThread, error: BaseException) -> None:
         log.error("%s ended", thread.name, exc_info=error)
         if self._state in (InstanceState.PENDING_SHUTDOWN, InstanceState.NOT_RUNNING):
             return
-        if self._on_uncaught(error) == REPLACE_THREAD and self._plan is not None:
-            self._threads.remove(thread)
-            self.add_thread()
+        decision = self._on_uncaught(error)
+        if decision not in (REPLACE_THREAD, SHUTDOWN_APPLICATION):
+            self._fail(error)
             return
-        self._fail(error)
+        self._threads.remove(thread)
+        alive = [each for each in self._threads if each.is_alive]
+        if decision == REPLACE_THREAD or not alive:  # a thread carries the request to the group
+            alive.append(self._start_thread())
+        if decision == SHUTDOWN_APPLICATION:
+            self._end_application(error, alive)
+
+    def _shutdown_requested(self) -> None:
+        """A member of the group has requested the end of the application."""
+        self._fail(
+            self._shutdown_error or StreamsError("another instance has requested the end of the application")
+        )
 
     def _fail(self, error: BaseException) -> None:
         """End the instance from another thread: the one that failed cannot wait for itself."""
@@ -304,6 +364,16 @@ class AppInstance:
             threading.Thread(
                 target=self._end, args=(InstanceState.ERROR, None), name=name, daemon=True
             ).start()
+
+
+def _column_paths(
+    sub_topologies: Mapping[int, SubTopology], settings: TaskSettings
+) -> dict[int, dict[str, ColumnPath]]:
+    """Empty if no source topic passes through Arrow sections first."""
+    if not isinstance(settings.timestamp_extractor, FailOnInvalidTimestamp):
+        return {}
+    paths = {number: column_paths(each) for number, each in sub_topologies.items()}
+    return paths if any(paths.values()) else {}
 
 
 def _client_configs(

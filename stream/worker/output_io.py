@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...clients.group.group_metadata import OffsetAndMetadata
-from ...clients.sync.producer_io import Producer
 from ...protocol.errors import (
     HeadraceError,
     InvalidProducerEpochError,
@@ -16,17 +15,24 @@ from ...protocol.errors import (
     TransactionAbortedError,
 )
 from ...protocol.model import TopicPartition
-from ..errors import TaskMigratedError
+from ..errors import StreamsError, TaskMigratedError, TaskRetryError, is_retriable
 from ..task.handlers import ProducedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...clients.group.group_metadata import GroupMetadata
-    from ...clients.producer.delivery_io import RecordFuture
+    from ...clients.producer.delivery_io import BatchResult, Delivery, RecordFuture
     from ...clients.records import Headers
     from ..task.collector import RecordCollector
     from ..task.task import CommitOffset
+    from .clients_io import Clients
+
+# Future, collector, and the fields of the record, for an error of the producer.
+_Sent = tuple[
+    "RecordFuture", "RecordCollector | None", str, "bytes | None", "bytes | None", "int | None", "Headers",
+    "int | None",
+]  # fmt: skip
 
 _FENCED = (
     ProducerFencedError,
@@ -45,12 +51,12 @@ class Output:
 
     def __init__(
         self,
-        bootstrap: Any,
+        clients: Clients,
         config: Mapping[str, Any],
         transactional_id: str | None,
         changelogs: frozenset[str],
     ) -> None:
-        self._bootstrap = bootstrap
+        self._clients = clients
         self._config = dict(config)
         self.transactional_id = transactional_id
         self._changelogs = changelogs
@@ -59,15 +65,25 @@ class Output:
 
     def _open(self) -> None:
         extra = {"transactional.id": self.transactional_id} if self.transactional_id else {}
-        self._producer: Producer[bytes, bytes] = Producer(self._bootstrap, config={**self._config, **extra})
+        self._producer = self._clients.producer({**self._config, **extra})
         self._send = self._producer.send
         self._in_transaction = False
-        self._unacknowledged: deque[tuple[RecordFuture, RecordCollector | None, ProducedRecord]] = deque()
+        self._refused: BaseException | None = None  # the error of a record of this transaction
+        self._unacknowledged: dict[Delivery, list[_Sent]] = {}  # by batch
+        self._unacknowledged_columns: deque[tuple[BatchResult, RecordCollector | None, str, Any]] = deque()
         self._last: dict[tuple[str, int], RecordFuture] = {}
 
     def partitions_of(self, topic: str) -> int:
-        """The number of partitions of an output topic; fetches metadata the first time."""
-        return len(self._producer.partitions_for(topic))
+        """The number of partitions of an output topic; fetches metadata the first time.
+
+        Errors: TaskRetryError while no node has any.
+        """
+        try:
+            return len(self._producer.partitions_for(topic))
+        except HeadraceError as error:
+            if not is_retriable(error):
+                raise
+            raise TaskRetryError(f"no metadata of output topic {topic}: {error}") from error
 
     def for_task(self) -> TaskOutput:
         """The output of one task."""
@@ -92,32 +108,60 @@ class Output:
                 topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
             )
         except _FENCED as error:
-            raise TaskMigratedError(f"the transaction was lost: {error}") from error
+            raise self._lost(error) from error
         except HeadraceError as error:
             self._failed(collector, ProducedRecord(topic, key, value, timestamp, headers, partition), error)
             return
         if topic in self._changelogs:
             assert partition is not None, "a changelog record has the partition of its task"
             self._last[topic, partition] = future
-        record = ProducedRecord(topic, key, value, timestamp, headers, partition)
-        self._unacknowledged.append((future, collector, record))
+        sent = future, collector, topic, key, value, timestamp, headers, partition
+        delivery = future.delivery
+        batch = self._unacknowledged.get(delivery)
+        if batch is None:
+            self._unacknowledged[delivery] = [sent]
+        else:
+            batch.append(sent)
+
+    def send_columns(self, collector: RecordCollector | None, topic: str, rows: Any) -> None:
+        """Send the rows of an Arrow batch with columns value, timestamp, and key and headers if it has them;
+        errors as in `send`."""
+        try:
+            if self.transactional_id is not None and not self._in_transaction:
+                self._producer.begin_transaction()
+                self._in_transaction = True
+            sent = self._producer.send_arrow(topic, rows)
+        except _FENCED as error:
+            raise self._lost(error) from error
+        self._unacknowledged_columns.append((sent, collector, topic, rows))
 
     def poll(self) -> None:
         """Report the errors of records whose outcome is known."""
+        columns = self._unacknowledged_columns
+        while columns and columns[0][0].done():
+            sent, collector, topic, rows = columns.popleft()
+            for index, failure in sent.errors(0).items():
+                self._failed(collector, _record_of(topic, rows, index), failure)
         waiting = self._unacknowledged
-        while waiting and waiting[0][0].done():
-            future, collector, record = waiting.popleft()
-            error = future.delivery.error or (future.exception() if future.delivery.record_errors else None)
-            if error is not None:
-                self._failed(collector, record, error)
+        for delivery in [delivery for delivery in waiting if delivery.is_done]:
+            records = waiting.pop(delivery)
+            if delivery.has_succeeded():
+                continue
+            for record in records:
+                error = record[0].exception()
+                if error is not None:
+                    self._failed(record[1], ProducedRecord(*record[2:]), error)
 
     def flush(self) -> None:
         """Wait until every record has its outcome."""
-        self._producer.flush()
+        try:
+            self._producer.flush()
+        except _FENCED as error:
+            raise self._lost(error) from error
         self.poll()
         for (topic, partition), future in self._last.items():
-            metadata, error = future.outcome()
-            if error is None:
+            metadata, failure = future.outcome()
+            if failure is None:
                 self._ends[TopicPartition(topic, partition)] = metadata.offset + 1
         self._last.clear()
 
@@ -143,16 +187,17 @@ class Output:
                 self._producer.send_offsets_to_transaction(committed, group_metadata)
             self._producer.commit_transaction()
         except _FENCED as error:
-            raise TaskMigratedError(f"the transaction was lost: {error}") from error
-        self._in_transaction = False
+            raise self._lost(error) from error
+        self._in_transaction, self._refused = False, None
 
     def abort(self) -> None:
         """Drop what was sent since the last commit: readers of committed records never see it."""
         self._unacknowledged.clear()
+        self._unacknowledged_columns.clear()
         self._last.clear()
         if not self._in_transaction:
             return
-        self._in_transaction = False
+        self._in_transaction, self._refused = False, None
         try:
             self._producer.abort_transaction()
         except HeadraceError:  # the producer is fenced: another one has aborted it
@@ -170,13 +215,33 @@ class Output:
             self.abort()
         self._producer.close(timeout_s)
 
-    @staticmethod
-    def _failed(collector: RecordCollector | None, record: ProducedRecord, error: BaseException) -> None:
+    def _lost(self, error: BaseException) -> StreamsError:
+        """What ends a transaction: another producer, or a record that was refused. That one would be refused
+        again, whatever the handler has decided: Kafka Streams stops, too."""
+        if self._refused is None:
+            return TaskMigratedError(f"the transaction was lost: {error}")
+        return StreamsError(
+            f"a transaction cannot be committed without a record that was refused, although a handler wants"
+            f" to continue: {self._refused}"
+        )
+
+    def _failed(
+        self, collector: RecordCollector | None, record: ProducedRecord, error: BaseException
+    ) -> None:
         if isinstance(error, _FENCED):
-            raise TaskMigratedError(f"the transaction was lost: {error}") from error
+            raise self._lost(error) from error
+        if self._in_transaction and not is_retriable(error):
+            self._refused = error
         if collector is None or not isinstance(error, Exception):
             raise error
         collector.on_send_error(record.topic, record, error)
+
+
+def _record_of(topic: str, rows: Any, index: int) -> ProducedRecord:
+    from ..processors.arrow_columns import rows_of
+
+    (row,) = rows_of(rows.slice(index, 1), -1)
+    return ProducedRecord(topic, *row)
 
 
 class TaskOutput:
@@ -184,6 +249,7 @@ class TaskOutput:
 
     def __init__(self, output: Output) -> None:
         self._send = output.send
+        self._send_columns = output.send_columns
         self.collector: RecordCollector | None = None
 
     def produce(
@@ -197,3 +263,7 @@ class TaskOutput:
     ) -> None:
         """Send one record of the task."""
         self._send(self.collector, topic, partition, key, value, timestamp, headers)
+
+    def produce_columns(self, topic: str, rows: Any) -> None:
+        """Send the rows of an Arrow batch of the task."""
+        self._send_columns(self.collector, topic, rows)

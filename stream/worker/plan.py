@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..state.engines import Engine
     from ..task.settings import TaskSettings
     from ..topology.built import BuiltTopology
+    from ..topology.column_paths import ColumnPath
     from ..topology.specs import OffsetReset
     from ..topology.sub_topology import SubTopology
 
@@ -32,6 +33,8 @@ class AppPlan:
     topic_ids: Mapping[str, str]
     client_configs: Mapping[str, Mapping[str, Any]]
     open_engine: Callable[[Path, str], Engine]
+    column_paths: Mapping[int, Mapping[str, ColumnPath]] = field(default_factory=dict)
+    """Of each sub-topology. If there are any, threads read by column."""
 
     def changelogs(self) -> frozenset[str]:
         """All changelog topics that the tasks write."""

@@ -7,7 +7,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ...clients.sync.consumer_io import Consumer
 from ...protocol.model import TopicPartition
 from ..errors import TaskCorruptedError
 from ..state.engines import DamagedStoreError
@@ -15,8 +14,9 @@ from ..state.engines import DamagedStoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..processing import TaskId
+    from ..records import TaskId
     from ..task.restoration import ChangelogRestore, Restoration
+    from .clients_io import Clients
 
 log = logging.getLogger("headrace.stream")
 
@@ -32,18 +32,24 @@ class Restorer:
 
     def __init__(
         self,
-        bootstrap: Any,
+        clients: Clients,
         config: Mapping[str, Any],
         committed: Callable[[list[TopicPartition]], Mapping[TopicPartition, int | None]],
     ) -> None:
         settings = {**config, "auto.offset.reset": "earliest"}  # retention may delete the start meanwhile
-        self._consumer: Consumer[bytes, bytes] = Consumer(bootstrap=bootstrap, config=settings)
+        self._consumer = clients.consumer(settings)
         self._committed = committed
         self._restorations: dict[TaskId, Restoration] = {}
         self._changelogs: dict[TopicPartition, tuple[TaskId, ChangelogRestore]] = {}
         self._summary_at_ms = 0
+        self._is_full = False
         self.restored = 0
         """Records that were read from changelogs."""
+
+    @property
+    def tasks(self) -> list[TaskId]:
+        """The tasks whose stores are being restored."""
+        return list(self._restorations)
 
     @property
     def is_busy(self) -> bool:
@@ -81,7 +87,13 @@ class Restorer:
             self._drop([tp for tp, (owner, _) in self._changelogs.items() if owner == task_id])
 
     def step(self, timeout_s: float, now_ms: int) -> list[TaskId]:
-        """Restore some records; the tasks that are complete. Errors: TaskCorruptedError, StateStoreError."""
+        """Restore some records; the tasks that are complete.
+
+        Errors: TaskCorruptedError, StateStoreError. After StoreFullError nothing is read until the stores
+        have written what they hold.
+        """
+        if self._is_full:
+            self._advance()
         if self._changelogs:
             records = self._consumer.poll(timeout_s)
             for name, run in groupby(records, _partition_of):
@@ -110,7 +122,9 @@ class Restorer:
         for partition, (task_id, changelog) in self._changelogs.items():
             position = self._consumer.position(partition)
             self._restorations[task_id].apply(partition, [], position)
+            self._is_full = True
             changelog.store.commit(changelog.position)
+            self._is_full = False
             if changelog.is_done:
                 done.append(partition)
         if done:

@@ -1,6 +1,6 @@
 """The folder with the persistent stores of one process: an flock on it, a folder per task.
 
-Layout: `<state.dir>/<application.id>/process.json` (the id of the process, locked while it runs) and
+Layout: `<state.dir>/<application.id>/process.json` (ids of the process, locked while it runs) and
 `<state.dir>/<application.id>/<task>/` with the stores and `changelogs.json`, the ids of their topics.
 Source for the aims: Kafka StateDirectory.java.
 """
@@ -16,10 +16,10 @@ import tempfile
 import threading
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import StateDirectoryError
-from ..processing import TaskId
+from ..records import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,12 +42,14 @@ class StateDirectory:
     Errors: StateDirectoryError if another process uses the folder, or it cannot be written.
     """
 
-    def __init__(self, state_dir: str, application_id: str) -> None:
+    def __init__(self, state_dir: str, application_id: str, *, group_writes: bool = False) -> None:
+        """`group_writes`: allow.os.group.write.access."""
         self.path = Path(state_dir or default_state_dir(), application_id)
         self._lock = threading.Lock()
         self._owners: dict[TaskId, str] = {}
+        self._mode = 0o770 if group_writes else 0o700
         try:
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._make(self.path, parents=True)
             self._descriptor = os.open(
                 self.path / _PROCESS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
             )
@@ -56,12 +58,19 @@ class StateDirectory:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            owner = self._known().get("pid", "unknown")
             os.close(self._descriptor)
             raise StateDirectoryError(
-                f"state.dir {self.path} is in use by another process; instances of one application on one"
-                " machine need a state.dir each"
+                f"state.dir {self.path} is in use by another process, pid {owner}; instances of one"
+                " application on one machine need a state.dir each"
             ) from error
         self.process_id = self._process_id()
+
+    def _make(self, folder: Path, *, parents: bool = False) -> None:
+        """Make a folder with its mode, whatever the umask of the process."""
+        if not folder.exists():
+            folder.mkdir(parents=parents, exist_ok=True, mode=self._mode)
+            folder.chmod(self._mode)
 
     def acquire(self, task: TaskId, owner: str) -> Path:
         """The folder of a task, for the thread `owner` alone.
@@ -73,7 +82,7 @@ class StateDirectory:
             if holder != owner:
                 raise StateDirectoryError(f"the stores of task {task} are open in thread {holder}")
         folder = self.path / str(task)
-        folder.mkdir(exist_ok=True, mode=0o700)
+        self._make(folder)
         os.utime(folder)  # `clean` counts from here
         return folder
 
@@ -90,7 +99,7 @@ class StateDirectory:
         is_same = known is None or all(topic_ids.get(topic, old) == old for topic, old in known.items())
         if not is_same:
             self.wipe(task)
-            file.parent.mkdir(exist_ok=True, mode=0o700)
+            self._make(file.parent)
         file.write_text(json.dumps(dict(topic_ids)) + "\n")
         return is_same
 
@@ -144,12 +153,21 @@ class StateDirectory:
         return sorted((TaskId(int(name[1]), int(name[2])), entry) for name, entry in found if name)
 
     def _process_id(self) -> str:
-        """The id in the file, which stays over restarts; a new one if it has none."""
+        """The id in the file, which stays over restarts; a new one if it has none. The file also names the
+        process that has the folder now."""
         try:
-            known = json.loads(os.pread(self._descriptor, 4096, 0))["process_id"]
-            return str(uuid.UUID(known))
+            process_id = str(uuid.UUID(self._known()["process_id"]))
         except (ValueError, KeyError, TypeError, AttributeError):
-            made = str(uuid.uuid4())
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, json.dumps({"process_id": made}).encode() + b"\n", 0)
-            return made
+            process_id = str(uuid.uuid4())
+        text = json.dumps({"process_id": process_id, "pid": os.getpid()}) + "\n"
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, text.encode(), 0)
+        return process_id
+
+    def _known(self) -> dict[str, Any]:
+        """What the file says; nothing if it is damaged."""
+        try:
+            known = json.loads(os.pread(self._descriptor, 4096, 0))
+        except ValueError:
+            return {}
+        return known if isinstance(known, dict) else {}

@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Any
 from ...clients.group.group_metadata import OffsetAndMetadata
 from ...protocol.errors import HeadraceError
 from ...protocol.model import TopicPartition
-from ..errors import StateDirectoryError, TaskCorruptedError
-from ..state.engines import DamagedStoreError
+from ..errors import (
+    InternalTopicError,
+    StateDirectoryError,
+    TaskCorruptedError,
+    TaskMigratedError,
+    TaskRetryError,
+    is_retriable,
+)
+from ..state.engines import DamagedStoreError, StateStoreError, StoreFullError
 from ..state.thread_cache import ThreadCache
+from ..task.columns import ColumnIo
 from ..task.task import Task, TaskIo, TaskState
+from ..task.timeouts import TaskTimeouts
 from .assignor import tasks_of
 from .start_positions import seek_to_start
 
@@ -19,13 +28,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ...clients.sync.consumer_io import Consumer
-    from ..processing import TaskId
-    from .output_io import Output
+    from ..records import TaskId
+    from ..task.task import CommitOffset
+    from .async_calls_io import ThreadCalls
+    from .output_io import Output, TaskOutput
     from .plan import AppPlan
     from .restorer_io import Restorer
     from .state_directory_io import StateDirectory
 
 log = logging.getLogger("headrace.stream")
+
+_PATIENCE_S = 5.0  # more than the timeout of an async function, in a loop that has much to do
 
 
 class TaskManager:
@@ -40,6 +53,7 @@ class TaskManager:
         output: Output,
         restorer: Restorer,
         directory: StateDirectory,
+        calls: ThreadCalls,
         global_stores: Mapping[str, Any],
         cache_bytes: int,
         wall_ms: Callable[[], int],
@@ -50,6 +64,7 @@ class TaskManager:
         self.output = output
         self._restorer = restorer
         self._directory = directory
+        self._calls = calls
         self._global_stores = global_stores
         self._cache = ThreadCache(cache_bytes)
         self._wall_ms = wall_ms
@@ -57,8 +72,18 @@ class TaskManager:
         self.tasks: dict[TaskId, Task] = {}
         self.by_partition: dict[TopicPartition, Task] = {}
         self._paused: set[TopicPartition] = set()
+        self.needs_reset = False  # the transaction of tasks that are still here was aborted
+        self._partitions = dict(plan.partitions)
+        self._unpositioned: set[TopicPartition] = set()  # to be read from their committed offsets
+        self._restored: list[TaskId] = []  # their committed offsets are not known yet
+        self._timeouts = TaskTimeouts(plan.config.task_timeout_ms)
         self.is_stopped = False  # by the user: no partition is read
         self.purgeable: Mapping[TopicPartition, int] = {}  # replaced, never changed: another thread reads it
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether restored tasks wait for their committed offsets."""
+        return bool(self._restored)
 
     @property
     def running(self) -> list[Task]:
@@ -68,27 +93,65 @@ class TaskManager:
     # --- assignment -------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """The consumer has got these partitions."""
+        """The consumer has got these partitions. Errors: InternalTopicError for one that was added to a topic
+        and has no partition in the changelogs of its task."""
+        for partition in partitions:
+            self._expect(partition)
         fresh = [tp for tp in partitions if tp not in self.owned]
-        overridden = [tp for tp in fresh if self._plan.built.offset_reset(tp.topic) is not None]
-        committed = self._consumer.committed(*overridden) if overridden else {}
-        for partition in overridden:
-            if committed.get(partition) is None:
-                self._seek_to_start(partition)
+        self._unpositioned.update(tp for tp in fresh if self._plan.built.offset_reset(tp.topic) is not None)
         self.owned.update(fresh)
         self._pause(fresh)
         self.open_tasks()
 
+    def _expect(self, partition: TopicPartition) -> None:
+        """A source topic may have more partitions than at the start."""
+        topic, count = partition.topic, self._partitions.get(partition.topic, 0)
+        if partition.partition < count:
+            return
+        for number, each in self._plan.sub_topologies.items():
+            if topic in self._plan.sources[number] and each.changelogs:
+                raise InternalTopicError(
+                    f"source topic {topic} has a partition {partition.partition}, and {count} partitions when"
+                    f" the application started, as {', '.join(sorted(each.changelogs.values()))}"
+                )
+        self._partitions[topic] = partition.partition + 1
+
     def open_tasks(self) -> None:
-        """Make the tasks whose partitions are all here. One whose stores another thread still has waits for
-        the next call."""
-        for task_id, partitions in tasks_of(self._plan.sources, self._plan.partitions).items():
+        """Make the tasks whose partitions are all here. One whose stores another thread still has, or whose
+        offsets cannot be read for now, waits for the next call. Errors: TaskTimeoutError."""
+        for task_id, partitions in tasks_of(self._plan.sources, self._partitions).items():
             if task_id in self.tasks or not self.owned.issuperset(partitions):
                 continue
             try:
+                self._position(partitions)
                 self._open(task_id, partitions)
             except StateDirectoryError as error:
                 log.info("task %s waits: %s", task_id, error)
+            except HeadraceError as error:
+                self._forget(task_id)
+                self._retry_later([task_id], error)
+
+    def _retry_later(self, tasks: Iterable[TaskId], error: HeadraceError) -> None:
+        """Errors: the same one if it is not retriable; TaskTimeoutError."""
+        if not is_retriable(error):
+            raise error
+        self._timeouts.failed(tasks, error, self._wall_ms())
+
+    def _position(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read on at the committed offsets, or where the topic begins for the application."""
+        lost = [tp for tp in partitions if tp in self._unpositioned]
+        if not lost:
+            return
+        committed = self._consumer.committed(*lost)
+        for partition in lost:
+            found = committed.get(partition)
+            if found is not None:
+                self._consumer.seek(partition, found.offset)
+            else:
+                seek_to_start(
+                    self._consumer, partition, self._plan.offset_reset(partition.topic), self._wall_ms()
+                )
+        self._unpositioned.difference_update(lost)
 
     def _open(self, task_id: TaskId, partitions: list[TopicPartition]) -> None:
         self._directory.acquire(task_id, self._thread)
@@ -116,6 +179,8 @@ class TaskManager:
             self.output.partitions_of,
             lambda store: self._plan.open_engine(folder, store),
             self._cache,
+            self._calls.for_task,
+            self._column_io(task_id.sub_topology, output),
         )
         task = Task(
             self._plan.config.application_id,
@@ -132,11 +197,39 @@ class TaskManager:
         self.by_partition.update(dict.fromkeys(partitions, task))
         self._restorer.add(task_id, task.initialize())
 
-    def restored(self, task_ids: Iterable[TaskId]) -> None:
-        """The stores of these tasks are complete: they begin to process."""
-        for task_id in task_ids:
+    def _column_io(self, sub_topology: int, output: TaskOutput) -> ColumnIo | None:
+        if not self._plan.column_paths.get(sub_topology):
+            return None
+        from ..processors.arrow_paths import ArrowPath, records_of
+
+        paths = self._plan.column_paths[sub_topology].items()
+        found = {topic: ArrowPath(path, self._plan.settings) for topic, path in paths}
+        return ColumnIo(found, output.produce_columns, records_of)
+
+    def restore(self, timeout_s: float) -> bool:
+        """Read some records of changelogs; True if a task runs now. Errors: TaskCorruptedError,
+        TaskTimeoutError."""
+        try:
+            self._restored += self._restorer.step(timeout_s, self._wall_ms())
+        except HeadraceError as error:
+            self._retry_later(self._restorer.tasks, error)
+            return False
+        before = len(self._restored)
+        self._start_restored()
+        return len(self._restored) < before
+
+    def _start_restored(self) -> None:
+        """Begin to process tasks whose stores are complete, once their committed offsets are known."""
+        waiting, self._restored = self._restored, []
+        for task_id in waiting:
             task = self.tasks[task_id]
-            committed = self._consumer.committed(*task.partitions)
+            try:
+                committed = self._consumer.committed(*task.partitions)
+            except HeadraceError as error:
+                self._restored.append(task_id)
+                self._retry_later([task_id], error)
+                continue
+            self._timeouts.made_progress([task_id])
             metadata = {tp: found.metadata for tp, found in committed.items() if found is not None}
             task.complete_restoration(metadata)
             self.resume(task.partitions)
@@ -145,9 +238,10 @@ class TaskManager:
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """The consumer gives these partitions back: their tasks are committed and closed."""
         leaving = self._leaving(partitions)
-        for task in leaving:
-            task.suspend()
         try:
+            self._await_calls(self._to_commit(leaving))
+            for task in leaving:
+                task.suspend()
             self.commit(leaving)
         finally:
             self._drop(partitions)
@@ -158,6 +252,8 @@ class TaskManager:
         """Other members have these partitions, or all: nothing of their tasks can be committed any more."""
         lost = list(self.owned) if partitions is None else list(partitions)
         leaving = self._leaving(lost)
+        if self.output.in_transaction and len(leaving) < len(self.tasks):
+            self.needs_reset = True  # what the others have sent is aborted as well
         self.output.abort()
         self._drop(lost)
         for task in leaving:
@@ -170,24 +266,24 @@ class TaskManager:
         stores of a corrupted task are deleted."""
         partitions = list(self.owned)
         self.lose()
+        self.needs_reset = False
         if corrupted is not None:
             self._directory.wipe(corrupted)
-        committed = self._consumer.committed(*partitions)
-        for partition in partitions:
-            found = committed.get(partition)
-            if found is not None:
-                self._consumer.seek(partition, found.offset)
-            else:
-                self._seek_to_start(partition)
         self.owned.update(partitions)
+        self._unpositioned.update(partitions)
         self._pause(partitions)
         self.open_tasks()
 
-    def _seek_to_start(self, partition: TopicPartition) -> None:
-        seek_to_start(self._consumer, partition, self._plan.offset_reset(partition.topic), self._wall_ms())
+    def retry(self, failure: TaskRetryError | StoreFullError) -> None:
+        """`reset` after a retriable error. Errors: TaskTimeoutError."""
+        task_id = getattr(failure, "task_id", None)
+        failed = list(self.tasks) if task_id is None else [task_id]
+        self._timeouts.failed(failed, failure, self._wall_ms())
+        self.reset()
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         self.owned.difference_update(partitions)
+        self._unpositioned.difference_update(partitions)
         self._paused.difference_update(partitions)
 
     def _leaving(self, partitions: Iterable[TopicPartition]) -> list[Task]:
@@ -197,6 +293,8 @@ class TaskManager:
     def _forget(self, task_id: TaskId) -> None:
         """Close a task that is suspended, or that could not be opened."""
         self._restorer.remove(task_id)
+        if task_id in self._restored:
+            self._restored.remove(task_id)
         task = self.tasks.pop(task_id, None)
         if task is not None:
             for partition in task.partitions:
@@ -214,6 +312,18 @@ class TaskManager:
         if task is not None and task.add_records(partition, records):
             self._pause([partition])
 
+    def add_columns(self, batch: Any) -> None:
+        """Buffer an Arrow batch with records of any partitions."""
+        from ..processors.arrow_paths import by_partition, records_of
+
+        for topic, number, rows in by_partition(batch):
+            partition = TopicPartition(topic, number)
+            task = self.by_partition.get(partition)
+            if task is not None and not task.columns.paths:
+                self.add_records(partition, records_of(rows))
+            elif task is not None and task.add_columns(partition, rows):
+                self._pause([partition])
+
     def resume_drained(self) -> None:
         """Read on where the buffers have room."""
         limit = self._plan.settings.buffered_records
@@ -222,7 +332,7 @@ class TaskManager:
             for tp in self._paused
             if (task := self.by_partition.get(tp)) is not None
             and task.state is TaskState.RUNNING
-            and len(task.group.queues[tp]) <= limit
+            and task.buffered(tp) <= limit
         ]
         if drained:
             self.resume(drained)
@@ -246,37 +356,92 @@ class TaskManager:
         if is_stopped:
             self._pause(self.by_partition)
 
+    def drain(self, tasks: Iterable[Task] | None = None) -> bool:
+        """Whether these tasks can commit, because no call of an async function is left. Until the commit they
+        take no input records."""
+        left = [task for task in self._to_commit(tasks) if not task.drain()]
+        return not left
+
+    def _await_calls(self, tasks: list[Task]) -> None:
+        """Wait for the calls of async functions. Errors: TaskMigratedError if one exceeds its timeout: the
+        event loop is blocked."""
+        while True:
+            for task in tasks:
+                task.forward_results(self._wall_ms())
+            waiting = [task for task in tasks if not task.drain()]
+            if not waiting:
+                return
+            timeout_s = max(task.calls.longest_ms for task in waiting) / 1000 + _PATIENCE_S
+            if not self._calls.wait(timeout_s):
+                names = ", ".join(str(task.id) for task in waiting)
+                raise TaskMigratedError(f"async functions of tasks {names} do not end within {timeout_s} s")
+
+    def _to_commit(self, tasks: Iterable[Task] | None) -> list[Task]:
+        return self._all_open() if tasks is None or self._plan.config.is_exactly_once else list(tasks)
+
     def commit(self, tasks: Iterable[Task] | None = None) -> None:
-        """Commit these tasks; with exactly-once all, because they share a transaction.
+        """Commit these tasks, which are drained; with exactly-once all, because they share a transaction.
 
         Order: changelogs and output are acknowledged before the offsets are committed, and the stores become
-        durable last. Errors: TaskMigratedError, CommitFailedError, those of the collectors.
+        durable last. After a retriable error the next commit has these offsets, too; with exactly-once the
+        transaction is lost. Errors: TaskMigratedError, TaskRetryError, CommitFailedError, TaskTimeoutError,
+        those of the collectors.
         """
-        chosen = self._all_open() if tasks is None or self._plan.config.is_exactly_once else list(tasks)
-        offsets = {}
+        chosen = self._to_commit(tasks)
+        offsets: dict[TopicPartition, CommitOffset] = {}
         for task in chosen:
             offsets.update(task.prepare_commit())
+        try:
+            self._commit_offsets(chosen, offsets)
+        except HeadraceError as error:
+            if self._plan.config.is_exactly_once and is_retriable(error):
+                raise TaskRetryError(f"the transaction could not be committed: {error}") from error
+            self._retry_later([task.id for task in chosen], error)
+            for task in chosen:
+                task.calls.resume()
+            return
+        self._make_durable(chosen, offsets)
+
+    def _commit_offsets(self, tasks: list[Task], offsets: Mapping[TopicPartition, CommitOffset]) -> None:
+        """Changelogs and output, then the offsets; with exactly-once as one transaction. Order: a record that
+        was not sent stops the commit."""
+        self.output.flush()
+        for task in tasks:
+            task.collector.check()
         if self._plan.config.is_exactly_once:
             self.output.commit(offsets, self._consumer.group_metadata())
-        else:
-            self.output.flush()
-        for task in chosen:
-            task.collector.check()
-        if offsets and not self._plan.config.is_exactly_once:
+        elif offsets:
             self._consumer.commit({tp: OffsetAndMetadata(*found) for tp, found in offsets.items()})
+
+    def _make_durable(self, tasks: list[Task], offsets: Mapping[TopicPartition, CommitOffset]) -> None:
+        """The stores write what is committed. One that cannot for now, because its disk is full, does so with
+        the next commit; its changelog has the records."""
         repartition = {
             tp: offset.offset for tp, offset in offsets.items() if tp.topic in self._plan.repartition_topics
         }
         if repartition:
             self.purgeable = {**self.purgeable, **repartition}
         ends = self.output.changelog_ends()
-        for task in chosen:
+        for task in tasks:
             known = {
                 store: ends[partition]
                 for store, topic in task.topology.changelogs.items()
                 if (partition := TopicPartition(topic, task.id.partition)) in ends
             }
-            task.post_commit(known)
+            try:
+                task.post_commit(known)
+            except StateStoreError as error:
+                self._retry_later([task.id], error)
+            else:
+                self._timeouts.made_progress([task.id])
+
+    def uncommitted_bytes(self) -> int:
+        """The memory of the writes of stores since the last commit, an estimate."""
+        return sum(
+            getattr(store, "uncommitted_bytes", 0)
+            for task in self.tasks.values()
+            for store in task.stores.values()
+        )
 
     def _all_open(self) -> list[Task]:
         return [
@@ -285,7 +450,7 @@ class TaskManager:
 
     def close(self, *, clean: bool) -> None:
         """Close all tasks: after a last commit, or dropping what is not committed."""
-        if clean:
+        if clean and not self.needs_reset:
             self.revoke(list(self.owned))
         else:
             try:

@@ -10,19 +10,32 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ...clients.sync.consumer_io import Consumer
+from ...protocol.coordinator_errors import InconsistentGroupProtocolError
 from ...protocol.errors import ClosedError, CommitFailedError, HeadraceError, WakeupError
 from ...protocol.model import TopicPartition
-from ..errors import TaskCorruptedError, TaskMigratedError
+from ..errors import (
+    InternalTopicError,
+    StreamsError,
+    TaskCorruptedError,
+    TaskMigratedError,
+    TaskRetryError,
+)
+from ..state.engines import StoreFullError
 from .assignor import TaskAssignor
+from .async_calls_io import ThreadCalls
 from .output_io import Output
 from .restorer_io import Restorer
+from .summary import Summary
 from .task_manager_io import TaskManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from ...clients.sync.consumer_io import Consumer
     from ..task.task import Task
+    from .assignor import GroupNews
+    from .async_calls_io import FunctionLoop
+    from .clients_io import Clients
     from .plan import AppPlan
     from .state_directory_io import StateDirectory
 
@@ -41,34 +54,41 @@ def wall_ms() -> int:
 class StreamThread:
     """Runs tasks until `close`, or until an error that `on_error` receives.
 
-    `on_change` is called when tasks were assigned, restored or closed.
+    `on_change` is called when tasks were assigned, restored or closed; `on_shutdown` when a member of the
+    group wants the application to end.
     """
 
     def __init__(
         self,
         name: str,
         plan: AppPlan,
-        bootstrap: Any,
+        clients: Clients,
         directory: StateDirectory,
+        loop: FunctionLoop,
         global_stores: Mapping[str, Any],
         cache_bytes: int,
         *,
         on_change: Callable[[], None],
         on_error: Callable[[StreamThread, BaseException], None],
+        on_shutdown: Callable[[], None],
     ) -> None:
         self.name = name
         self._plan = plan
-        self._bootstrap = bootstrap
+        self._clients = clients
         self._directory = directory
+        self._loop = loop
         self._global_stores = global_stores
         self._cache_bytes = cache_bytes
         self._on_change = on_change
         self._on_error = on_error
+        self._on_shutdown = on_shutdown
+        self._requests_shutdown = False
+        self._deleted: Sequence[str] = ()
         self._closing = threading.Event()
         self._is_stopped = False
         self._has_joined = False
         self._last_commit_ms = 0
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self.run, name=name, daemon=True)
         self._consumer: Consumer[bytes, bytes] | None = None
         self.manager: TaskManager | None = None
 
@@ -91,6 +111,10 @@ class StreamThread:
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def request_shutdown(self) -> None:
+        """Tell all members of the group to end, with the next rebalance, which begins at once."""
+        self._requests_shutdown = True
 
     def stop(self, *, is_stopped: bool) -> None:
         """Pause processing, or end that; the thread stays in its group."""
@@ -115,11 +139,14 @@ class StreamThread:
         manager = self.manager
         if manager is None or not self._has_joined:
             return False
+        if len(manager.by_partition) < len(manager.owned):
+            return False  # a task could not be opened yet
         return all(task in manager.running for task in list(manager.tasks.values()))
 
     # --- the thread -------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """What the thread does, until `close` or an error."""
         error: BaseException | None = None
         try:
             self._open()
@@ -129,6 +156,9 @@ class StreamThread:
                 except (TaskMigratedError, CommitFailedError) as lost:
                     log.warning("%s drops its tasks and reads them again: %s", self.name, lost)
                     self._tasks.reset()
+                except (TaskRetryError, StoreFullError) as failure:
+                    log.warning("%s reads its tasks again from their last commit: %s", self.name, failure)
+                    self._tasks.retry(failure)
                 except TaskCorruptedError as corrupted:
                     log.warning("%s restores its tasks: %s", self.name, corrupted)
                     self._tasks.reset(corrupted.task_id)
@@ -145,19 +175,24 @@ class StreamThread:
             transactional_id = (
                 f"{plan.config.application_id}-{self._directory.process_id}-{self.name.rpartition('-')[2]}"
             )
-        assignor = TaskAssignor(
-            plan.sources, plan.stateful(), self._directory.process_id, self._directory.stored_tasks
+        self._assignor = TaskAssignor(
+            plan.sources,
+            plan.stateful(),
+            self._directory.process_id,
+            self._directory.stored_tasks,
+            self._hear,
         )
-        self._output = Output(self._bootstrap, configs["producer"], transactional_id, plan.changelogs())
-        self._consumer = consumer = Consumer(
-            bootstrap=self._bootstrap, assignors=[assignor], config=configs["main.consumer"]
-        )
-        self._restorer = Restorer(self._bootstrap, configs["restore.consumer"], self._committed)
+        self._assignor.requests_shutdown = self._requests_shutdown
+        self._output = Output(self._clients, configs["producer"], transactional_id, plan.changelogs())
+        self._consumer = consumer = self._clients.consumer(configs["main.consumer"], [self._assignor])
+        self._restorer = Restorer(self._clients, configs["restore.consumer"], self._committed)
+        self._calls = ThreadCalls(self._loop, consumer.wakeup)
         self.manager = TaskManager(
-            *(plan, self.name, consumer, self._output, self._restorer, self._directory),
+            *(plan, self.name, consumer, self._output, self._restorer, self._directory, self._calls),
             *(self._global_stores, self._cache_bytes, wall_ms),
         )
         self._last_commit_ms = wall_ms()
+        self._summary = Summary(plan.config.log_summary_interval_ms, self._last_commit_ms)
         consumer.subscribe(sorted(plan.partitions), listener=self)
 
     def _committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
@@ -172,6 +207,12 @@ class StreamThread:
 
     # called inside `poll`
 
+    def _hear(self, news: GroupNews) -> None:
+        """What the leader of the group tells."""
+        self._deleted = news.deleted
+        if news.ends_application:
+            self._on_shutdown()
+
     def on_assigned(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Open the tasks of these partitions."""
         self._tasks.assign(partitions)
@@ -182,7 +223,7 @@ class StreamThread:
         """Commit and close the tasks of these partitions."""
         try:
             self._tasks.revoke(partitions)
-        except (TaskMigratedError, CommitFailedError) as error:
+        except (TaskMigratedError, TaskRetryError, CommitFailedError) as error:
             log.warning("%s cannot commit revoked tasks: %s", self.name, error)
             self._tasks.lose(partitions)
         self._on_change()
@@ -196,11 +237,23 @@ class StreamThread:
 
     def _step(self) -> None:
         tasks = self._tasks
+        if tasks.needs_reset:
+            raise TaskMigratedError("the transaction was aborted, because other tasks could not be committed")
+        if self._deleted:
+            raise InternalTopicError(
+                f"source topics {', '.join(self._deleted)} were deleted while the application runs"
+            )
         if tasks.is_stopped != self._is_stopped:
             tasks.stop(is_stopped=self._is_stopped)
+        if self._requests_shutdown and not self._assignor.requests_shutdown:
+            assert self._consumer is not None
+            self._assignor.requests_shutdown = True
+            self._consumer.enforce_rebalance("the application is to end")
         self._read(0 if self._has_work() else self._idle_s())
         self._restore()
         now = wall_ms()
+        for task in tasks.running:
+            task.forward_results(now)
         running = [] if self._is_stopped else tasks.running
         if running:
             self._process(running, now)
@@ -210,42 +263,59 @@ class StreamThread:
 
     def _has_work(self) -> bool:
         return self._restorer.is_busy or (
-            not self._is_stopped and any(task.group.is_ready(wall_ms()) for task in self._tasks.running)
+            not self._is_stopped and any(task.is_ready(wall_ms()) for task in self._tasks.running)
         )
 
     def _idle_s(self) -> float:
         """How long a poll may wait: poll.ms, the next commit, the next punctuator."""
         now, config = wall_ms(), self._plan.config
-        wait_ms = min(config.poll_ms, max(self._last_commit_ms + config.commit_every_ms - now, 1))
-        for task in self._tasks.running:
-            due = task.context.wall_punctuators.next_due()
+        tasks = self._tasks.running
+        wait_ms = config.poll_ms
+        if not any(task.calls.is_draining for task in tasks):  # else the commit waits for calls
+            wait_ms = min(wait_ms, max(self._last_commit_ms + config.commit_every_ms - now, 1))
+        for task in tasks:
+            due = task.next_punctuation()
             if due is not None:
                 wait_ms = min(wait_ms, max(due - now, 0))
         return wait_ms / 1000
 
     def _read(self, timeout_s: float) -> None:
         assert self._consumer is not None
+        may_wait = self._calls.begin_wait()
         try:
-            records = self._consumer.poll(timeout_s)
+            self._read_once(self._consumer, timeout_s if may_wait else 0)
         except WakeupError:
             return
-        for name, run in groupby(records, _partition_of):
-            self._tasks.add_records(TopicPartition(*name), list(run))
+        except InconsistentGroupProtocolError as error:
+            raise StreamsError(
+                f"group {self._plan.config.application_id!r} has members of another program, such as Kafka"
+                " Streams in Java: stop them; one that did not leave stays until its session.timeout.ms has"
+                " passed"
+            ) from error
+        finally:
+            self._calls.end_wait()
         tasks = self._tasks.running
         if any(len(task.partitions) > 1 for task in tasks):
             lags = {tp: lag for tp, lag in self._consumer.lag().items() if lag is not None}
             for task in tasks:
                 task.group.use_lags(lags)
 
+    def _read_once(self, consumer: Consumer[bytes, bytes], timeout_s: float) -> None:
+        if not self._plan.column_paths:
+            for name, run in groupby(consumer.poll(timeout_s), _partition_of):
+                self._tasks.add_records(TopicPartition(*name), list(run))
+            return
+        batch = consumer.poll_arrow(timeout_s)
+        if batch is not None:
+            self._tasks.add_columns(batch)
+
     def _restore(self) -> None:
-        if not self._restorer.is_busy:
+        if not self._restorer.is_busy and not self._tasks.is_waiting:
             if len(self._tasks.by_partition) < len(self._tasks.owned):
                 self._tasks.open_tasks()
             return
         waits = not self._tasks.running
-        finished = self._restorer.step(_RESTORE_SHARE_S if waits else 0, wall_ms())
-        if finished:
-            self._tasks.restored(finished)
+        if self._tasks.restore(_RESTORE_SHARE_S if waits else 0):
             self._on_change()
 
     def _process(self, running: list[Task], now: int) -> None:
@@ -253,35 +323,42 @@ class StreamThread:
         end_ms = now + self._plan.config.poll_ms
         busy = running
         while busy:
-            busy = [task for task in busy if self._process_run(task, now)]
+            counts = [task.process_run(now, _RUN) for task in busy]
+            self._summary.records += sum(counts)
+            busy = [task for task, count in zip(busy, counts, strict=True) if count == _RUN]
             now = wall_ms()
             if now >= end_ms or self._closing.is_set() or self._commit_is_due(now, running):
                 break
         for task in running:
             task.punctuate_wall_time(now)
 
-    @staticmethod
-    def _process_run(task: Task, now: int) -> bool:
-        """False when the task has no more records."""
-        for _ in range(_RUN):
-            if not task.process(now):
-                return False
-            task.punctuate_stream_time()
-        return True
-
     def _commit_is_due(self, now: int, running: list[Task]) -> bool:
+        return self._must_commit_all(now) or any(task.commit_requested for task in running)
+
+    def _must_commit_all(self, now: int) -> bool:
+        """The interval has passed, or the writes of the stores take too much memory (KIP-892)."""
         if now - self._last_commit_ms >= self._plan.config.commit_every_ms:
             return True
-        return any(task.commit_requested for task in running)
+        limit = self._plan.config.uncommitted_bytes
+        return 0 <= limit < self._tasks.uncommitted_bytes() * self._plan.config.threads
 
     def _commit_if_due(self, now: int, running: list[Task]) -> None:
-        if now - self._last_commit_ms >= self._plan.config.commit_every_ms:
-            self._tasks.commit()
-            self._last_commit_ms = wall_ms()
-        else:
-            requested = [task for task in running if task.commit_requested]
-            if requested:
-                self._tasks.commit(requested)
+        """Commit, unless calls of async functions have to end before: then a later turn does."""
+        tasks = self._tasks
+        requested = [task for task in running if task.commit_requested]
+        if self._must_commit_all(now):
+            if tasks.drain():
+                self._commit()
+                self._last_commit_ms = wall_ms()
+        elif requested and tasks.drain(requested):
+            self._commit(requested)
+        text = self._summary.text_if_due(now, len(running))
+        if text is not None:
+            log.info("%s %s", self.name, text)
+
+    def _commit(self, tasks: list[Task] | None = None) -> None:
+        self._tasks.commit(tasks)
+        self._summary.commits += 1
 
     def _end(self, *, clean: bool) -> None:
         """Close everything; an error at the end is logged, not raised: what was committed stays."""

@@ -65,9 +65,12 @@ def _check_sources(
 def _repartition_counts(
     infos: Mapping[int, TopicsInfo], repartition: Mapping[str, InternalTopic], existing: Mapping[str, int]
 ) -> dict[str, int]:
-    """Known numbers flow from source topics through sub-topologies to the topics that they write."""
+    """Numbers flow from source topics through sub-topologies to the topics that they write. A topic takes the
+    largest number known so far, in the order of the sub-topologies, as in Java: both topics of a foreign-key
+    join are written by a sub-topology that reads the other one."""
     counts = {name: topic.partitions for name, topic in repartition.items() if topic.partitions is not None}
-    open_topics = sorted(name for name in repartition if name not in counts)
+    readers = [name for _, info in sorted(infos.items()) for name in sorted(info.repartition_topics)]
+    open_topics = [name for name in dict.fromkeys(readers) if name not in counts]
     while open_topics:
         left = []
         for name in open_topics:
@@ -78,7 +81,7 @@ def _repartition_counts(
                 for source in info.source_topics
             ]
             known = [count for count in above if count is not None]
-            if known and len(known) == len(above):
+            if known:
                 counts[name] = max(known)
             else:
                 left.append(name)

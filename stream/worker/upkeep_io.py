@@ -6,15 +6,16 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ...clients.sync.admin_io import Admin
 from ...protocol.errors import HeadraceError
 from .thread_io import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ...clients.sync.admin_io import Admin
     from ...protocol.model import TopicPartition
     from ..config import StreamsConfig
+    from .clients_io import Clients
     from .state_directory_io import StateDirectory
 
 log = logging.getLogger("headrace.stream")
@@ -27,13 +28,13 @@ class Upkeep:
     def __init__(
         self,
         config: StreamsConfig,
-        bootstrap: Any,
+        clients: Clients,
         admin_config: Mapping[str, Any],
         directory: StateDirectory,
         committed: Callable[[], Mapping[TopicPartition, int]],
     ) -> None:
         self._config = config
-        self._bootstrap, self._admin_config = bootstrap, dict(admin_config)
+        self._clients, self._admin_config = clients, dict(admin_config)
         self._directory = directory
         self._committed = committed
         self._deleted: dict[TopicPartition, int] = {}
@@ -52,7 +53,7 @@ class Upkeep:
             self._thread.join()
 
     def _run(self) -> None:
-        with Admin(self._bootstrap, config=self._admin_config) as admin:
+        with self._clients.admin(self._admin_config) as admin:
             # Bound: at least 100 ms between two turns, also where repartition.purge.interval.ms is 0
             while not self._closing.wait(max(self._config.repartition_purge_interval_ms, 100) / 1000):
                 try:

@@ -177,7 +177,7 @@ def test_records_are_copied_byte_for_byte(codec: RecordCodec) -> None:
     payload = by_hand.record(0) + odd + by_hand.record(2)
     batch = by_hand.batch(payload, 3)
     cleaned = clean(codec, batch, map_with(codec, batch), now_ms=0, delete_retention_ms=0)
-    horizon = by_hand.varint(1000)  # told from a horizon at 0
+    horizon = by_hand.varint(1000)  # different from a horizon of 0
     moved_body = odd_body[:1] + horizon + odd_body[3:]
     moved = by_hand.varint(len(moved_body)) + moved_body
     assert bytes(cleaned.data or b"")[61:] == moved + by_hand.record(2, 1000)

@@ -156,8 +156,8 @@ def test_outcomes_are_per_record(face: Face, topic: str) -> None:
     ]  # fmt: skip
 
 
-def test_flush_delivers_what_lingers(face: Face, topic: str) -> None:
-    """linger of a minute; flush returns when the records are there."""
+def test_flush_delivers_lingering_batches(face: Face, topic: str) -> None:
+    """With a linger of a minute; flush returns when the records are acknowledged."""
     producer = face.make("producer", linger_ms=60_000)
     if face._runner is None:
         producer.send(topic, b"x")
@@ -277,7 +277,7 @@ def test_assign_reads_single_partitions(face: Face, topic: str) -> None:
 
 
 def test_bad_values_are_raised_where_they_lie(face: Face, topic: str) -> None:
-    """A value that is no json: raised at its offset; with `skip` the others are read."""
+    """A value that is not JSON: an error at its offset; with `skip` the other records are read."""
     producer = face.make("producer")
     for value in (b"1", b"{", b"2"):
         face.send(producer, topic, value, partition=0)
@@ -433,15 +433,15 @@ def test_members_of_a_group_share_commit_and_take_over(face: Face, topic: str, p
     for partition in range(3):
         for number in range(4):
             face.send(producer, topic, b"%d" % number, partition=partition)
-    heard: list[tuple[str, int, bool]] = []
+    received: list[tuple[str, int, bool]] = []
     here = threading.get_ident()
 
     class Listener:
         def on_assigned(self, _consumer: Any, tps: Any) -> None:
-            heard.append(("assigned", len(tps), threading.get_ident() == here))
+            received.append(("assigned", len(tps), threading.get_ident() == here))
 
         def on_revoked(self, _consumer: Any, tps: Any) -> None:
-            heard.append(("revoked", len(tps), threading.get_ident() == here))
+            received.append(("revoked", len(tps), threading.get_ident() == here))
 
     def member(**more: Any) -> Any:
         options = {"group_protocol": protocol, "heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
@@ -476,9 +476,9 @@ def test_members_of_a_group_share_commit_and_take_over(face: Face, topic: str, p
     wait_for(lambda: not first.poll(0.1) and len(first.assignment()) == 3, "all is back")
     first.unsubscribe()
     assert first.assignment() == ()
-    assert heard[0] == ("assigned", 3, True)
-    assert heard[-1] == ("revoked", 3, True)
-    assert all(is_here for *_, is_here in heard)
+    assert received[0] == ("assigned", 3, True)
+    assert received[-1] == ("revoked", 3, True)
+    assert all(is_here for *_, is_here in received)
 
 
 class Seen:
@@ -501,8 +501,8 @@ class Seen:
         self.committed += sum(each.offset for each in offsets.values())
 
 
-def test_interceptors_see_what_goes_in_and_out(face: Face, topic: str) -> None:
-    """One object may be both; what it leaves out was read all the same."""
+def test_interceptors_see_sent_and_received_records(face: Face, topic: str) -> None:
+    """One object may intercept both; records that it drops still count as read."""
     seen = Seen()
     producer = face.make("producer", interceptors=[seen])
     result = producer.send_many(topic, [ProducerRecord(b"%d" % number, partition=0) for number in range(9)])

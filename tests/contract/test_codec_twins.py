@@ -108,7 +108,7 @@ def test_both_build_the_same_bytes_and_read_them_back(settings: dict[str, Any], 
 
 @given(builder_settings(), rows)
 @hypothesis_settings(max_examples=100)
-def test_what_went_in_comes_out(settings: dict[str, Any], some_rows: list[Any]) -> None:
+def test_round_trip(settings: dict[str, Any], some_rows: list[Any]) -> None:
     """An oracle of plain tuples: decode is the inverse of append."""
     settings |= {"max_bytes": 2**31 - 1, "timestamp_type": TimestampType.CREATE_TIME}
     builder = COMPILED.builder(**settings)

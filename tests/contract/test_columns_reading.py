@@ -59,7 +59,7 @@ def damaged_batches(draw: st.DrawFn) -> bytes:
 
 
 def expected_rows(batch: bytes, partition: int, from_offset: int, max_rows: int) -> tuple[list[Any], int]:
-    """The oracle: what `decode` gives, picked over; and the offset to go on from."""
+    """The oracle: the selected records of `decode`, and the next offset."""
     records = [r for r in PYTHON.decode(batch) if r.offset >= from_offset]
     rows = [
         (partition, r.offset, r.timestamp, r.timestamp_type, r.leader_epoch, r.key, r.value, r.headers)
@@ -82,7 +82,7 @@ def expected_rows(batch: bytes, partition: int, from_offset: int, max_rows: int)
     )
 )
 @hypothesis_settings(max_examples=300)
-def test_columns_hold_what_decode_gives(calls: list[tuple[bytes, int, int, int]]) -> None:
+def test_columns_equal_decoded_records(calls: list[tuple[bytes, int, int, int]]) -> None:
     """Batches of any kind, whole and in part; a damaged one gives decode's error and leaves no trace."""
     expected: list[Any] = []
     sinks = PYTHON.columns(), COMPILED.columns()
@@ -152,7 +152,7 @@ def test_full_columns_end_where_both_say(batches: list[bytes], max_column_bytes:
 @given(st.lists(honest_batches(), min_size=1, max_size=5), st.integers(1, 600))
 @hypothesis_settings(max_examples=100)
 def test_full_columns_of_many_batches(batches: list[bytes], max_column_bytes: int) -> None:
-    """The same sink goes on with the next batch after it left rows out."""
+    """A sink that has skipped rows takes the next batch."""
     sinks = [codec.columns(max_column_bytes=max_column_bytes) for codec in (PYTHON, COMPILED)]
     for batch in batches:
         one, other = (sink.append(batch, partition=0, max_rows=100) for sink in sinks)
@@ -186,7 +186,7 @@ def test_compressed_batches(codec: RecordCodec, compression: Compression) -> Non
 
 
 def test_wrong_calls_of_a_sink(codec: RecordCodec) -> None:
-    """ValueError, and the sink goes on; after finish it does not."""
+    """A ValueError leaves the sink usable; after `finish` it is not."""
     batch = by_hand.batch(by_hand.record())
     for limit in (0, 2**31):
         with pytest.raises(ValueError, match="max_column_bytes"):
@@ -222,8 +222,8 @@ def filled(codec: RecordCodec, byte: bytes, count: int = 2000) -> ColumnSink:
     return sink
 
 
-def test_what_was_handed_out_stays() -> None:
-    """Memory goes back only when the last buffer of it is gone: later sinks never write into earlier ones."""
+def test_returned_buffers_do_not_change() -> None:
+    """Memory is reused only after its last buffer is freed: later sinks never write into earlier results."""
     kept = [filled(COMPILED, b"%d" % number).finish() for number in range(5)]
     for number in range(20):
         sink = filled(COMPILED, b"x")

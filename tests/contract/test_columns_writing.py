@@ -38,7 +38,7 @@ def appended_one_by_one(builder: Any, rows: list[Any], start: int, stop_bytes: i
     st.data(),
 )
 @hypothesis_settings(max_examples=300)
-def test_columns_build_what_records_build(
+def test_columns_and_records_build_equal_batches(
     table: list[Any],
     first: int,
     picks: bool,
@@ -76,7 +76,7 @@ def test_columns_build_what_records_build(
     timestamps, st.lists(nullable, max_size=30), st.integers(1, 4000), st.integers(0, 4000), st.integers(0, 5)
 )
 @hypothesis_settings(max_examples=100)
-def test_values_build_what_records_build(
+def test_values_and_records_build_equal_batches(
     timestamp: int, values: list[bytes | None], max_bytes: int, stop_bytes: int, start: int
 ) -> None:
     """A list or a tuple of values, from any position on."""

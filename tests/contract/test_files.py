@@ -151,7 +151,7 @@ def test_atomic_write_replaces_the_content(place: tuple[Files, str]) -> None:
     assert files.listdir(folder) == ["c"]
 
 
-def tells(files: Files, folder: str) -> bool:
+def reports_cached_pages(files: Files, folder: str) -> bool:
     """Whether this file system reports cached pages; a new page is cached."""
     file = files.open(f"{folder}/probe", create=True)
     file.pwrite(0, [b"x"])
@@ -161,13 +161,13 @@ def tells(files: Files, folder: str) -> bool:
 def test_cached_read_is_all_or_nothing(place: tuple[Files, str]) -> None:
     """New pages are cached; bytes past the end never are. Without support the result is always None."""
     files, folder = place
-    is_able = tells(files, folder)
+    is_supported = reports_cached_pages(files, folder)
     file = files.open(f"{folder}/a", create=True)
     content = bytes(range(256)) * 1000
     file.pwrite(0, [content])
     for position, size in ((0, 256_000), (0, 1), (1000, 100_000), (255_999, 1)):
         found = file.pread_cached(position, size)
-        assert (found == content[position : position + size]) if is_able else found is None
+        assert (found == content[position : position + size]) if is_supported else found is None
     assert file.pread_cached(255_999, 2) is None
     assert file.pread_cached(300_000, 1) is None
     file.close()
@@ -180,7 +180,7 @@ def test_result_of_cached_read_does_not_change(place: tuple[Files, str]) -> None
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
     file.pwrite(0, [b"a" * 200_000])
-    if not tells(files, folder):
+    if not reports_cached_pages(files, folder):
         assert file.pread_cached(0, 100_000) is None
         return
     first = file.pread_cached(0, 100_000)
@@ -194,7 +194,7 @@ def test_result_of_cached_read_does_not_change(place: tuple[Files, str]) -> None
 def test_dropped_pages_are_cold_until_they_are_read(place: tuple[Files, str]) -> None:
     """Only clean pages are dropped; advice about a closed file or an empty range is no error."""
     files, folder = place
-    is_able = tells(files, folder)
+    is_supported = reports_cached_pages(files, folder)
     file = files.open(f"{folder}/a", create=True)
     size = 1 << 20
     file.pwrite(0, [b"a" * size])
@@ -202,7 +202,7 @@ def test_dropped_pages_are_cold_until_they_are_read(place: tuple[Files, str]) ->
     file.drop_cached(0, size)
     assert file.pread_cached(0, size) is None
     assert file.pread(0, size) == b"a" * size
-    assert (file.pread_cached(0, size) is not None) is is_able
+    assert (file.pread_cached(0, size) is not None) is is_supported
     file.drop_cached(0, size)
     file.will_need(0, size)
     file.will_need(size, 100)
@@ -233,13 +233,13 @@ def test_space_of_a_file_system(place: tuple[Files, str]) -> None:
 def test_lent_bytes_are_sent(place: tuple[Files, str]) -> None:
     """From any byte on, also after the file was closed or removed; nothing is lent past the end."""
     files, folder = place
-    is_able = tells(files, folder)
+    is_supported = reports_cached_pages(files, folder)
     file = files.open(f"{folder}/a", create=True)
     content = bytes(range(256)) * 40
     file.pwrite(0, [content])
     assert file.lend(10_000, 1000) is None
     lent = file.lend(1000, 5000)
-    if not is_able:
+    if not is_supported:
         assert lent is None
         return
     if lent is None:

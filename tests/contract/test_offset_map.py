@@ -71,7 +71,7 @@ def test_the_start_lies_within_a_batch(codec: RecordCodec) -> None:
         offsets.add_batch(stored([(9, b"a", b"1")]), -1)
 
 
-def test_what_has_no_keys_to_put(codec: RecordCodec) -> None:
+def test_batches_without_keys(codec: RecordCodec) -> None:
     """Control batches and batches without records only carry the latest offset on; so does `advance`."""
     offsets = map_of(codec)
     assert offsets.add_batch(by_hand.batch(by_hand.record(), base_offset=4, attributes=0x20))
@@ -95,8 +95,8 @@ def test_a_full_map_takes_whole_batches_or_nothing(codec: RecordCodec) -> None:
     assert [offsets.get(b"%d" % number) for number in range(7)] == list(range(7))
 
 
-def test_an_empty_map_takes_what_fits_of_a_larger_batch(codec: RecordCodec) -> None:
-    """Else no pass would ever get beyond it. Keys that come twice need one place."""
+def test_an_empty_map_takes_part_of_a_larger_batch(codec: RecordCodec) -> None:
+    """Otherwise no pass could clean such a batch. A repeated key needs one slot."""
     offsets = map_of(codec, 10)
     rows = [(20 + number, b"%d" % (number % 9), b"v") for number in range(18)]
     assert offsets.add_batch(stored(rows))
@@ -163,8 +163,8 @@ def test_a_run_of_batches(codec: RecordCodec) -> None:
         b"".join([stored([(5, b"1", b"v"), (6, b"2", b"v"), (7, b"3", b"v")])]),
     ],
 )
-def test_a_run_stops_before_what_is_to_be_looked_at(codec: RecordCodec, other: bytes) -> None:
-    """Of a transaction, of control, empty, damaged anywhere, or more than fits: nothing of it is put."""
+def test_a_run_stops_before_a_batch_to_inspect(codec: RecordCodec, other: bytes) -> None:
+    """A transactional, control, empty, damaged or too large batch: none of its keys is added."""
     first, last = stored([(4, b"k", b"v")]), stored([(9, b"l", b"v")])
     offsets = map_of(codec, 4)  # three keys
     assert offsets.add_run(first + other + last, 0) == (len(first), 1)

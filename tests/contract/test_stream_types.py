@@ -19,6 +19,17 @@ users = app.table("users", key=int64, value=utf8)
 rates = app.global_table("rates", key=int64, value=utf8)
 pairs = stream.join_window(5)
 
+async def fetched(value: int) -> list[bytes]:
+    return []
+
+async def of_key(key: str, value: int) -> float:
+    return 0.0
+
+async def of_record(record: stream.Record[str, int]) -> bool:
+    return True
+
+def too_late(record: stream.LateRecord[str, int]) -> None: ...
+
 def added(key: str, value: int, total: float) -> float:
     return total + value
 
@@ -32,6 +43,10 @@ TYPES = {
     "orders.map_values(lambda value: [value])": "KStream[str, list[int]]",
     "orders.map_values(lambda key, value: key * value, with_key=True)": "KStream[str, str]",
     "orders.map_values(lambda record: record.timestamp, with_record=True)": "KStream[str, int]",
+    "orders.map_values_async(fetched)": "KStream[str, list[bytes]]",
+    "orders.map_values_async(of_key, with_key=True, concurrency=2, timeout=5)": "KStream[str, float]",
+    "orders.map_values_async(of_record, with_record=True, retry=stream.Retry(5))": "KStream[str, bool]",
+    "orders.arrow(lambda batch: batch.slice(1))": "KStream[Any, Any]",
     "orders.flat_map_values(lambda value: str(value))": "KStream[str, str]",
     "orders.map(lambda key, value: (value, key))": "KStream[int, str]",
     "orders.select_key(lambda key, value: value > 3)": "KStream[bool, int]",
@@ -43,6 +58,22 @@ TYPES = {
     "orders.group_by_key().windowed_by(stream.tumbling(5)).count()": "KTable[Windowed[str], int]",
     "orders.group_by_key().windowed_by(stream.session(5)).reduce(max)": "KTable[Windowed[str], int]",
     "orders.group_by_key().cogroup(added).aggregate(float)": "KTable[str, float]",
+    "orders.group_by_key().aggregate(n=stream.Count(), total=stream.Sum())": "KTable[str, Row]",
+    "orders.group_by_key().aggregate(hex=stream.Last(lambda n: n.to_bytes()))": "KTable[str, Row]",
+    "orders.group_by_key().windowed_by(stream.session(5)).aggregate(n=stream.Count())": (
+        "KTable[Windowed[str], Row]"
+    ),
+    "orders.group_by_key().windowed_by(stream.count_windows(5)).aggregate(float, added)": (
+        "KTable[Windowed[str], float]"
+    ),
+    "orders.group_by_key().windowed_by(stream.tumbling(5), late=too_late).count()": (
+        "KTable[Windowed[str], int]"
+    ),
+    "counts.group_by(lambda key, n: (n, key)).aggregate(n=stream.Count())": "KTable[int, Row]",
+    "orders.join_asof(orders, lambda one, other: str(one + other), tolerance=5)": "KStream[str, str]",
+    'orders.join_asof(counts, lambda order, n: (order, n), how="left")': (
+        "KStream[str, tuple[int, int | None]]"
+    ),
     "orders.join(counts, lambda order, n: (order, n))": "KStream[str, tuple[int, int]]",
     "orders.left_join(counts, lambda order, n: (order, n))": "KStream[str, tuple[int, int | None]]",
     "orders.join(orders, lambda left, right: str(left + right), window=pairs)": "KStream[str, str]",
@@ -61,6 +92,12 @@ TYPES = {
 MISTAKES = {
     "orders.filter(lambda key, value: value.nothing)": '"int" has no attribute "nothing"',
     "orders.map(lambda key, value: key)": 'got "str", expected "tuple[Never, Never]"',
+    "orders.group_by_key().aggregate(n=stream.Sum(lambda value: value.nothing))": (
+        '"int" has no attribute "nothing"'
+    ),
+    "orders.group_by_key().windowed_by(stream.tumbling(5), late=5)": (
+        "late: str | Callable[[LateRecord[Any, Any]], object] | None"
+    ),
     "orders.merge(counts)": 'incompatible type "KTable[str, int]"; expected "KStream[str, int]"',
 }
 

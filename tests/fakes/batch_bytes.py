@@ -1,4 +1,4 @@
-"""Record batches made by hand, right or wrong in any field: what no builder would write."""
+"""Record batches encoded by hand, valid or with any invalid field, which no builder would write."""
 
 import struct
 

@@ -63,7 +63,7 @@ class FakeSystem:
 
 
 class FakeProcess:
-    """Prints the lines of a script; what it is sent is kept."""
+    """Prints the lines of a script, and keeps its input."""
 
     def __init__(self, order: dict[str, Any], lines: Iterable[str]) -> None:
         self.name, self.pid, self.order = order["loop"], 7, order
@@ -89,11 +89,11 @@ class FakeHarness:
         self.server_cores, self.client_cores = [0], [1, 2]
         self.systems = {name: FakeSystem(name) for name in ("headrace", "kafka")}
         self.loaded: dict[str, Preloaded] = {}
-        self.stored: dict[str, Any] | None = None  # what `verify` finds, if not what is expected
+        self.stored: dict[str, Any] | None = None  # the result of `verify`; None: as expected
         self.lines: dict[str, list[str]] = {}
         self.orders: list[dict[str, Any]] = []
         self.processes: list[FakeProcess] = []
-        self.topics: list[str] = []  # that exist
+        self.topics: list[str] = []  # existing topics
         self.dropped: list[str] = []
         self.said: list[str] = []
         self.profiles = 0

@@ -31,13 +31,13 @@ class Count:
 
 
 def poll() -> None:
-    """What readers do between two looks at their goal: they wait for records, and here none come."""
+    """The wait of a consumer between two checks of its goal; no records arrive here."""
     sleep_until(now_ns() + 1_000_000)
 
 
 @dataclass
 class ReachGoal:
-    """Waits until its group has read what the parent says."""
+    """Waits until its group has read the number of records that the parent sends."""
 
     def run(self, link: WorkerLink) -> Any:
         link.start()
@@ -66,7 +66,7 @@ class Fail:
 
 @dataclass
 class Forever:
-    """Never ends by itself, and says which process it is: in its records."""
+    """Never ends by itself; its record count is its process id."""
 
     def run(self, link: WorkerLink) -> Any:
         link.progress(os.getpid(), 0)

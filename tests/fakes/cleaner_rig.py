@@ -1,4 +1,4 @@
-"""A log cleaned on the test's own thread, step by step, as a node's cleaner does it."""
+"""Cleans a log on the test's own thread, in the steps of a node's log cleaner."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ MANY_KEYS = 1 << 20
 
 
 class Kept(NamedTuple):
-    """One record as readers see it."""
+    """One record as a consumer reads it."""
 
     offset: int
     key: bytes | None
@@ -20,7 +20,7 @@ class Kept(NamedTuple):
 
 
 class FullSpeed:
-    """No throttle; what passed is counted."""
+    """No throttle; counts the bytes."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -32,7 +32,7 @@ class FullSpeed:
 def cleaning(
     log: Log, *, wall_ms: int = NOW, map_bytes: int = MANY_KEYS, buffer_bytes: int = 4096
 ) -> Cleaning:
-    """A cleaning of what may be cleaned now, due or not."""
+    """A cleaning of the present cleanable range, due or not."""
     return Cleaning(log, cleanable(log, wall_ms), map_bytes, 0.9, buffer_bytes, wall_ms, FullSpeed())
 
 

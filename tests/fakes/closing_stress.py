@@ -1,7 +1,7 @@
 """Run as a process of its own: a connection breaks in the middle of large messages while one end closes.
 
-Arguments: what ends (the router by "close" or "stop", or the "client"), rounds. ZeroMQ aborts the process
-where the break and the end of the socket meet wrongly; else it prints "alive".
+Arguments: the closing end (the router by "close" or "stop", or the "client"), rounds. ZeroMQ aborts the
+process if the break and the close of the socket race; otherwise the program prints "alive".
 """
 
 import asyncio
@@ -48,7 +48,7 @@ async def end_clients() -> None:
 
 
 async def end_router(way: str) -> None:
-    """Peers that do not read their answers go while the router does, from a thread beside its loop."""
+    """Peers that do not read responses close while the router closes, from a thread beside its loop."""
     served = Served(RouterLimits(max_in_flight=64))
     served.is_holding = True
     served.router.start()
@@ -86,7 +86,7 @@ def main() -> None:
     way, rounds = sys.argv[1], int(sys.argv[2])
     for _ in range(rounds):
         run(end_clients() if way == "client" else end_router(way))
-    # Order: a last socket sees to it that ZeroMQ's threads have done what came before.
+    # Order: a last socket makes sure that ZeroMQ's threads have completed all earlier work.
     with shared_context().socket(zmq.PAIR) as pair:
         pair.bind("inproc://closing-stress")
     sys.stdout.write("alive\n")

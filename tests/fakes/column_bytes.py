@@ -1,4 +1,4 @@
-"""Columns made by hand from plain rows, sliced and with rubbish where nothing may look, and read back."""
+"""Columns encoded by hand from plain rows, sliced and with garbage in unused bytes, and decoded again."""
 
 import struct
 from array import array
@@ -28,7 +28,7 @@ def validity(is_there: Sequence[bool], first: int = 0) -> bytes:
 
 
 def binary_column(values: Sequence[bytes | None], first: int = 0) -> BinaryColumn:
-    """`first` rows of rubbish, then the values; nulls have bytes of their own, as Arrow allows."""
+    """`first` rows of garbage, then the values; nulls have bytes of their own, as Arrow allows."""
     rows: list[bytes | None] = [b"rubbish"] * first + list(values)
     offsets = [0]
     for row in rows:

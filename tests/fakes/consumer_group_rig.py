@@ -1,4 +1,4 @@
-"""Members of the new group protocol around a group shard, and the cluster's topics as they come and go."""
+"""Members of the new group protocol around a group shard, and the changing topics of the cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Held = dict[str, set[int]]  # topic name -> partitions
 
 
 class ConsumerGroupRig(GroupRig):
-    """Asserts the invariants of its groups after everything that happens."""
+    """Asserts the invariants of its groups after every step."""
 
     def __init__(self, **keys: Any) -> None:
         self._topic_ids = 0
@@ -43,8 +43,8 @@ class ConsumerGroupRig(GroupRig):
         super().__init__(**keys)
         self.set_topics()
 
-    def _carry_out(self, outcome: Outcome, asker: Asked | None) -> None:
-        super()._carry_out(outcome, asker)
+    def _carry_out(self, outcome: Outcome, request: Asked | None) -> None:
+        super()._carry_out(outcome, request)
         self.check()
 
     def check(self) -> None:
@@ -58,14 +58,14 @@ class ConsumerGroupRig(GroupRig):
         self._states = {group.group_id: group.state for group in groups}
 
     def beat(self, body: ConsumerGroupHeartbeatRequest) -> Any:
-        """Errors: what the coordinator answers."""
+        """Send a heartbeat. Errors: those of the coordinator."""
         answer = self.request(registry.CONSUMER_GROUP_HEARTBEAT, body).answer
         if isinstance(answer, errors.KafkaError):
             raise answer
         return answer
 
     def describe(self, *group_ids: str) -> Any:
-        """Of several groups all, else the one."""
+        """The descriptions of several groups, or that of one."""
         body = ConsumerGroupDescribeRequest(group_ids or (GROUP,))
         answer = self.request(registry.CONSUMER_GROUP_DESCRIBE, body).answer
         return answer.groups if group_ids else answer.groups[0]
@@ -77,12 +77,12 @@ class ConsumerGroupRig(GroupRig):
         return found
 
     def compact(self) -> None:
-        """Of each key the last record is left, tombstones too."""
+        """Keep the last record of each key, tombstones included."""
         last = {entry.data[0]: at for at, entry in enumerate(self.log) if entry.data is not None}
         self.log = [entry for at, entry in enumerate(self.log) if entry.data and last[entry.data[0]] == at]
 
     def set_topics(self, rack: str | None = None, **counts: int) -> None:
-        """Topics by name with partition counts; those that stay keep their id."""
+        """Set the topics, by name and partition count; existing topics keep their ids."""
         topics = {}
         for name, count in counts.items():
             old = self.image.topics.get(name)
@@ -104,7 +104,7 @@ class ConsumerGroupRig(GroupRig):
         self._carry_out(self.shard.on_metadata(self.image, None, self.now), None)
 
     def ids(self, held: Held) -> tuple[TopicIdPartitions, ...]:
-        """Without topics that do not exist any more."""
+        """The ids of these partitions, without deleted topics."""
         return tuple(
             TopicIdPartitions(self.image.topics[name].topic_id, tuple(sorted(each)))
             for name, each in sorted(held.items())
@@ -112,7 +112,7 @@ class ConsumerGroupRig(GroupRig):
         )
 
     def names(self, partitions: tuple[TopicIdPartitions, ...]) -> Held:
-        """Of topics that still exist."""
+        """The names of these partitions, without deleted topics."""
         named = ((self.image.topic_names.get(each.topic_id), set(each.partitions)) for each in partitions)
         return {name: each for name, each in named if name is not None}
 
@@ -136,7 +136,7 @@ class SimMember:
     last_sent: ConsumerGroupHeartbeatRequest | None = None
 
     def request(self, *, is_full: bool = False) -> ConsumerGroupHeartbeatRequest:
-        """The next heartbeat, everything in it if it is to be full or to join."""
+        """The next heartbeat; with all fields if it is a full one or a join."""
         is_full = is_full or self.epoch == 0
         owned = self.rig.ids(self.owned) if is_full or self.owned != self.last_told else None
         return ConsumerGroupHeartbeatRequest(
@@ -153,16 +153,16 @@ class SimMember:
         )
 
     def send(self, *, is_full: bool = False) -> Any:
-        """One heartbeat; its answer is not looked at. If it tells what the member owns, then what an earlier
-        answer has given and the member has not taken yet is void: it counts as given back. Errors: as the
-        coordinator says."""
+        """Send a heartbeat without processing its response. If it reports owned partitions, an assignment of
+        an earlier response that the member has not adopted yet is void: it counts as revoked. Errors: those
+        of the coordinator."""
         self.last_sent = self.request(is_full=is_full)
         if self.last_sent.owned is not None:
             self.wanted = {topic: set(each) for topic, each in self.owned.items()}
         return self.rig.beat(self.last_sent)
 
     def take(self, answer: Any) -> None:
-        """Look at an answer: it is at this epoch, and wants this."""
+        """Process a response: the member's epoch and target assignment."""
         self.epoch = answer.member_epoch
         if self.last_sent is not None and self.last_sent.owned is not None:
             self.last_told = self.rig.names(self.last_sent.owned)
@@ -170,11 +170,11 @@ class SimMember:
             self.wanted = self.rig.names(answer.assignment)
 
     def settle(self) -> None:
-        """Give back what is not wanted, take what is."""
+        """Revoke partitions outside of the target assignment, adopt those in it."""
         self.owned = {topic: set(each) for topic, each in self.wanted.items()}
 
     def beat(self, *, is_full: bool = False) -> Any:
-        """Heartbeat, answer, and what it asks for, all at once."""
+        """Send a heartbeat, process its response, and adopt the assignment."""
         answer = self.send(is_full=is_full)
         self.take(answer)
         self.settle()
@@ -187,11 +187,11 @@ class SimMember:
         return answer
 
     def forget(self) -> None:
-        """Begin again with nothing."""
+        """Lose all state."""
         self.epoch, self.owned, self.wanted, self.last_told = 0, {}, {}, None
 
     def resend(self) -> Any:
-        """The last heartbeat once more."""
+        """Send the last heartbeat again."""
         assert self.last_sent is not None
         return self.rig.beat(self.last_sent)
 
@@ -207,14 +207,14 @@ def held_by(*members: SimMember | SimClassicMember) -> dict[tuple[str, int], lis
 
 
 def with_config(rig: ConsumerGroupRig, **changes: Any) -> None:
-    """A live change of the node's configuration."""
+    """Change the node's dynamic configuration."""
     rig.config.now = replace(rig.config.now, **changes)
 
 
 @dataclass(eq=False)
 class SimClassicMember:
-    """A consumer of the classic protocol that gives back before it takes (cooperative), or gives all back
-    before it joins (eager). It assigns evenly when it leads."""
+    """A consumer of the classic protocol that revokes before it adopts (cooperative), or revokes all
+    partitions before it joins (eager). As leader it assigns evenly."""
 
     rig: ConsumerGroupRig
     topics: tuple[str, ...] = ("events",)
@@ -234,7 +234,7 @@ class SimClassicMember:
         return (GroupProtocol("range", encode_subscription(subscription)),)
 
     def step(self) -> None:
-        """Whatever it has to do next: look at an answer, sync, join, or heartbeat."""
+        """Its next action: process a response, sync, join, or heartbeat."""
         if self.joining is not None:
             self._on_joined()
         elif self.syncing is not None:
@@ -312,7 +312,7 @@ class SimClassicMember:
         if code == errors.MemberIdRequiredError.code:
             self.member_id = answer.member_id
         elif code in (errors.UnknownMemberIdError.code, errors.FencedInstanceIdError.code):
-            # fenced: a coordinator that moved in a rebalance may know a static member by the id before only
+            # fenced: a coordinator that moved in a rebalance may know a static member by its previous id only
             self.member_id, self.generation, self.owned = "", -1, {}
         elif code == errors.IllegalGenerationError.code:
             self.generation, self.owned = -1, {}

@@ -1,4 +1,4 @@
-"""Takes records from a collector, without an engine and its lock."""
+"""Returns records of a collector, without an engine and its lock."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """A controller in its own process, to be killed: `controller_process.py DIRECTORY KEY=VALUE...`.
 
-Prints "ready PORT" once it serves; SIGTERM stops it cleanly; HEADRACE_LOG=INFO makes it tell on stderr what
-it does.
+Prints "ready PORT" once it serves; SIGTERM stops it cleanly; HEADRACE_LOG=INFO sets the level of its log on
+stderr.
 """
 
 import asyncio

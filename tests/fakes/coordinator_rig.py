@@ -1,5 +1,5 @@
-"""Coordinators over a host that is all in memory: partitions are lists of batches, time stands still, reads
-and questions wait until the test lets them through."""
+"""Coordinators over a host in memory: partitions are lists of batches, the clock is the test's, reads and
+requests to other nodes wait until the test completes them."""
 
 import itertools
 import logging
@@ -67,7 +67,7 @@ class Peer:
 
 @dataclass(eq=False)
 class Request:
-    """What the transport would give; `answers` holds what came of it."""
+    """A request as of the transport; `answers` has its response."""
 
     peer: Peer
     api: Any
@@ -77,7 +77,7 @@ class Request:
 
     @property
     def answer(self) -> Any:
-        """The one answer."""
+        """The only response."""
         (answer,) = self.answers
         return answer
 
@@ -108,12 +108,12 @@ class Host:
         self.has_lease = True
         self.handed_over: set[int] | None = None  # partitions; None: all
         self.refuses: KafkaError | None = None  # every append
-        self.append_error: KafkaError | None = None  # of an append that the checks before it allowed
+        self.append_error: KafkaError | None = None  # of an append that has passed all checks
         self.logs = [Partition() for _ in range(partitions)]
         self.reads: list[LogPiece] = []
         self.asked: list[tuple[int, Any, Any, int, Callable[[Any, Now], None]]] = []
         self.notes: list[str] = []
-        self.news: list[str] = []  # what is no trouble
+        self.news: list[str] = []  # notes at level info
         self.known_ends: dict[Any, int] = {}  # of other topics
         self.max_bytes = 1 << 20
         self.read_bytes: int | None = None
@@ -187,7 +187,7 @@ class Host:
         return base
 
     def put(self, index: int, batch: bytes) -> None:
-        """Records that another leader has appended."""
+        """Append a batch as another leader."""
         log = self.logs[index]
         header = read_batch_header(batch)
         log.batches.append(
@@ -199,7 +199,7 @@ class Host:
         self.reads.append(piece)
 
     def finish_read(self, batches: int = 1 << 30, error: KafkaError | None = None) -> None:
-        """The oldest read comes back from its thread, with at most so many batches."""
+        """Complete the oldest read, with at most so many batches."""
         piece = self.reads.pop(0)
         log = self.logs[piece.key[1]]
         found = [b for b in log.batches if read_batch_header(b).last_offset >= piece.offset][:batches]
@@ -224,8 +224,8 @@ class Host:
 class Counter:
     """The state machine of the tests: a number for each group, which a heartbeat sets to its generation id.
 
-    JoinGroup is answered by a timer 10 ms later, SyncGroup by what another node says, LeaveGroup when the
-    next heartbeat of the group comes; DescribeGroups and ListGroups show the state.
+    JoinGroup is answered by a timer after 10 ms, SyncGroup by the response of another node, LeaveGroup by the
+    next heartbeat of the group; DescribeGroups and ListGroups return the state.
     """
 
     noop_record = Record(OffsetCommitKey("", "", 0), None)
@@ -345,7 +345,7 @@ class CoordinatorRig:
         self.sessions = itertools.count(1)
 
     def image_with(self, partitions: int, leader: int = NODE) -> None:
-        """The topic as the metadata has it; 0 partitions: it is not there."""
+        """Set the topic's metadata; with 0 partitions it does not exist."""
         one = PartitionRegistration((NODE,), (NODE,), leader, 0, 0)
         topic = TopicImage(CONSUMER_OFFSETS, TOPIC_ID, (one,) * partitions)
         broker = BrokerRegistration(NODE, 7, bytes(16), "h", 9092, None, (), is_fenced=False)
@@ -354,34 +354,34 @@ class CoordinatorRig:
         )
 
     def lead(self, index: int = 0, epoch: int = 0) -> None:
-        """This node leads; the load has begun."""
+        """This node becomes leader, and begins to load."""
         self.host.logs[index].leader_epoch = epoch
         self.all.elected((TOPIC_ID, index), TopicPartition(CONSUMER_OFFSETS, index), epoch, self.host.at())
 
     def leave(self, index: int = 0) -> None:
-        """It does not any more."""
+        """This node resigns."""
         self.all.resigned((TOPIC_ID, index))
 
     def load(self) -> None:
-        """Let all reads through."""
+        """Complete all reads."""
         while self.host.reads:
             self.host.finish_read()
             self.pass_time(0)
 
     @property
     def shard(self) -> Counter:
-        """The newest one."""
+        """The newest shard."""
         shard: Counter = self.shards[-1]
         return shard
 
     def commit(self, upto: int | None = None, index: int = 0) -> None:
-        """The high watermark moves."""
+        """Advance the high watermark."""
         log = self.host.logs[index]
         log.high_watermark = log.end if upto is None else upto
         self.all.committed((TOPIC_ID, index), self.host.at())
 
     def pass_time(self, milliseconds: int) -> None:
-        """Fire what comes due until then, at its time."""
+        """Advance the clock, and fire each timer at its deadline."""
         end_ms = self.host.now_ms + milliseconds
         while (due_ms := self.all.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.host.now_ms = max(self.host.now_ms, due_ms)
@@ -396,11 +396,11 @@ class CoordinatorRig:
             self.all.committed((TOPIC_ID, index), self.host.at())
 
     def ask(self, api: Any, body: Any, session: int | None = None) -> Request:
-        """A request, as the node hands it over, in a turn of its own."""
+        """Handle one request, in a turn of its own."""
         return self.ask_together((api, body), session=session)[0]
 
     def ask_together(self, *asked: tuple[Any, Any], session: int | None = None) -> list[Request]:
-        """Requests that come within one turn of the loop."""
+        """Handle requests within one turn of the loop."""
         requests = [Request(Peer(session or next(self.sessions)), api, body) for api, body in asked]
         for request in requests:
             try:

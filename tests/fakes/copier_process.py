@@ -3,7 +3,7 @@
     copier_process.py BOOTSTRAP NAME IN OUT SIZE CONSUMER_OPTIONS
 
 NAME is the transactional id and the client id. Record N of partition P goes to partition P mod (partitions of
-OUT), in transactions of up to SIZE records. Prints "copied N" after each commit; SIGTERM ends it in order.
+OUT), in transactions of up to SIZE records. Prints "copied N" after each commit; SIGTERM stops it cleanly.
 """
 
 import ast
@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 
 
 class Copier:
-    """The loop, as a user would write it."""
+    """The loop of an application."""
 
     def __init__(
         self, bootstrap: str, name: str, source: str, target: str, size: int, **options: Any
@@ -44,8 +44,8 @@ class Copier:
         self._width = len(self._producer.partitions_for(target))
 
     def run(self, is_over: threading.Event) -> None:
-        """Until the parent ends it; aborts transactions of an earlier process first, which readers wait
-        for."""
+        """Copy until the parent ends the process; first abort transactions of an earlier process, for which
+        readers wait."""
         self._producer.init_transactions()
         while not is_over.is_set():
             records = self._consumer.poll(0.2)
@@ -61,7 +61,7 @@ class Copier:
                     txn.send(self._target, record.value, partition=record.partition % self._width)
                 txn.commit_offsets(self._consumer)
         except errors.ApiTimeoutError:
-            raise  # nobody can say what became of it: the next process of this name finds out
+            raise  # unknown outcome: the next process with this name resolves it
         except errors.TransactionAbortableError as error:
             tell(f"aborted {error}")
             self._rewind()
@@ -69,7 +69,7 @@ class Copier:
             tell(f"copied {len(records)}")
 
     def _rewind(self) -> None:
-        """Go on where the group is."""
+        """Seek to the group's committed offsets."""
         for tp, committed in self._consumer.committed(timeout=PATIENCE_S).items():
             self._consumer.seek(tp, 0 if committed is None else committed.offset)
 

@@ -1,4 +1,4 @@
-"""The node core alone: files in memory, metadata by the record, virtual time, answers in a list."""
+"""The node core alone: files in memory, scripted metadata records, virtual time, responses in a list."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FakePeer:
 
 @dataclass(eq=False)
 class FakeRequest:
-    """A request, and its answer once it is there: a body and frames, an error, or `is_dropped`."""
+    """A request and its response: a body and frames, an error, or `is_dropped`."""
 
     api: Api
     body: Any
@@ -60,7 +60,7 @@ class FakeRequest:
     peer: FakePeer = field(default_factory=FakePeer)
     answer: Any = None
     answer_frames: list[Any] = field(default_factory=list)
-    sent: Sequence[Any] = ()  # the very buffers that were handed over
+    sent: Sequence[Any] = ()  # the response's own buffers
     error: KafkaError | None = None
     is_dropped: bool = False
 
@@ -70,7 +70,7 @@ class FakeRequest:
 
     @property
     def first(self) -> Any:
-        """The answer to the first entry."""
+        """The response to the first entry."""
         assert self.answer is not None, "not answered yet" if self.error is None else self.error
         return self.answer.partitions[0]
 
@@ -104,7 +104,7 @@ class CoreRig:
         coordinators: CoordinatorFactory | None = None,
         **config: Any,
     ) -> None:
-        """`records` are the metadata that the node finds when it joins, applied as its first image."""
+        """`records` are the metadata at the node's registration, applied as its first image."""
         self.node_id = node_id
         self.files = FakeFiles() if files is None else files
         self.now_ms = 1_000
@@ -185,7 +185,7 @@ class CoreRig:
         return topic_id, [TopicRecord(name, topic_id), *values, *made]
 
     def topic(self, name: str = "t", partitions: int = 1, **facts: Any) -> bytes:
-        """A topic, made and applied."""
+        """Create a topic and apply its metadata."""
         topic_id, records = self.topic_records(name, partitions, **facts)
         self.metadata(*records)
         return topic_id
@@ -254,7 +254,7 @@ class CoreRig:
         return request
 
     def values(self, topic_id: bytes, partition: int = 0) -> list[bytes | None]:
-        """Everything a reader sees."""
+        """The values that a consumer reads."""
         request = self.fetch(topic_id, partition=partition)
         self.read_cold()
         assert request.first.error_code == 0, request.first
@@ -278,7 +278,7 @@ class CoreRig:
         self.core.recompressor.check()
 
     def pop(self, kind: type[Any]) -> list[Any]:
-        """Take the effects of one kind out of those collected."""
+        """Remove and return the collected effects of one kind."""
         found = [effect for effect in self.effects if isinstance(effect, kind)]
         self.effects = [effect for effect in self.effects if not isinstance(effect, kind)]
         return found
@@ -370,12 +370,12 @@ class CoreRig:
         return True
 
     def begin_checkpoint(self, *, only_starts: bool = False) -> None:
-        """Checkpoints are being written from now on, until `end_checkpoint`."""
+        """Begin to write checkpoints; `end_checkpoint` completes them."""
         self._checkpoints = self.core.checkpoints_begin(only_starts=only_starts)
         self.check()
 
     def end_checkpoint(self) -> None:
-        """They are written, if they were begun."""
+        """Complete the checkpoints that were begun."""
         tasks, self._checkpoints = self._checkpoints, []
         for task in tasks:
             task.run()
@@ -383,7 +383,7 @@ class CoreRig:
         self.check()
 
     def tick(self, wall_ms: int = WALL_MS) -> None:
-        """A second has passed."""
+        """The core's tick after one second."""
         self.core.tick(self.now_ms, wall_ms)
         self.check()
 
@@ -392,7 +392,7 @@ class CoreRig:
         return "\n".join(note.text for note in self.pop(effects.Note))
 
     def pass_time(self, milliseconds: int) -> None:
-        """Move the clock, with a tick of the core at each of its deadlines."""
+        """Advance the clock, with a tick of the core at each of its deadlines."""
         end_ms = self.now_ms + milliseconds
         while self._timer_ms is not None and self._timer_ms <= end_ms:
             self.now_ms, self._timer_ms = max(self.now_ms, self._timer_ms), None
@@ -407,8 +407,8 @@ class CoreRig:
     def restarted(
         self, *more: Any, power: str | int | None = None, records: Sequence[Any] | None = None
     ) -> CoreRig:
-        """The next process on the same disk, after a crash or a power loss. It finds the metadata as it
-        was, with `more` records that came meanwhile, or just `records`."""
+        """The next process on the same disk, after a crash or a power loss. Its metadata is unchanged, with
+        `more` later records, or is `records` only."""
         files = self.files.restart() if power is None else self.files.power_loss(power)
         found = [*self.records, *more] if records is None else records
         return CoreRig(files, ",".join(self.config.log_dirs), found, self.node_id)

@@ -1,16 +1,31 @@
 """The application that fault tests kill: it counts records by their value, without a cache.
 
 Without a cache each input gives one output: the counts of a value are 1, 2, 3, ... in its partition, so a
-record that was lost or counted twice shows.
+record that was lost or counted twice shows. FUNCTIONS "async": words and counts pass through async
+functions; "arrow": words pass through an Arrow section.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from headrace import int64, stream, utf8
 
 GUARANTEE, SOURCE, TARGET = "COUNTING_GUARANTEE", "lines", "counts"
+FUNCTIONS = "COUNTING_FUNCTIONS"
+
+
+async def echo(value: str) -> str:
+    """The value, later."""
+    await asyncio.sleep(0.001 * int(value.removeprefix("word-")))
+    return value
+
+
+async def echo_count(count: int) -> int:
+    """The count, later."""
+    await asyncio.sleep(0.001 * (count % 20))
+    return count
 
 
 def app() -> stream.App:
@@ -29,6 +44,14 @@ def app() -> stream.App:
             "producer.linger.ms": 5,
         },
     )
-    counts = made.stream(SOURCE).group_by(lambda _key, value: value).count(store="per-line")
-    counts.to_stream().to(TARGET, value=int64)
+    lines = made.stream(SOURCE, key=utf8, value=utf8)
+    functions = os.environ.get(FUNCTIONS)
+    if functions == "async":
+        lines = lines.map_values_async(echo)
+    elif functions == "arrow":
+        lines = lines.arrow(lambda batch: batch)
+    counts = lines.group_by(lambda _key, value: value).count(store="per-line").to_stream()
+    if functions == "async":
+        counts = counts.map_values_async(echo_count, ordered=False)
+    counts.to(TARGET, value=int64)
     return made

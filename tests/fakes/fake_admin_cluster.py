@@ -1,7 +1,7 @@
-"""A `FakeCluster` whose coordinators and leaders answer what admins ask of groups and transactions.
+"""A `FakeCluster` whose coordinators and leaders serve admin requests for groups and transactions.
 
-Groups and transactional ids are spread over the nodes by `homes`; what is not named there is on node 0. They
-are as tests make them: nobody joins, and nothing moves by itself.
+`homes` maps groups and transactional ids to nodes; all others are on node 0. Tests set their states: no
+member joins, and nothing moves by itself.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ EMPTY, STABLE = "Empty", "Stable"
 
 @dataclass
 class FakeMember:
-    """Of a classic group."""
+    """A member of a classic group."""
 
     instance_id: str | None
     assignment: bytes
@@ -68,14 +68,14 @@ class FakeAdminCluster(FakeCluster):
         self.group(group_id).offsets[topic, partition] = groups.CommittedOffset(topic, partition, offset)
 
     def open_transaction(self, tp: TopicPartition, producer_id: int, start: int, last_ms: int = 0) -> None:
-        """As a leader sees it; `last_ms` in the fake's wall time."""
+        """Open a transaction at a leader; `last_ms` in the fake's wall time."""
         active = transactions.ActiveProducer(producer_id, 3, 7, last_ms, -1, start)
         self.active.setdefault(tp, []).append(active)
 
     def know(
         self, name: str, producer_id: int, *tps: TopicPartition, state: str = "Ongoing", prepared_ms: int = -1
     ) -> None:
-        """As a coordinator sees a transaction."""
+        """Set a transaction's state at its coordinator."""
         topics = tuple(groups.TopicNamePartitions(tp.topic, (tp.partition,)) for tp in tps)
         self.known[name] = transactions.DescribedTransaction(
             *(0, name, state, 60_000, 5_000, producer_id, 3, topics), prepared_ms=prepared_ms
@@ -84,7 +84,7 @@ class FakeAdminCluster(FakeCluster):
     # --- coordinators -----------------------------------------------------------------------------------
 
     async def ask_group(self, api_name: str, body: Any, node_id: int) -> Any:
-        """Whatever FakeCoordinator would answer with the real state machine."""
+        """The responses that FakeCoordinator computes with the real state machine."""
         if hasattr(body, "group_id") and self._is_away(body.group_id):
             raise errors.NotCoordinatorError(f"{body.group_id} is not here")
         return getattr(self, f"_do_{api_name}")(body)

@@ -34,25 +34,25 @@ FOR_EVER_MS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Ask:
-    """A request as rules see it."""
+    """A request, as passed to rules."""
 
     api: str
     node_id: int
     body: Any
-    number: int  # of requests of this api so far
+    number: int  # of this request among those of its API
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a request. `lost_request`: never executed; `lost_reply`: executed, no answer."""
+    """A fault of a request. `lost_request`: never executed; `lost_reply`: executed, without a response."""
 
     error: errors.KafkaError | None = None  # for the whole request, unexecuted
     partition_error: int | None = None  # code for each partition, unexecuted
     delay_ms: int = 0  # before it is executed
     lost_request: bool = False
     lost_reply: bool = False  # and the connection breaks
-    silent: bool = False  # no answer at all: the client times out
-    behind: bool = False  # metadata of a node that has not heard of any topic yet
+    silent: bool = False  # no response: the client times out
+    behind: bool = False  # its metadata has no topic yet
 
 
 @dataclass
@@ -62,14 +62,14 @@ class FakePartition:
     log_start_offset: int = 0
     end_offset: int = 0
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)  # base, next, bytes
-    replicas: tuple[int, ...] = ()  # nobody but the leader, unless they are named
+    replicas: tuple[int, ...] = ()  # the leader only, unless set
     isr: tuple[int, ...] = ()
     elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
     followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
-    acknowledged: int = 0  # the end of what a producer was told to be safe
+    acknowledged: int = 0  # the end of the acknowledged records
     aborted: tuple[tuple[int, int], ...] = ()  # transactions: (producer id, first offset)
     last_stable_offset: int | None = None  # None: the end
     producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
@@ -79,7 +79,8 @@ class FakePartition:
         self.isr = self.isr or self.replicas
 
     def append(self, frame: bytes, epoch: int) -> int:
-        """Its base offset; that of the first time if it was appended before. Errors: of the sequences."""
+        """Append a batch; returns its base offset, that of the first append for a duplicate. Errors: of
+        sequences."""
         header = active_codec().check(frame)
         base = self.end_offset
         if header.producer_id >= 0 and not header.is_control:
@@ -107,7 +108,7 @@ class FakePartition:
         self.epochs = [entry for entry in self.epochs if entry[1] < max(self.end_offset, 1)]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """As a leader answers OffsetForLeaderEpoch."""
+        """A leader's response to OffsetForLeaderEpoch."""
         ends = [*(start for _, start in self.epochs[1:]), self.end_offset]
         if epoch > self.epochs[-1][0]:
             return -1, -1
@@ -132,7 +133,7 @@ class FakeTopic:
 
 
 class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
-    """`nodes` storage nodes; all of them answer everything."""
+    """`nodes` storage nodes; each of them serves every request."""
 
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
         FakeReplication.__init__(self)
@@ -144,7 +145,7 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         self.latency_ms = latency_ms
         self.addresses = {node_id: Address(f"node{node_id}", 9000 + node_id) for node_id in range(nodes)}
         self.down: set[int] = set()
-        self.fenced: set[int] = set()  # not in the metadata, whatever else they do
+        self.fenced: set[int] = set()  # not in the metadata, but still serving
         self.dropped: list[Address] = []  # to which clients closed their connections
         self.topics: dict[str, FakeTopic] = {}
         self.node_configs: dict[str, dict[str, str]] = {}
@@ -192,11 +193,11 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         self.down.add(node_id)
 
     def freeze_node(self, node_id: int) -> None:
-        """From now on it reads and sends nothing, and its connections stay open."""
+        """Let a node read and send nothing from now on; its connections stay open."""
         self.rules.insert(0, lambda ask: Fault(delay_ms=FOR_EVER_MS) if ask.node_id == node_id else None)
 
     def start_node(self, node_id: int) -> None:
-        """Of producers it knows what a snapshot keeps: the last batch of each."""
+        """Restart a node; its producer state has the last batch of each producer, as after a snapshot."""
         self.down.discard(node_id)
         for part in (part for topic in self.topics.values() for part in topic.partitions):
             if part.leader == node_id:
@@ -223,7 +224,7 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         return [record.value for part in chosen for record in part.records()]
 
     def fail_next(self, api: str, fault: Fault, times: int = 1) -> None:
-        """The next `times` requests of an api meet this fault."""
+        """Apply a fault to the next `times` requests of an API."""
         left = times
 
         def rule(ask: Ask) -> Fault | None:
@@ -541,7 +542,7 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         return control.IncrementalAlterConfigsResponse(tuple(results), self.metadata_offset)
 
     def _configs_of(self, resource: Any) -> Any:
-        """To change; None for a topic that does not exist."""
+        """The mutable configs of a resource; None for a missing topic."""
         if resource.resource_type == 4:
             return self.node_configs.setdefault(resource.name, {})
         topic = self.topics.get(resource.name)
@@ -574,7 +575,7 @@ class FakeNetwork:
             raise errors.NetworkError("closed")
         by_address = {known: node_id for node_id, known in self._cluster.addresses.items()}
         if address not in by_address or by_address[address] in self._cluster.down:
-            raise errors.NetworkError(f"nobody listens at {address}")
+            raise errors.NetworkError(f"connection refused by {address}")
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 reply = await self._cluster.handle(by_address[address], api, body, frames)
@@ -583,7 +584,7 @@ class FakeNetwork:
         return reply if expect_reply else Reply(None, ())
 
     def submit(self, *_args: Any, **_facts: Any) -> None:
-        """Nothing goes out without waiting here: the latency is waited for before."""
+        """Not used here: `request` waits for the latency before it sends."""
 
     def drop(self, address: Address) -> None:
         self._cluster.dropped.append(address)

@@ -1,7 +1,7 @@
 """The group coordinator of `FakeCluster`: the real state machine, with a log in memory and the loop's timers.
 
-`coordinator` is the node that answers; `move_coordinator` has another node load the log, and whoever waited
-at the first is told so.
+`coordinator` is the id of the coordinating node; `move_coordinator` loads the log at another node, and
+pending requests at the first get NOT_COORDINATOR.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class FakeToken:
 
 
 class FakeTimers:
-    """On the loop."""
+    """Timers of the event loop."""
 
     def __init__(self, decided: Callable[[Outcome], None], now: Callable[[], Now]) -> None:
         self._decided, self._now = decided, now
@@ -69,7 +69,7 @@ class FakeTimers:
 
 
 class FakeCoordinator:
-    """The mixin, and the shard's surroundings."""
+    """The mixin of `FakeCluster`, which is also the shard's host."""
 
     topics: dict[str, Any]
     metadata_offset: int
@@ -87,7 +87,7 @@ class FakeCoordinator:
     # --- what tests do ------------------------------------------------------------------------------
 
     def move_coordinator(self, node_id: int) -> None:
-        """The shard is dropped and loaded elsewhere, from the log."""
+        """Drop the shard, and load it at another node from the log."""
         self.coordinator, self.coordinator_epoch = node_id, self.coordinator_epoch + 1
         if self._shard is not None:
             self._timers.clear()
@@ -137,7 +137,7 @@ class FakeCoordinator:
     # --- answering ----------------------------------------------------------------------------------
 
     async def ask_group(self, api_name: str, body: Any, node_id: int) -> Any:
-        """One request to the shard; every node knows where it is."""
+        """Send a request to the shard; every node knows the coordinator."""
         if api_name == "FindCoordinator":
             found = [groups.Coordinator(0, key, self.coordinator, "node", 9000) for key in body.keys]
             return groups.FindCoordinatorResponse(tuple(found))

@@ -1,10 +1,10 @@
 """A file system in memory that can die, lose power, run full, fail and rot, at every single operation.
 
-Model. What a process wrote lies in the page cache: it survives the death of the process (`restart`) at once,
-and the loss of power (`power_loss`) only where it was synced. A file's bytes are synced by `fdatasync`, the
-names in a folder by `fsync_directory`. What was not synced may survive or not: none of it, all of it, or,
-with a seed, any sectors of the writes and any first part of a folder's changes, as real disks have it.
-What is read or written is in the page cache until `evict` or `drop_cached`; dirty pages stay.
+Model. Written bytes are in the page cache: they survive the end of the process (`restart`), and a power loss
+(`power_loss`) only where they were synced. `fdatasync` syncs a file's bytes, `fsync_directory` the names in a
+folder. Of unsynced work none survives, all, or, with a seed, any sectors of the writes and any prefix of a
+folder's changes, as on real disks. Pages that are read or written stay in the page cache until `evict` or
+`drop_cached`; dirty pages always stay.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PAGE_BYTES = 64  # of the page cache
 
 
 class Crash(BaseException):
-    """The process died inside this operation; nothing it does after that reaches the disk."""
+    """The process died in this operation; no later operation reaches the disk."""
 
 
 @dataclass(eq=False)
 class _Inode:
-    """A file: what reads see, what the disk has, and what was done since."""
+    """A file: its present bytes, its bytes on the disk, and the unsynced operations."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
@@ -60,7 +60,7 @@ class _Inode:
                 self.cold = {page for page in self.cold if page not in pages}
 
     def cool(self, position: int, size: int) -> None:
-        """Only whole and clean pages go."""
+        """Evict whole and clean pages."""
         dirty = [page for kind, at, data in self.pending for page in _pages(at, len(data)) if kind == "write"]
         first, last = -(-position // PAGE_BYTES), (position + size) // PAGE_BYTES
         if position + size >= len(self.data):
@@ -81,7 +81,7 @@ class _Inode:
         self.pending.clear()
 
     def survive(self, choice: _Choice) -> None:
-        """Keep what a power loss leaves."""
+        """Keep the bytes that survive a power loss."""
         left = bytearray(self.durable)
         for kind, at, data in self.pending:
             if kind == "truncate":
@@ -97,14 +97,14 @@ class _Inode:
 
 @dataclass(eq=False)
 class _Folder:
-    """Names, as seen and as on the disk, and the changes since the last sync."""
+    """The present names, the names on the disk, and the changes since the last sync."""
 
     names: dict[str, _Inode | _Folder] = field(default_factory=dict)
     durable: dict[str, _Inode | _Folder] = field(default_factory=dict)
     pending: list[tuple[str | None, str | None, _Inode | _Folder | None]] = field(default_factory=list)
 
     def copied(self, copies: _Copies) -> _Folder:
-        """A copy in which a node that has several names is one node again."""
+        """A copy in which an inode with several names is still one inode."""
 
         def of(node: _Inode | _Folder) -> _Inode | _Folder:
             copy = copies.get(node)
@@ -119,7 +119,7 @@ class _Folder:
         )
 
     def change(self, gone: str | None, come: str | None, node: _Inode | _Folder | None) -> None:
-        """Atomically take away one name and set another."""
+        """Atomically remove one name and set another."""
         _apply(self.names, gone, come, node)
         self.pending.append((gone, come, node))
 
@@ -149,7 +149,7 @@ class _Choice:
 
 
 class FakeLent:
-    """Bytes of a file, read when they are sent."""
+    """Bytes of a file that are read when they are sent."""
 
     def __init__(self, inode: _Inode, position: int, size: int) -> None:
         self._inode, self._position, self._size = inode, position, size
@@ -269,7 +269,7 @@ class FakeFiles:
         self.operations: list[str] = []
         self.crash_at: int | None = None  # die in the operation with this number, counted from 0
         self.error_at: tuple[int, int] | None = None  # the operation with this number fails, with this errno
-        self.tear_bytes = 0  # if that is a write, this many bytes of it (at most) get through
+        self.tear_bytes = 0  # if that is a write, at most this many of its bytes are written
         self.capacity_bytes = capacity_bytes
         self.is_dead = False
         self.tells_what_is_cached = True
@@ -281,28 +281,28 @@ class FakeFiles:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no fault waits and there is no limit of its size."""
+        """Whether there is no pending fault and no size limit."""
         return self.crash_at is None and not self._faults and self.capacity_bytes is None
 
     # --- faults ----------------------------------------------------------------------------------------
 
     def fail(self, operation: str, part: str = "", error: int = errno.EIO, after: int = 0) -> None:
-        """Once `after` such operations on paths with `part` in them went well, the next one fails."""
+        """Fail one operation on a path with `part` in it, after `after` successful ones."""
         self._faults.append((operation, part, error, after))
 
     def clear_faults(self) -> None:
-        """No planned fault happens any more."""
+        """Drop all planned faults."""
         self._faults.clear()
         self._counts.clear()
 
     def flip_bit(self, path: str, byte: int, bit: int) -> None:
-        """Rot: one bit of a stored file changes under everyone's feet."""
+        """Flip one bit of a stored file."""
         inode = self._file(path)
         inode.data[byte] ^= 1 << bit
         inode.sync()
 
     def evict(self, part: str = "") -> None:
-        """All clean pages of the files with `part` in their path leave the page cache."""
+        """Evict all clean pages of files with `part` in their path."""
         for path, inode in _all_files(self._root, ""):
             if part in path:
                 inode.cool(0, len(inode.data))
@@ -321,7 +321,7 @@ class FakeFiles:
         return bytes(self._file(path).data)
 
     def put(self, path: str, content: bytes) -> None:
-        """Make a file with this content, on the disk at once."""
+        """Create a file with this content, synced."""
         folder, name = self._parent(path)
         node = folder.names.get(name)
         inode = node if isinstance(node, _Inode) else _Inode()
@@ -330,13 +330,13 @@ class FakeFiles:
         folder.names[name] = folder.durable[name] = inode
 
     def restart(self) -> FakeFiles:
-        """The file system as the next process finds it after this one died: nothing written is lost."""
+        """The file system of the next process after a kill: no written byte is lost."""
         after = FakeFiles(capacity_bytes=self.capacity_bytes)
         after._root = self._root.copied({})
         return after
 
     def power_loss(self, mode: str | int) -> FakeFiles:
-        """As found after the power failed; unsynced work survives by `mode`: "none", "all" or a seed."""
+        """The file system after a power loss; unsynced work survives by `mode`: "none", "all" or a seed."""
         after = self.restart()
         after._root.survive(_Choice(mode))
         return after
@@ -438,7 +438,7 @@ class FakeFiles:
     # --- inside --------------------------------------------------------------------------------------------
 
     def _begin(self, operation: str, path: str, size: int = 0) -> int | None:
-        """Count a change. None: go on. A number: this many bytes of the write get through, then death."""
+        """Count an operation. None: it proceeds. A number: so many bytes are written before the crash."""
         if self.is_dead:
             raise Crash(f"{operation} {path} by a dead process")
         number = len(self.operations)

@@ -1,4 +1,4 @@
-"""Nodes, elections, reassignments and deletions of the fake cluster: Kafka's rules as clients see them."""
+"""Nodes, elections, reassignments and deletions of the fake cluster, by Kafka's rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from headrace.protocol.messages import control, data
 
 
 class FakeReplication:
-    """What the controller does with replicas. A reassignment stays under way until `finish_moves`."""
+    """The controller's work on replicas. A reassignment is in progress until `finish_moves`."""
 
     topics: dict[str, Any]
     addresses: dict[int, Address]

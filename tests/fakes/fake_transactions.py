@@ -1,7 +1,7 @@
-"""The transaction coordinator of the fake cluster, and what groups get of it; transaction version 2.
+"""The transaction coordinator of the fake cluster, with offsets of groups; transaction version 2.
 
-Kafka's rules as far as producers see them: each end raises the epoch, an end that comes again is answered as
-the first time, and a leader asks whether the transaction that a batch belongs to is open.
+Kafka's rules for producers: each EndTxn increments the epoch, a repeated EndTxn gets the same response, and a
+leader verifies that the transaction of a batch is open.
 """
 
 from dataclasses import dataclass, field
@@ -26,13 +26,13 @@ class FakeTransaction:
 
 
 class FakeTransactions:
-    """A part of `FakeCluster`, beside `FakeCoordinator`, which says which node coordinates."""
+    """The mixin of `FakeCluster` for transactions; `FakeCoordinator` has the coordinating node."""
 
     coordinator: int
 
     def __init__(self) -> None:
         self.transactions: dict[str, FakeTransaction] = {}
-        self.ends: list[tuple[str, int, bool]] = []  # (id, epoch, committed) of each that counted
+        self.ends: list[tuple[str, int, bool]] = []  # (id, epoch, committed) of each first EndTxn
         self.generations: dict[str, tuple[int, str]] = {}  # by group: generation and member id
         self._next_producer_id = 1000
 
@@ -48,7 +48,7 @@ class FakeTransactions:
         ]
 
     def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """Of a group, by committed transactions."""
+        """The offsets of a group by committed transactions."""
         found = {}
         for transaction in self.transactions.values():
             for epoch, offsets in transaction.offsets.items():
@@ -57,7 +57,7 @@ class FakeTransactions:
         return found
 
     def check_transactional(self, transactional_id: str | None, header: Any) -> None:
-        """What a leader asks the coordinator before it appends; opens the transaction."""
+        """A leader's verification before it appends; adds the partition to the transaction."""
         if not header.is_transactional:
             return
         found = self.transactions.get(transactional_id or "")

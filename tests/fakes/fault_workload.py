@@ -1,10 +1,10 @@
-"""Producers and consumers on a cluster under faults: a history of what they did and saw, and the longest
+"""Producers and consumers on a cluster under faults, with a history of their operations, and the longest
 pause between two acknowledgements.
 
-Producers write to all partitions with acks=all and retry until they are stopped; consumers read all along.
-`finish` stops them, reads everything once more, and has the history checked. Each record carries its value
-in its key or a header too, so that records that are mixed up show. The producers are idempotent, as they are
-by default: a record that is there twice is an anomaly. `random_workload.py` has clients with random settings.
+Producers write to all partitions with acks=all and retry until they are stopped; consumers run all the time.
+`finish` stops them, reads all partitions once more, and checks the history. Each record has its value in its
+key or a header, too, so that mixed-up records are found. The producers are idempotent, so a duplicate record
+is an anomaly. `random_workload.py` has clients with random settings.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from headrace import TopicPartition, errors
 from history import History, Outcome, Process, error_name
 from waiting import PATIENCE_S, wait_for
 
-UNACKED = 200  # records that one producer may have under way; beyond it there is nothing to learn
+UNACKED = 200  # the most records that one producer has in flight
 ROUND = 5
 ROUND_S = 0.01  # between rounds: a few hundred records per second and producer
 
 
 class Cluster(Protocol):
-    """What a workload needs: addresses, clients of its own, and what to print when it fails."""
+    """The cluster of a workload: addresses, clients, and evidence for failures."""
 
     bootstrap: Any
     clients: Any
@@ -40,14 +40,14 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True)
 class Ack:
-    """One acknowledged record, when the client learnt of it."""
+    """The time and place of an acknowledgement."""
 
     at_s: float
     partition: int
 
 
 class Workload:
-    """`start` it, make trouble, `finish` it. Producer N and consumer N are "client-N" of the network."""
+    """Use: `start`, faults, `finish`. Producer N and consumer N are "client-N" of the network."""
 
     def __init__(
         self, cluster: Cluster, topic: str, *, producers: int = 2, consumers: int = 1, **producer_options: Any
@@ -55,7 +55,7 @@ class Workload:
         self.history = History(lambda: time.monotonic_ns() // 1_000_000)
         self.complaints: list[str] = []
         self.acks: list[Ack] = []
-        self.errors: Counter[str] = Counter()  # of records that were given up, by name
+        self.errors: Counter[str] = Counter()  # errors of failed records, by name
         self.topic = topic
         self._cluster = cluster
         self._options = {
@@ -78,7 +78,7 @@ class Workload:
     # --- for scenarios ------------------------------------------------------------------------------------
 
     def start(self, warm_up: int = 100) -> Workload:
-        """Begin, and go on until some records were acknowledged."""
+        """Start all clients, and wait until some records are acknowledged."""
         with self._cluster.clients.admin() as admin:
             self._partitions = len(admin.describe_topics(self.topic)[self.topic].partitions)
         producers, consumers = self._counts
@@ -89,7 +89,7 @@ class Workload:
         return self
 
     def more(self, count: int = 100, patience_s: float = PATIENCE_S) -> None:
-        """Until every partition had this many more records acknowledged, all together."""
+        """Wait until all partitions together have this many more acknowledged records."""
         before = len(self.acks)
 
         def is_so() -> bool:
@@ -100,13 +100,13 @@ class Workload:
         wait_for(is_so, what, patience_s, evidence=self._cluster.evidence)
 
     def rest(self) -> None:
-        """Send nothing any more, until `go_on`; all that was sent has been answered."""
+        """Pause all producers until `go_on`; returns when no record is in flight."""
         self._may_send.clear()
-        # a round that has begun is noticed by what it sends
+        # a round that has begun counts its records as in flight
         wait_for(lambda: self._under_way == 0 and self._resting == self._counts[0], "all producers rest")
 
     def go_on(self) -> None:
-        """Send again."""
+        """Resume after `rest`."""
         self._may_send.set()
 
     def acked_since(self, begun_s: float) -> int:
@@ -124,12 +124,12 @@ class Workload:
         return max(after - before for before, after in itertools.pairwise(edges))
 
     def finish(self) -> None:
-        """Stop, read everything, and check. Fails with what was found."""
+        """Stop, read all partitions, and check. Fails with the anomalies."""
         self.read_to_the_end()
         assert self.history.anomalies() == {}, self._story()
 
     def read_to_the_end(self) -> None:
-        """Stop and read everything, once more at last. Fails when that cannot be done."""
+        """Stop, and read all partitions with a new consumer. Fails if it stalls."""
         self._stop_sending.set()
         self._may_send.set()
         self._join(self._senders, "a producer")
@@ -235,13 +235,14 @@ class Workload:
             self._ends = consumer.end_offsets(*tps, timeout=PATIENCE_S)
 
     def _has_read_all(self, consumer: Any) -> bool:
-        """Whether a consumer of all partitions is at their ends, once it is known where they end."""
+        """Whether a consumer of all partitions is at their end offsets, once these are known."""
         if not self._stop_reading.is_set() or not self._ends.keys() <= set(consumer.assignment()):
             return False
         return all(consumer.position(tp, PATIENCE_S) >= end for tp, end in self._ends.items())
 
     def _deadline(self, ends_at: float) -> float:
-        """When a consumer must have read everything, 0.0 while it need not. Fails when that is past."""
+        """The time by which a consumer must be at the end offsets, 0.0 without one. Fails when it has
+        passed."""
         if not self._stop_reading.is_set():
             return 0.0
         now = time.monotonic()

@@ -19,7 +19,7 @@ MEMBER_ID_REQUIRED = 79
 
 
 class CoordinatorClient:
-    """Over one connection to each node, made when it is needed."""
+    """Uses one connection per node, opened on demand."""
 
     def __init__(self, bootstrap: str, name: str = "client") -> None:
         self._bootstrap = [_address(text) for text in bootstrap.split(",")]
@@ -31,7 +31,7 @@ class CoordinatorClient:
             connection.close()
 
     async def send(self, address: tuple[str, int], api: Any, body: Any, frames: Sequence[bytes] = ()) -> Any:
-        """The answer's body. Errors: KafkaError."""
+        """Send a request; returns the response. Errors: KafkaError."""
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
             connection = await Connection.open(*address, client_id=self._name, timeout_s=TIMEOUT_S)
@@ -39,7 +39,7 @@ class CoordinatorClient:
         return (await connection.request(api, body, frames, timeout_s=TIMEOUT_S)).body
 
     async def find(self, key: str, key_type: int = groups.GROUP_KEY) -> tuple[str, int]:
-        """The node of the id's coordinator, once there is one."""
+        """The address of the coordinator; waits for one."""
         while True:
             for address in self._bootstrap:
                 try:
@@ -52,12 +52,12 @@ class CoordinatorClient:
             await asyncio.sleep(PAUSE_S)
 
     async def create(self, topic: str, partitions: int) -> None:
-        """A topic."""
+        """Create a topic."""
         request = CreateTopicsRequest((NewTopicSpec(topic, partitions, 1),))
         await self.send(self._bootstrap[0], registry.CREATE_TOPICS, request)
 
     async def delete(self, topic: str) -> None:
-        """The deletion is done once the node answers."""
+        """Delete a topic; the response comes after the deletion."""
         await self.send(self._bootstrap[0], registry.DELETE_TOPICS, DeleteTopicsRequest((topic,)))
 
     async def leader(self, topic: str) -> tuple[bytes, tuple[str, int]]:
@@ -72,10 +72,10 @@ class CoordinatorClient:
             if described.partitions and described.partitions[0].leader in nodes:
                 return described.topic_id, nodes[described.partitions[0].leader]
             await asyncio.sleep(PAUSE_S)
-        raise AssertionError("nobody to ask")
+        raise AssertionError("no node responds")
 
     async def end_offset(self, topic: str, *, is_stable: bool) -> int:
-        """Where readers of the topic's only partition end: of committed transactions, or of everything."""
+        """The last stable offset or the high watermark of the topic's only partition."""
         topic_id, address = await self.leader(topic)
         entry = data.ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP)
         body = data.ListOffsetsRequest(int(is_stable), (entry,))
@@ -98,7 +98,7 @@ class CoordinatorClient:
 
 
 class GroupMember:
-    """A member of a classic group that speaks for itself."""
+    """A member of a classic group, by plain requests."""
 
     def __init__(self, client: CoordinatorClient, group: str, *, session_ms: int = 10_000) -> None:
         self.client, self.group = client, group
@@ -108,7 +108,7 @@ class GroupMember:
         self._session_ms = session_ms
 
     async def join(self) -> groups.JoinGroupResponse:
-        """Until the generation is there."""
+        """Join until there is a generation."""
         while True:
             body = groups.JoinGroupRequest(
                 self.group,
@@ -125,7 +125,7 @@ class GroupMember:
                 return answer  # type: ignore[no-any-return]
 
     async def sync(self, assignments: Sequence[tuple[str, bytes]] = ()) -> bytes:
-        """The own assignment."""
+        """Sync; returns the member's assignment."""
         given = tuple(groups.MemberAssignment(*each) for each in assignments)
         body = groups.SyncGroupRequest(
             self.group, self.generation, self.member_id, None, "consumer", "range", given
@@ -137,7 +137,7 @@ class GroupMember:
         await self.client.ask(self.group, registry.HEARTBEAT, body)
 
     async def until_rebalance(self) -> None:
-        """Beat until the group wants its members to join again."""
+        """Send heartbeats until the group rebalances."""
         while True:
             body = groups.HeartbeatRequest(self.group, self.generation, self.member_id)
             address = await self.client.find(self.group)
@@ -182,7 +182,7 @@ def _error_in(answer: Any) -> KafkaError | None:
 
 
 class Transactional:
-    """A producer with a transactional id that speaks for itself."""
+    """A transactional producer, by plain requests."""
 
     def __init__(self, client: CoordinatorClient, transactional_id: str) -> None:
         self.client, self.id = client, transactional_id
@@ -193,7 +193,7 @@ class Transactional:
         return await self.client.ask(self.id, api, body, groups.TRANSACTION_KEY)
 
     async def init(self) -> None:
-        """A new epoch: the last producer is fenced."""
+        """Send InitProducerId, which fences the previous producer."""
         found = await self._ask(registry.INIT_PRODUCER_ID, transactions.InitProducerIdRequest(self.id))
         self._take(found)
 
@@ -203,7 +203,7 @@ class Transactional:
             self._sequence = 0
 
     async def write(self, topic: str, value: bytes) -> None:
-        """One record to partition 0, which joins the transaction."""
+        """Send one record to partition 0, which is added to the transaction."""
         added = transactions.TransactionPartitions(
             self.id, self.producer_id, self.epoch, (groups.TopicNamePartitions(topic, (0,)),)
         )
@@ -230,7 +230,7 @@ class Transactional:
             await asyncio.sleep(PAUSE_S)
 
     async def send_offset(self, group: str, topic: str, offset: int) -> None:
-        """The group's offset counts if the transaction commits."""
+        """Send TxnOffsetCommit."""
         offsets = (groups.CommittedOffset(topic, 0, offset),)
         body = transactions.TxnOffsetCommitRequest(self.id, group, self.producer_id, self.epoch, offsets)
         await self.client.ask(group, registry.TXN_OFFSET_COMMIT, body)

@@ -24,7 +24,7 @@ def member(cluster: Any, kind: str = "eager", **options: Any) -> Any:
 
 
 async def read(consumer: Any, quiet_s: float = 2.0) -> list[bytes]:
-    """The values of everything until nothing comes for `quiet_s`."""
+    """The values of all records until none arrives for `quiet_s`."""
     found: list[bytes] = []
     while batch := await consumer.poll(quiet_s):
         found += [record.value for record in batch]
@@ -32,14 +32,14 @@ async def read(consumer: Any, quiet_s: float = 2.0) -> list[bytes]:
 
 
 async def until(condition: Callable[[], Any], *consumers: Any) -> None:
-    """Let consumers poll until it holds."""
+    """Let consumers poll until the condition holds."""
     for _ in range(600):
         if condition():
             return
         for consumer in consumers:
             await consumer.poll(0.05)
         await asyncio.sleep(0.05)
-    raise AssertionError("it never came about")
+    raise AssertionError("the condition never held")
 
 
 def owned(consumer: Any) -> tuple[TopicPartition, ...]:
@@ -47,17 +47,17 @@ def owned(consumer: Any) -> tuple[TopicPartition, ...]:
     return found
 
 
-class Told:
+class RecordingListener:
     """A listener that records its calls."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, tuple[TopicPartition, ...]]] = []
+        self.events: list[tuple[str, tuple[TopicPartition, ...]]] = []
 
     def on_assigned(self, _consumer: Any, tps: Any) -> None:
-        self.heard.append(("assigned", tps))
+        self.events.append(("assigned", tps))
 
     def on_revoked(self, _consumer: Any, tps: Any) -> None:
-        self.heard.append(("revoked", tps))
+        self.events.append(("revoked", tps))
 
     def on_lost(self, _consumer: Any, tps: Any) -> None:
-        self.heard.append(("lost", tps))
+        self.events.append(("lost", tps))

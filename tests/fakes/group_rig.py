@@ -28,7 +28,7 @@ WALL_AHEAD_MS = 1_700_000_000_000
 
 @dataclass(eq=False)
 class Asked:
-    """A request and its response; fulfils Token."""
+    """A request and its response; implements Token."""
 
     name: str
     session: int = 1
@@ -50,7 +50,7 @@ class Asked:
 
     @property
     def code(self) -> int:
-        """The error code of the answer, whichever way it came."""
+        """The error code of the response or of its error."""
         body = self.answer
         return body.code if isinstance(body, KafkaError) else body.error_code
 
@@ -60,7 +60,7 @@ class Asked:
 
 
 class Entry(NamedTuple):
-    """One record of the log, as bytes; without them the marker of a transaction."""
+    """One record of the log, as bytes; without bytes the marker of a transaction."""
 
     producer: ProducerIdAndEpoch
     data: tuple[bytes, bytes | None] | None
@@ -77,7 +77,7 @@ class Sent(NamedTuple):
 
 
 class LiveConfig:
-    """Fulfils LiveCoordinatorConfig."""
+    """Implements LiveCoordinatorConfig."""
 
     def __init__(self, **keys: Any) -> None:
         self.now = CoordinatorConfig(**keys)
@@ -97,7 +97,7 @@ def image_of(*topics: TopicImage, offset: int = 1) -> MetadataImage:
 
 
 class GroupRig:
-    """Fulfils Surroundings and Timers, and drives the shard."""
+    """Implements the shard's host and timers, and drives the shard."""
 
     node_id = 7
 
@@ -109,13 +109,13 @@ class GroupRig:
         self.now_ms = START_MS
         self.log: list[Entry] = []
         self.sent: list[Sent] = []
-        self.refuses: KafkaError | None = None  # appends fail with it
-        self.is_committing = True  # False: answers are held until commit()
+        self.refuses: KafkaError | None = None  # the error of appends
+        self.is_committing = True  # False: responses are held until commit()
         self.held: list[tuple[Asked, Any]] = []
         self.committed_end = 0  # of the log
         self.asked: list[Asked] = []
         self._timers: dict[Hashable, tuple[int, int, Any]] = {}
-        self._due: list[tuple[int, int, Hashable]] = []  # a heap; what was cancelled is skipped
+        self._due: list[tuple[int, int, Hashable]] = []  # a heap; cancelled timers are skipped
         self._order = itertools.count()
         self.reload()
 
@@ -146,7 +146,7 @@ class GroupRig:
         return Now(self.now_ms, self.now_ms + WALL_AHEAD_MS)
 
     def reload(self) -> None:
-        """The coordinator moves or restarts: all that is not in the log is lost."""
+        """Load the shard from the log, as after a move or restart of the coordinator."""
         if self.epoch:
             waiting = self.shard.close()
             assert len(waiting) == len(set(waiting))
@@ -164,12 +164,12 @@ class GroupRig:
         self._carry_out(self.shard.on_loaded(self.now), None)
 
     def lose_tail(self) -> None:
-        """The coordinator moves to a node that has only what was committed."""
+        """Move the coordinator to a node that has only the committed records."""
         del self.log[self.committed_end :]
         self.reload()
 
     def request(self, api: Api, body: Any, name: str = "", session: int = 1) -> Asked:
-        """Ask, and see what comes of it."""
+        """Send a request to the shard."""
         token = Asked(name or api.name, session)
         self.asked.append(token)
         try:
@@ -181,45 +181,45 @@ class GroupRig:
         return token
 
     def advance(self, by_ms: int) -> None:
-        """Time goes on; what is due on the way is done in its order."""
+        """Advance the clock, and fire timers in the order of their deadlines."""
         end_ms = self.now_ms + by_ms
         while self._due and self._due[0][0] <= end_ms:
             deadline_ms, order, key = heapq.heappop(self._due)
             if self._timers.get(key, (0, -1))[1] != order:
-                continue  # cancelled, or set anew
+                continue  # cancelled, or set again
             action = self._timers.pop(key)[2]
             self.now_ms = max(self.now_ms, deadline_ms)
             self._carry_out(action(self.now), None)
         self.now_ms = end_ms
 
     def commit(self) -> None:
-        """What was appended is on all replicas."""
+        """Advance the high watermark to the log end."""
         self.committed_end = len(self.log)
         held, self.held = self.held, []
         for token, body in held:
             token.deliver(body)
 
     def end_transaction(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
-        """A marker is appended."""
+        """Append a transaction marker."""
         entry = Entry(producer, None, is_commit)
         self.log.append(entry)
         self._replay(entry, len(self.log) - 1)
 
     def reply(self, body: Any) -> None:
-        """Another coordinator answers the request that was sent first."""
+        """Respond to the oldest request to another coordinator."""
         self._carry_out(self.sent.pop(0).answered(body, self.now), None)
 
-    def change_topics(self, *topics: TopicImage, told: bool = True) -> None:
-        """The cluster has these topics now."""
+    def change_topics(self, *topics: TopicImage, with_delta: bool = True) -> None:
+        """Set the topics of the cluster."""
         old, self.image = self.image, image_of(*topics, offset=self.image.offset + 1)
         gone = tuple(topic for topic in old.topics.values() if topic.topic_id not in self.image.topic_names)
         made = tuple(topic.topic_id for topic in topics if topic.topic_id not in old.topic_names)
-        delta = MetadataDelta(topics_created=made, topics_removed=gone) if told else None
+        delta = MetadataDelta(topics_created=made, topics_removed=gone) if with_delta else None
         self._carry_out(self.shard.on_metadata(self.image, delta, self.now), None)
 
-    def _carry_out(self, outcome: Outcome, asker: Asked | None) -> None:
+    def _carry_out(self, outcome: Outcome, request: Asked | None) -> None:
         if outcome.records and self.refuses is not None:
-            self._refuse(outcome, self.refuses, asker)
+            self._refuse(outcome, self.refuses, request)
             return
         for record in outcome.records:
             entry = Entry(outcome.producer, encode_record(*record))
@@ -233,15 +233,15 @@ class GroupRig:
             else:
                 self.held.append((token, body))
 
-    def _refuse(self, outcome: Outcome, error: KafkaError, asker: Asked | None) -> None:
-        told = Outcome() if outcome.on_failed is None else outcome.on_failed(error, self.now)
-        assert not told.records
-        self._carry_out(told, None)
-        unheard = [answer.token for answer in outcome.answers]
-        unheard += [asker] if outcome.on_failed is None and asker is not None else []
-        heard = {answer.token for answer in told.answers}
-        for token in dict.fromkeys(unheard):
-            if token not in heard:
+    def _refuse(self, outcome: Outcome, error: KafkaError, request: Asked | None) -> None:
+        response = Outcome() if outcome.on_failed is None else outcome.on_failed(error, self.now)
+        assert not response.records
+        self._carry_out(response, None)
+        unanswered = [answer.token for answer in outcome.answers]
+        unanswered += [request] if outcome.on_failed is None and request is not None else []
+        received = {answer.token for answer in response.answers}
+        for token in dict.fromkeys(unanswered):
+            if token not in received:
                 token.deliver(client_error(error))
 
     def _replay(self, entry: Entry, offset: int) -> None:
@@ -266,7 +266,7 @@ class GroupRig:
         return self.request(registry.JOIN_GROUP, body, f"join {member_id}")
 
     def new_member(self, group: str = "g", **more: Any) -> Asked:
-        """A dynamic member that is given its id and joins with it."""
+        """Join a dynamic member with the id from MEMBER_ID_REQUIRED."""
         given = self.join(group=group, **more)
         assert given.code == 79, given
         return self.join(given.answer.member_id, group, **more)
@@ -310,7 +310,7 @@ class GroupRig:
         tp: tuple[str, int] = ("t", 0),
         **more: Any,
     ) -> Asked:
-        """Without a check whether the transaction has the partition, by default."""
+        """Send TxnOffsetCommit; by default without verification of the partition."""
         more = {"adds_partition": False, **more}
         offsets = (m.CommittedOffset(*tp, offset),)
         body = TxnOffsetCommitRequest("txn", group, *producer, offsets, **more)

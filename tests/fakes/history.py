@@ -1,7 +1,7 @@
-"""What clients did and saw: the operations of sequential processes and their outcomes, in memory or as JSONL.
+"""A history of client operations: those of sequential processes with their outcomes, in memory or as JSONL.
 
-Every value is sent once, to one key, where a key is any name of one partition. `history_checks.py` judges a
-history; neither knows anything of the code under test. Source: RELIABILITY 1.1; jepsen.tests.kafka.
+Every value is sent once, to one key, where a key is any name of one partition. `history_checks.py` checks a
+history; neither depends on the code under test. Source: RELIABILITY 1.1; jepsen.tests.kafka.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Read = tuple[int, bytes]  # offset, value
 
 
 class Outcome(enum.Enum):
-    """INFO: unknown whether it was written."""
+    """The outcome of a send or transaction. INFO: unknown."""
 
     OK = "ok"
     FAIL = "fail"
     INFO = "info"
 
 
-# What an error of a client says about the operation, by its name without "Error" or "Exception". Whatever is
-# not here is INFO: calling a write failed that was not makes false alarms, and so would the other way round.
+# The outcome of an operation by its error's name, without "Error" or "Exception". All other errors are INFO:
+# a wrong OK or FAIL would report false anomalies.
 OUTCOMES = MappingProxyType(
     dict.fromkeys(
         (
@@ -46,7 +46,7 @@ OUTCOMES = MappingProxyType(
         Outcome.FAIL,
     )
 )  # fmt: skip
-# After these the client is of no use any more: its process ends.
+# Fatal errors of a client: its process ends.
 ENDS_PROCESS = frozenset(
     (
         "TopicAuthorization", "ClusterAuthorization", "GroupAuthorization", "ProducerFenced",
@@ -56,18 +56,18 @@ ENDS_PROCESS = frozenset(
 
 
 def error_name(error: BaseException | str) -> str:
-    """The name that the outcome table knows it by."""
+    """The error's name in the outcome table."""
     name = error if isinstance(error, str) else type(error).__name__
     return name.removesuffix("Error").removesuffix("Exception")
 
 
 def outcome_of(error: BaseException | str | None) -> Outcome:
-    """What is known of an operation that ended with `error`, None for success."""
+    """The outcome of an operation that ended with `error`, None for success."""
     return Outcome.OK if error is None else OUTCOMES.get(error_name(error), Outcome.INFO)
 
 
 def outcome_of_abort(commit_error: BaseException | str | None, *, was_aborted: bool) -> Outcome:
-    """What is known of a transaction that was given up; `commit_error` is None if no commit was tried."""
+    """The outcome of a transaction that was not committed; `commit_error` is None if no commit was tried."""
     if commit_error is None or was_aborted or error_name(commit_error) == "InvalidTxnState":
         return Outcome.FAIL
     return Outcome.INFO
@@ -85,7 +85,7 @@ class Send:
 
     @property
     def outcome(self) -> Outcome:
-        """Of its operation."""
+        """The outcome of its operation."""
         return self.op.outcome
 
     def ok(self, offset: int | None) -> None:
@@ -97,7 +97,7 @@ class Send:
         self.op.outcome = Outcome.FAIL
 
     def ended(self, error: BaseException | str | None, offset: int | None = None) -> None:
-        """As the outcome table has it."""
+        """Set the outcome by the outcome table."""
         self.op.ended(error)
         if error is None:
             self.offset = offset
@@ -105,7 +105,8 @@ class Send:
 
 @dataclass(eq=False)
 class Poll:
-    """The records of one key that one poll returned; `moved` if the process sought since the poll before."""
+    """The records of one key that one poll returned; `moved` if the process has sought since the last
+    poll."""
 
     op: Op
     key: Key
@@ -136,14 +137,14 @@ class Op:
         return send
 
     def poll(self, key: Key, reads: list[Read]) -> Poll:
-        """Records came as a part of this operation."""
+        """Add the records of one key to this operation."""
         poll = Poll(self, key, reads, key in self.process.moved)
         self.process.moved.discard(key)
         self.steps.append(poll)
         return poll
 
     def ended(self, error: BaseException | str | None) -> None:
-        """It is over; the outcome table says how."""
+        """Set the outcome of the operation by the outcome table."""
         self.outcome = outcome_of(error)
         self.error = None if error is None else error_name(error)
 
@@ -160,7 +161,7 @@ class Op:
 
 @dataclass(eq=False)
 class Process:
-    """The view of one sequential actor. A client that crashed goes on as another process."""
+    """The operations of one sequential client. After a crash the client continues as another process."""
 
     name: str
     history: History
@@ -179,11 +180,11 @@ class Process:
         return [poll for op in self.ops for poll in op.polls]
 
     def send(self, key: Key, value: bytes, *, may_repeat: bool = False) -> Send:
-        """About to send; set the outcome on what is returned."""
+        """Begin a send; the caller sets the outcome of the result."""
         return self.begin("send").send(key, value, may_repeat=may_repeat)
 
     def poll(self, key: Key, reads: list[Read]) -> None:
-        """Records of one key came, in this order."""
+        """Add a poll with records of one key, in this order."""
         op = self.begin("poll")
         op.outcome = Outcome.OK
         op.poll(key, reads)
@@ -193,20 +194,20 @@ class Process:
         return self.begin("txn")
 
     def move(self, *keys: Key) -> None:
-        """The positions were changed: the next poll may begin anywhere."""
+        """Note changed positions: the next poll may begin at any offset."""
         self._change("seek", keys)
         self.moved.update(keys)
 
     def assign(self, keys: Iterable[Key], f: str = "assign") -> None:
-        """Read these from now on: the others may begin anywhere when they come back."""
+        """Read these keys from now on. A key that is assigned again later may begin at any offset."""
         keys = tuple(keys)
         self._change(f, keys)
         self.moved.update(self._assigned.difference(keys))
         self._assigned = frozenset(keys)
 
     def subscribe(self, keys: Iterable[Key]) -> None:
-        """As `assign`, but others may take keys away at any time: operations name those in `rebalance_keys`,
-        and these keys alone may go on anywhere."""
+        """As `assign`, but rebalances may revoke keys at any time: operations have those in `rebalance_keys`,
+        and only these keys may continue at any offset."""
         self.assign(keys, "subscribe")
 
     def begin(self, f: str) -> Op:
@@ -226,7 +227,8 @@ class History:
 
     def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
         self.clock = clock
-        self.starts: dict[Key, int] = {}  # what was below may have been deleted, seen by readers or not
+        # log start offsets: records below may have been deleted, read or unread
+        self.starts: dict[Key, int] = {}
         self.processes: list[Process] = []
         self.ops: list[Op] = []
 
@@ -236,7 +238,7 @@ class History:
         return self.processes[-1]
 
     def only(self, wanted: Callable[[Any], bool]) -> History:
-        """The operations that are about wanted keys alone."""
+        """The operations on these keys."""
 
         def is_wanted(op: Op) -> bool:
             return all(map(wanted, (*op.keys, *(step.key for step in op.steps))))
@@ -249,7 +251,7 @@ class History:
         return left
 
     def anomalies(self) -> dict[str, list[str]]:
-        """By name of the anomaly what was found, but for what is always allowed; empty if it is sound.
+        """The anomalies by name, without those that are always allowed.
 
         `unseen` counts as one: the history must end with a process that reads everything.
         """
@@ -283,7 +285,7 @@ class History:
 
     @classmethod
     def of_lines(cls, lines: Iterable[str]) -> History:
-        """What `lines` wrote. Keys are what JSON makes of them."""
+        """Read the output of `lines`. Keys have JSON types."""
         now = [0]
         history, processes = cls(lambda: now[0]), dict[str, Process]()
         for line in lines:

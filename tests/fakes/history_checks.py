@@ -1,7 +1,7 @@
 """An independent check of a history: Jepsen's Kafka anomalies for producers, consumers and transactions.
 
-Each check is one pass over the operations. The log of a key is put together from what all polls saw, failed
-ones too (a poll must always be safe), and from where sends that must have been committed were acknowledged.
+Each check is one pass over the operations. The log of a key is built from the reads of all polls, failed ones
+included (a poll must always be safe), and from the acknowledged offsets of committed sends.
 The version order of a key is its non-empty offsets, numbered densely: gaps are legal.
 Source: RELIABILITY 1.1.
 """
@@ -13,14 +13,14 @@ from collections.abc import Collection, Iterator, Mapping
 from history import History, Key, Op, Outcome, Process, Send
 from history_cycles import cycles
 
-# Informational: others may write in between, and transactions do not isolate writers from each other.
+# Informational: other producers may write in between, and transactions do not isolate writers.
 ALLOWED = frozenset(("int-send-skip", "G0"))
 
 Found = Iterator[tuple[str, str]]  # name of the anomaly, text
 
 
 def found_in(history: History, *, with_allowed: bool = True) -> Found:
-    """Everything that is not as it should be, in an order that only depends on the history. Without
+    """All anomalies, in an order that depends on the history only. Without
     `with_allowed` cycles of writes (G0, always allowed) are not searched: that takes longest of all."""
     check = _Check(history)
     yield from check.inconsistent_offsets()
@@ -86,7 +86,7 @@ class _Check:
         return logs
 
     def _must_commit(self, op: Op) -> bool:
-        """Acknowledged; or its outcome is not known, but something that it sent was read."""
+        """Whether it was acknowledged, or has an unknown outcome and one of its values was read."""
         if op.outcome is not Outcome.INFO:
             return op.outcome is Outcome.OK
         return any(send.value in self._ok_read[send.key] for send in op.sends)
@@ -109,7 +109,7 @@ class _Check:
                     yield "duplicate", f"{key}: {value!r} at {places}"
 
     def reads(self) -> Found:
-        """Reads of what was never sent, was sent elsewhere, has failed, or is not committed yet."""
+        """Reads of values that were never sent, sent to another key, failed, or not committed yet."""
         for op in self._history.ops:
             sent = {(send.key, send.value) for send in op.sends}
             for poll in op.polls:
@@ -126,7 +126,7 @@ class _Check:
                         yield "precommitted-read", f"{where} was sent by the same operation"
 
     def lost_writes(self) -> Found:
-        """Readers got to the first copy of a later value, and never saw this one."""
+        """Values that no consumer has read, although one has read the first copy of a later value."""
         for key, values in self._places.items():
             read = self._ok_read[key]
             newest = max((places[0] for value, places in values.items() if value in read), default=-1)
@@ -138,7 +138,7 @@ class _Check:
                     yield "lost-write", f"{key}: {value!r} at {send.offset}, readers were at {newest}"
 
     def unseen(self) -> Found:
-        """Acknowledged, and never polled by anyone."""
+        """Acknowledged values that no consumer has read."""
         for send in self._writer.values():
             if send.outcome is not Outcome.OK or send.value in self._polled[send.key]:
                 continue
@@ -146,7 +146,7 @@ class _Check:
                 yield "unseen", f"{send.key}: {send.value!r} at {send.offset}"
 
     def order_of_polls(self, process: Process) -> Found:
-        """Each poll goes on where the one before ended, and goes forward; only ok polls move the cursor."""
+        """Each poll continues after the previous one; only successful polls advance the position."""
         last: dict[Key, int] = {}
         for op in process.ops:
             for poll in op.polls:
@@ -172,7 +172,7 @@ class _Check:
                     last[poll.key] = before
 
     def write_cycles(self) -> Found:
-        """G0: operations that each must come before the other by the order of what they wrote."""
+        """G0: operations in a cycle of write dependencies."""
         after: dict[Op, dict[Op, None]] = defaultdict(dict)
         for key, log in self._log.items():
             before: Op | None = None
@@ -186,8 +186,8 @@ class _Check:
         yield from _named("G0", after)
 
     def read_cycles(self) -> Found:
-        """G1c: operations that each must come before the other by what they read of each other. Cycles of
-        reads and writes together are no anomaly: writers are not isolated."""
+        """G1c: operations in a cycle of read dependencies. Cycles of reads and writes together are no
+        anomaly: writers are not isolated."""
         after: dict[Op, dict[Op, None]] = defaultdict(dict)
         for op in self._history.ops:
             for poll in op.polls:

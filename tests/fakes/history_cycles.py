@@ -1,9 +1,9 @@
-"""Circular flow of information in a history: operations that each must come before the other.
+"""Cycles of dependencies between the operations of a history.
 
-An operation comes before another that reads what it wrote (wr), and, with `with_ww`, before one that wrote
-the next value of a key (ww). A cycle of ww edges alone is G0, which transactions without write isolation
-allow; one with a wr edge is G1c: someone has seen what was not committed yet.
-Source: RELIABILITY 1.1, anomaly 11; Adya; Tarjan, "Depth-first search and linear graph algorithms" (1972).
+An operation precedes each one that reads its values (wr), and, with `with_ww`, each one that wrote the next
+value of a key (ww). A cycle of ww edges alone is G0, which transactions without write isolation allow; a
+cycle with a wr edge is G1c: an operation has read an uncommitted value. Source: RELIABILITY 1.1, anomaly 11;
+Adya; Tarjan, "Depth-first search and linear graph algorithms" (1972).
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Requests gone wrong: one valid request, and everything that can be done to one field or one byte of it."""
+"""Invalid requests: a valid request with every mutation of one field or one byte."""
 
 import random
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 import msgspec
 
-_DEEP = "\0deep\0"  # stands for what no encoder would write
+_DEEP = "\0deep\0"  # placeholder for bytes that no encoder writes
 DEEP_BYTES = b"\x91" * 3_000 + b"\xc0"
 
 HOSTILE_VALUES: tuple[Any, ...] = (
@@ -58,7 +58,7 @@ RAW = (
 def mutations(
     request: msgspec.Struct, seed: int = 0, values: tuple[Any, ...] = HOSTILE_VALUES
 ) -> Iterator[bytes]:
-    """Encoded bodies, each a little wrong, in a fixed order."""
+    """Encoded bodies with one mutation each, in a fixed order."""
     valid = msgspec.msgpack.encode(request)
     tree = msgpack.unpackb(valid, strict_map_key=False)
     for path in _paths(tree):
@@ -103,14 +103,14 @@ def _shortened(tree: Any, path: tuple[int, ...]) -> Any:
 
 
 def packed(tree: Any) -> bytes:
-    """As MessagePack, with what no encoder would write."""
+    """Encode as MessagePack, with bytes that no encoder writes."""
     raw: bytes = msgpack.packb(tree)
     return raw.replace(msgpack.packb(_DEEP), DEEP_BYTES)
 
 
 _SET, _APPEND = 0, 2
 _TOPIC, _NODE, _EVERYBODY = (2, "good"), (4, "1"), (4, "")
-# Kind and name of what is to be changed; key, operation and value. All are refused.
+# Resource type and name; config key, operation and value. All are refused.
 BAD_CONFIGS: tuple[tuple[tuple[int, str], tuple[str, int, str]], ...] = (
     (_TOPIC, ("no.such", _SET, "1")),
     (_TOPIC, ("segment\nms", _SET, "1")),
@@ -128,7 +128,7 @@ BAD_CONFIGS: tuple[tuple[tuple[int, str], tuple[str, int, str]], ...] = (
     ((4, "../1"), ("background.threads", _SET, "1")),
     ((8, ""), ("background.threads", _SET, "1")),
 )
-# What no client of Kafka's can even write.
+# Requests that no Kafka client can encode.
 LARGE_CONFIGS: tuple[tuple[tuple[int, str], tuple[str, int, str]], ...] = (
     (_TOPIC, ("segment.ms", _SET, "9" * 100_000)),
     (_TOPIC, ("leader.replication.throttled.replicas", _SET, "0:1," * 100_000)),

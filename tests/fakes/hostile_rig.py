@@ -19,7 +19,7 @@ TIMEOUT_S = 100.0
 BACKOFF_S = 0.05
 IN_FLIGHT = 64
 MIB = 1024 * 1024
-# Bound: of what one lot of a few thousand bad requests may leave behind, garbage of the allocator included.
+# Bound: the memory growth after a few thousand bad requests, with the allocator's fragmentation.
 MAX_GROWTH_BYTES = 100 * MIB
 GOOD = b"a good record"
 
@@ -39,7 +39,7 @@ def rss_bytes() -> int:
 
 
 class Probe:
-    """The well-behaved client, and the facts that must not change."""
+    """The well-behaved client, and the identity of the servers, which must not change."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         addresses = [_address(each) for each in cluster.kafka_bootstrap.split(",")]
@@ -57,7 +57,7 @@ class Probe:
         return nodes, status["controller"]["controller_epoch"]
 
     async def ask(self, api: Any, body: Any, frames: Any = (), *, to: tuple[str, int] | None = None) -> Any:
-        """A request as every client sends it: again after a throttle error."""
+        """Send a request, and retry after a throttle error."""
         connection = await Connection.open(*(to or self.node), client_id="good", timeout_s=TIMEOUT_S)
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -104,7 +104,8 @@ class Probe:
                 answer = await self.ask(registry.PRODUCE, asked, [batch(GOOD)])
                 if answer.body.partitions[0].error_code != errors.UnknownTopicIdError.code:
                     break
-                await asyncio.sleep(BACKOFF_S)  # the node was told of the topic late: clients ask again
+                # the node may not have the topic's metadata yet: clients retry
+                await asyncio.sleep(BACKOFF_S)
         assert answer.body.partitions[0].error_code == 0, answer.body
         self._written += 1
         wanted = data.FetchPartition(self.topic_id, 0, 0, 8 * MIB)
@@ -136,7 +137,7 @@ def _address(text: str) -> tuple[str, int]:
 
 @contextlib.asynccontextmanager
 async def attack(cluster: LocalCluster) -> AsyncIterator[Probe]:
-    """Two checks of the probe, before and after; bounds what happens between them leaves in memory."""
+    """The probe's check before and after the block, and a bound on the memory growth in between."""
     probe = Probe(cluster)
     await probe.prepare()
     await probe.check()
@@ -151,7 +152,7 @@ async def attack(cluster: LocalCluster) -> AsyncIterator[Probe]:
 async def send_all(
     probe: Probe, to: tuple[str, int], api: Any, bodies: list[bytes], frames: Any = ()
 ) -> None:
-    """Send lots of bodies, each lot on a connection of its own; answers and refusals are both fine."""
+    """Send groups of bodies, each group on a connection of its own; responses and errors are both fine."""
     for start in range(0, len(bodies), IN_FLIGHT):
         connection = await Connection.open(*to, client_id="bad", timeout_s=TIMEOUT_S)
         sent = []
@@ -159,9 +160,9 @@ async def send_all(
             try:
                 sent.append(connection.send(api, body, frames))
             except errors.KafkaError:
-                break  # the connection was closed on us
+                break  # the server closed the connection
         if sent:
-            await asyncio.wait(sent, timeout=0.25)  # a fetch may have been told to wait for ever
+            await asyncio.wait(sent, timeout=0.25)  # a fetch may wait for ever
         connection.close()
         for future in sent:
             if future.done():

@@ -1,12 +1,12 @@
-"""Ctrl-C wherever Python may deliver it, one place after the other."""
+"""KeyboardInterrupt at each place where Python may raise it, one per run."""
 
 import dis
 import sys
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-# Source: CPython's ceval.c: signals are looked at when a function begins or goes on, at the end of a turn of
-# a loop, and after a call of something that is not written in Python.
+# Source: CPython's ceval.c: signals are handled when a function begins or resumes, at the end of a loop turn,
+# and after a call of a function that is not written in Python.
 LOOKS = ("RESUME", "CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD")
 
 
@@ -41,9 +41,9 @@ class InterruptAt:
             return self._trace
         last, name = self._last, dis.opname[frame.f_code.co_code[frame.f_lasti]]
         self._last = (frame, name)
-        # After a call of a Python function another frame comes in between, and nobody looks. Neither after a
-        # call that failed: an exception raised by a trace function at the start of a handler would leave the
-        # caught one behind, as the context of all later exceptions of this thread.
+        # After a call of a Python function another frame is in between, and signals are not handled. Nor
+        # after a call that failed: an exception raised by a trace function at the start of a handler would
+        # leave the caught one behind, as the context of all later exceptions of this thread.
         is_failed = name == "PUSH_EXC_INFO"
         if last is not None and last[0] is frame and last[1].startswith(LOOKS) and not is_failed:
             self._left -= 1

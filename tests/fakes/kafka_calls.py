@@ -23,7 +23,7 @@ from kafka_wire import answer_of, decoded, example_request, request_frame
 
 
 class FakePlane:
-    """Fulfils Plane, GatewayHost and Caller."""
+    """Implements Plane, GatewayHost and Caller."""
 
     served = SERVED
     takes_runs = False

@@ -11,30 +11,30 @@ WAIT_S = 100.0
 
 
 def new_topic(cluster: LocalCluster, name: str, partitions: int = 3) -> str:
-    """Made by headrace's own admin client."""
+    """Create a topic with headrace's own admin client."""
     with cluster.admin() as admin:
         admin.create_topics(headrace.NewTopic(name, partitions))
     return name
 
 
 def confluent_producer(cluster: LocalCluster, **config: Any) -> Producer:
-    """With underscores in the names."""
+    """A confluent-kafka producer; config names have underscores."""
     return Producer({"bootstrap.servers": cluster.kafka_bootstrap, **dotted(config)})
 
 
 def confluent_consumer(cluster: LocalCluster, group: str, **config: Any) -> Consumer:
-    """From the beginning, without commits of its own."""
+    """A confluent-kafka consumer from the earliest offset, without auto-commit."""
     defaults = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "group.id": group}
     return Consumer({"bootstrap.servers": cluster.kafka_bootstrap, **defaults, **dotted(config)})
 
 
 def dotted(config: dict[str, Any]) -> dict[str, Any]:
-    """Kafka's names."""
+    """The configs under Kafka's names."""
     return {name.replace("_", "."): value for name, value in config.items()}
 
 
 def produce(cluster: LocalCluster, name: str, values: list[bytes], **config: Any) -> None:
-    """With confluent-kafka; raises what a delivery says."""
+    """Send values with confluent-kafka; raises the error of a delivery."""
     producer = confluent_producer(cluster, **config)
     errors: list[Any] = []
     for number, value in enumerate(values):
@@ -55,7 +55,7 @@ def values_from(consumer: Consumer, count: int) -> list[bytes]:
 
 
 def consume(cluster: LocalCluster, name: str, count: int, partitions: int = 3, **config: Any) -> list[bytes]:
-    """With confluent-kafka, without a group."""
+    """Read values with confluent-kafka, without a group."""
     consumer = confluent_consumer(cluster, "none", **config)
     consumer.assign([TopicPartition(name, number, 0) for number in range(partitions)])
     try:

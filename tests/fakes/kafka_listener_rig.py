@@ -45,7 +45,7 @@ def small_image(nodes: int = 1) -> image.MetadataImage:
 
 
 class FakeHost:
-    """Fulfils GatewayHost; requests are kept until the test answers them."""
+    """Implements GatewayHost; requests are pending until the test answers them."""
 
     def __init__(self, **config: Any) -> None:
         listeners = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "/nowhere"}
@@ -142,7 +142,7 @@ class ListenerRig:
 
 @asynccontextmanager
 async def listening(authorize: Any = None, **config: Any) -> AsyncIterator[ListenerRig]:
-    """Until the end of the block; then the node must not have failed."""
+    """A listener for the block; at its end the node must not have failed."""
     host = FakeHost(**config)
     listener = KafkaListener(host) if authorize is None else KafkaListener(host, authorize)
     ((_, _, port),) = listener.bind()

@@ -4,11 +4,19 @@ import os
 from pathlib import Path
 
 import pytest
-from headrace.benchmarks.servers.kafka_io import TOOL_JVM, VERSION, absent, classpath, kafka_server, run_tool
+from headrace.benchmarks.servers.kafka_io import (
+    TOOL_JVM,
+    VERSION,
+    KafkaError,
+    absent,
+    classpath,
+    kafka_server,
+    run_tool,
+)
 
 JVM = list(TOOL_JVM)
 
-__all__ = ["JVM", "VERSION", "classpath", "dump_log", "kafka_server", "require", "run_tool"]
+__all__ = ["JVM", "VERSION", "KafkaError", "classpath", "dump_log", "kafka_server", "require", "run_tool"]
 
 
 def require() -> None:

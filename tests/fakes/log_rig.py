@@ -1,4 +1,4 @@
-"""What tests of the log share: batches with known records, small configs, and what a log is compared to."""
+"""For tests of the log: batches with known records, small configs, and checks of a log's contents."""
 
 from itertools import count
 from typing import Any
@@ -117,7 +117,7 @@ def read_all(log: Log, *, offset: int | None = None, max_bytes: int = 1 << 20) -
 
 
 def split(data: bytes) -> list[bytes]:
-    """The batches that lie one after the other in `data`, which they must fill."""
+    """The consecutive batches in `data`, without further bytes."""
     batches = []
     while data:
         size = read_batch_header(data).size_bytes

@@ -1,4 +1,4 @@
-"""A commit is acknowledged before all markers are written: a read right after it may be early."""
+"""Waits for transaction markers: EndTxn is acknowledged before all of them are written."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ DECIDED = ("PrepareCommit", "PrepareAbort")
 
 
 def until_markers_are_written(cluster: Any) -> None:
-    """Of all transactions that are decided. `cluster` gives an `admin()`."""
+    """Wait until the markers of all decided transactions are written. `cluster` has an `admin()`."""
     admin = cluster.admin()
     wait_for(lambda: not admin.list_transactions(states=DECIDED), "the markers are written")

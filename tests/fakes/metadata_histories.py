@@ -1,4 +1,4 @@
-"""Random but legal histories of metadata records: what a controller may have written, in any order it may."""
+"""Random legal histories of metadata records, as a controller may write them."""
 
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
 from headrace.protocol.metadata.records import (

@@ -1,4 +1,4 @@
-"""A metadata log with the image beside it, as the controller holds them, on any disk."""
+"""A metadata log with its image, as in a controller, on any disk."""
 
 from typing import Any
 
@@ -29,8 +29,8 @@ def topic(number: int) -> list[Any]:
 
 
 class Voter:
-    """One start of a controller that votes alone: log and image, in an epoch of its own. `history` are the
-    images that it has made, in order."""
+    """One process of a controller that is the only voter: log and image, in an epoch of its own. `history`
+    has its images in order."""
 
     def __init__(self, files: Any, segment_bytes: int = 2**20, metadata_dir: str = METADATA_DIR) -> None:
         self.log = MetadataLog.open(files, metadata_dir, config=a_config(segment_bytes), wall_ms=NOW)

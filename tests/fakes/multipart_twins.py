@@ -1,4 +1,4 @@
-"""Both twins of the multipart messages, for the tests that run over each of them."""
+"""Both implementations of multipart messages, for tests that run with each of them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ TWINS = ("compiled", "python")
 
 @contextlib.contextmanager
 def sockets_use(name: str) -> Iterator[None]:
-    """Sockets made meanwhile in this process, and in processes that it starts, use this twin."""
+    """New sockets of this process and of its children use this implementation."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_CODEC", name)
         active_multipart.cache_clear()

@@ -1,7 +1,7 @@
 """A storage node in its own process, to be killed: `node_process.py DIRECTORY CONTROLLER_PORTS KEY=VALUE...`.
 
 The ports of several controllers are separated by commas. Prints "ready PORT" once it serves; SIGTERM stops
-it cleanly; HEADRACE_LOG=INFO makes it tell on stderr what it does.
+it cleanly; HEADRACE_LOG=INFO sets the level of its log on stderr.
 """
 
 import asyncio

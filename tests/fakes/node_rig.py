@@ -36,7 +36,7 @@ WALL_MS = 1_700_000_000_000
 
 
 def run(scenario: Callable[[], Awaitable[Any]]) -> None:
-    """Run a scenario on the loop that servers use, with an end to all waiting."""
+    """Run a scenario on the servers' kind of event loop, with a time limit."""
 
     async def bounded() -> None:
         async with asyncio.timeout(TIMEOUT_S):
@@ -47,7 +47,7 @@ def run(scenario: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something that has no event of its own is true; `run` bounds the wait."""
+    """Poll until the condition holds; `run` bounds the wait."""
     while not condition():  # noqa: ASYNC110 -- as said
         await asyncio.sleep(0.002)
 
@@ -73,7 +73,7 @@ def values_of(frames: Iterable[Any]) -> list[tuple[int, bytes | None]]:
 
 
 class Client:
-    """Plain requests over one connection."""
+    """Requests over one connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -135,7 +135,7 @@ class Rig:
             "metadata.fetch.max.wait.ms": 50,
         } | config
         self.clients: list[Client] = []
-        if files is None:  # restarts take it again, and no other process does meanwhile
+        if files is None:  # a fixed port, which restarts use again
             (directory / "d0").mkdir(parents=True, exist_ok=True)
             (directory / "d0" / "listener.port").write_text(f"{reserve_ports(1)[0]}\n")
         self.node = self.new_node()
@@ -153,7 +153,7 @@ class Rig:
         await self.ended()
 
     async def ended(self) -> None:
-        """Wait until the node's run is over; raises what ended it."""
+        """Wait until the node's `run` ends; raises its error."""
         running, self.running = self.running, None
         if running is not None:
             await running
@@ -178,7 +178,7 @@ class Rig:
         return client
 
     async def topic(self, name: str = "t", partitions: int = 1, **configs: str) -> bytes:
-        """A new topic that the node leads already."""
+        """Create a topic, and wait until the node leads it."""
         values = {key.replace("_", "."): value for key, value in configs.items()}
         topic_id = self.controller.create_topic(name, partitions, node_id=1, configs=values)
         await self.sees(len(self.controller.records) - 1)

@@ -39,5 +39,5 @@ def without_blocks(text: str) -> str:
 
 
 def joined_lines(block: str) -> list[str]:
-    """The commands of a shell block: a line that ends with a backslash goes on in the next one."""
+    """The commands of a shell block: a line that ends with a backslash continues in the next one."""
     return block.replace("\\\n", " ").splitlines()

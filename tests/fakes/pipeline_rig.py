@@ -1,4 +1,4 @@
-"""What tests of pipelines share: a cluster for a file, and a driver's death."""
+"""For tests of pipelines: a cluster for a file, and the exception of a killed driver."""
 
 import contextlib
 from collections.abc import Iterator

@@ -12,12 +12,12 @@ from typing import Any
 import stall_watch
 
 VARIABLE = "HEADRACE_LOG"
-STALLS = "HEADRACE_STALLS"  # set: say where the event loop stood still
-DISK_STALL = "HEADRACE_DISK_STALL"  # a file; while it exists, every fsync takes as many ms longer as it says
+STALLS = "HEADRACE_STALLS"  # if set, stalls of the event loop are logged with their stacks
+DISK_STALL = "HEADRACE_DISK_STALL"  # a file with the ms that every fsync is delayed while it exists
 
 
 def log_as_asked() -> None:
-    """At the level that HEADRACE_LOG names; without it at Python's default."""
+    """Set the log level by HEADRACE_LOG; Python's default without it."""
     level = os.environ.get(VARIABLE)
     if level:
         logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s")
@@ -42,7 +42,7 @@ async def serve(server: Any) -> None:
 
 
 def _slow_down_disk(stall_file: Path) -> None:
-    """A disk with late journal commits: synced data is as durable as ever, only later."""
+    """A disk with slow journal commits: fsync is delayed, and still durable."""
     real_fdatasync, real_fsync = os.fdatasync, os.fsync
 
     def stall() -> None:

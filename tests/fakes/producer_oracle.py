@@ -28,7 +28,7 @@ def transactional(producer_id: int, sequence: int, count: int = 1, *, epoch: int
 
 
 def verified(log: Log, data: bytes, *, bumps_epoch: bool = True) -> int:
-    """Append a transactional batch as after the coordinator's yes; its base offset."""
+    """Append a verified transactional batch; its base offset."""
     header = read_batch_header(data)
     guard = log.producers.states.begin_verification(
         header.producer_id, header.producer_epoch, header.base_sequence, NOW, bumps_epoch=bumps_epoch
@@ -53,13 +53,13 @@ def end(
 
 
 def follow(log: Log, data: bytes) -> None:
-    """Append a batch as a follower gets it."""
+    """Append a batch as a follower."""
     prefix = assigned_prefix(log.log_end_offset, read_batch_header(data).batch_length, 0)
     log.append_as_follower(prefix + data[17:])
 
 
 def marker_batch(producer_id: int, epoch: int, *, is_commit: bool, coordinator_epoch: int = 0) -> bytes:
-    """A marker as it travels to followers."""
+    """A marker batch as replicated to followers."""
     return encode_marker(producer_id, epoch, EndTransaction(is_commit, coordinator_epoch), NOW)
 
 
@@ -126,9 +126,9 @@ def truth_of(batches: list[bytes]) -> Truth:
 
 
 def check_producers(log: Log, truth: Truth | None = None, *, was_loaded: bool = False) -> None:
-    """The log knows the truth; a snapshot may have forgotten all but the last batch of a producer, and
-    compaction any but the last. One that was loaded from a snapshot has forgotten which markers were not
-    committed, but what they say is decided."""
+    """The log's producer state equals the truth, except that a snapshot keeps only the last batch of a
+    producer, and compaction may drop any but the last. After a load from a snapshot markers count as
+    committed."""
     truth = truth_of(read_all(log)) if truth is None else truth
     assert {each.producer_id for each in log.producers.states.all()} == truth.producers.keys()
     for each in log.producers.states.all():
@@ -162,17 +162,21 @@ def _check_aborted(log: Log, truth: Truth) -> None:
     ]
     places = ((at, upto) for at in range(log.log_start_offset, stable) for upto in (at + 1, at + 3, stable))
     for offset, upto in ((at, upto) for at, upto in places if upto <= stable):
-        told = [
-            # found again after compaction, it begins with the first batch that was left of it
-            next((producer, first) for producer, first, end, _ in truth.ended if producer == who and at < end)
-            for who, at in log.reader.aborted_between(offset, upto)
+        response = [
+            # recovered after compaction, a transaction begins at its first remaining batch
+            next(
+                (producer, first)
+                for producer, first, end, _ in truth.ended
+                if producer == aborted_id and at < end
+            )
+            for aborted_id, at in log.reader.aborted_between(offset, upto)
         ]
-        assert len(set(told)) == len(told)
-        assert set(told) <= truth.aborted_between(offset, upto)
+        assert len(set(response)) == len(response)
+        assert set(response) <= truth.aborted_between(offset, upto)
         for producer_id, first, marker, is_commit in truth.ended:
             is_there = any(writer == producer_id and first <= at < min(marker, upto) for writer, at in data)
             if is_there and not is_commit and marker >= offset:
-                assert (producer_id, first) in told
+                assert (producer_id, first) in response
 
 
 def fill(log: Log) -> None:

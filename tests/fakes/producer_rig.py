@@ -1,4 +1,4 @@
-"""An accumulator and a sender without a loop: time and answers are given by the test."""
+"""An accumulator and a sender without a loop: the test provides time and responses."""
 
 from random import Random
 from typing import Any
@@ -108,7 +108,7 @@ class ProducerRig:
         return self.accumulator.append_run(queue, join, 0, len(values))[1]
 
     def step(self, advance_ms: int = 0) -> list[SendProduce]:
-        """Let time pass, poll; what is to be sent (built, as the shell does)."""
+        """Advance the clock and poll; returns the requests, with their batches built."""
         self.now_ms += advance_ms
         return self._sends(self.sender.poll(self.view, self.now_ms))
 
@@ -142,6 +142,6 @@ def values_of(send: SendProduce) -> list[list[bytes | None]]:
 
 
 def stamps_of(*sends: SendProduce) -> list[tuple[int, int, int]]:
-    """(producer id, epoch, base sequence) of each batch, as its bytes say, which are checked."""
+    """(producer id, epoch, base sequence) in the bytes of each batch, which is checked."""
     headers = [active_codec().check(batch.data or b"") for send in sends for batch in send.batches]
     return [(header.producer_id, header.producer_epoch, header.base_sequence) for header in headers]

@@ -1,7 +1,7 @@
 """A controller in its own process, to be killed: `quorum_process.py ID FOLDER PORT OTHERS KEY=VALUE...`.
 
-OTHERS are host:port of all controllers. Prints "ready BLANK DESCRIPTION" once it serves, then does what it is
-told on standard input: "begin DESCRIPTIONS" begins the quorum. SIGTERM stops it cleanly.
+OTHERS are host:port of all controllers. Prints "ready BLANK DESCRIPTION" once it serves, then reads commands
+on standard input: "begin DESCRIPTIONS" formats the quorum. SIGTERM stops it cleanly.
 """
 
 import asyncio

@@ -30,19 +30,19 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class LocalCluster:
-    """A local cluster as a workload wants it; its evidence is the list of faults."""
+    """A local cluster for a workload; its evidence is the list of faults."""
 
     def __init__(self, cluster: Any, clients: Any) -> None:
         self.local, self.clients, self.bootstrap = cluster, clients, cluster.bootstrap
         self.faults: list[str] = []
 
     def evidence(self) -> str:
-        """What was done to it."""
+        """The faults so far."""
         return f"faults: {self.faults}"
 
 
 class RandomWorkload(Workload):
-    """Producers and consumers of STEADY, and one thread that outlives VOLATILE, which is created again."""
+    """Producers and consumers of STEADY, and one thread with clients of VOLATILE, which is recreated."""
 
     def __init__(self, cluster: LocalCluster, seed: int) -> None:
         super().__init__(cluster, STEADY)
@@ -66,7 +66,7 @@ class RandomWorkload(Workload):
         return self
 
     def make_trouble(self, fault_s: float) -> None:
-        """Faults for so long, one after the other."""
+        """Inject faults for so long, one after the other."""
         random, ends_at = self._random, time.monotonic() + fault_s
         kinds = [self._kill, self._kill_for_long, self._restart, self._controller, self._grow, self._recreate]
         try:
@@ -77,7 +77,7 @@ class RandomWorkload(Workload):
                 kind()
         except BaseException:
             self._stop_sending.set()
-            self._stop_reading.set()  # the clients give up soon
+            self._stop_reading.set()  # ends the clients
             raise
 
     def _seeded(self, work: Callable[..., None], *arguments: Any) -> threading.Thread:
@@ -91,7 +91,7 @@ class RandomWorkload(Workload):
         self._local.restart_node(index)
 
     def _kill_for_long(self) -> None:
-        """Long enough to be fenced; sometimes the controller goes away meanwhile."""
+        """Kill a node until it is fenced; sometimes the controller restarts meanwhile."""
         index = self._random.randrange(3)
         self._local.kill_node(index)
         threading.Event().wait(self._random.uniform(0.5, 2.0))
@@ -134,7 +134,7 @@ class RandomWorkload(Workload):
         return config, acks == "1" and bool(retries)  # with acks=all it is idempotent
 
     def _send_sync(self, random: Random, clients: Any, number: int) -> None:
-        """Two threads on one producer, each a process of its own."""
+        """Two threads on one producer, each with its own process in the history."""
         config, may_repeat = self._config(random, number)
         producer = clients.producer(**config)
         halves = [
@@ -255,7 +255,7 @@ class RandomWorkload(Workload):
                     process.move(_key(tp))
 
     def _on_the_volatile(self, random: Random, clients: Any) -> None:
-        """A topic that comes and goes: the clients outlive it, and see nothing that was not sent."""
+        """A topic that is deleted and recreated: its clients survive, and read only values that were sent."""
         sent, number = set(), 0
         producer = clients.producer(acks=1, delivery_timeout_ms=20_000, request_timeout_ms=5000)
         with clients.consumer(VOLATILE, auto_offset_reset="earliest") as consumer:
@@ -294,6 +294,6 @@ def _key(tp: TopicPartition) -> str:
 def _settle(send: Any, offset: int, error: BaseException | None) -> None:
     if error is None:
         if offset >= 0:
-            send.ok(offset)  # else acks=0: nobody knows
+            send.ok(offset)  # else acks=0: unknown outcome
     elif isinstance(error, NOT_WRITTEN):
         send.fail()

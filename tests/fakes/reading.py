@@ -1,4 +1,4 @@
-"""Reading all that is there: to where the partitions end, not until nothing has come for a while."""
+"""Reads up to the end offsets of partitions, rather than until no record arrives for a while."""
 
 import time
 from typing import Any
@@ -7,8 +7,8 @@ from waiting import PATIENCE_S
 
 
 def to_the_end(consumer: Any) -> list[Any]:
-    """All records from where it stands to where its partitions end, for its isolation level; in a group,
-    once it has some."""
+    """All records from the consumer's positions to the end offsets, for its isolation level; in a group after
+    its first assignment."""
     records: list[Any] = []
     ends_at = time.monotonic() + PATIENCE_S
     ends: dict[Any, int] = {}

@@ -1,4 +1,4 @@
-"""What shards count as they go, counted again from the start."""
+"""Recounts the metrics that shards update incrementally."""
 
 from collections import Counter
 from typing import Any

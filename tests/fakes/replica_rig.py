@@ -1,4 +1,4 @@
-"""Several node cores that replicate to each other: messages passed by hand, one clock, a small controller."""
+"""Several node cores that replicate: the rig delivers messages, with one clock and a small controller."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -31,7 +31,7 @@ INELIGIBLE, FENCED_EPOCH, OLD_VERSION = 107, 74, 95
 
 @dataclass(eq=False)
 class _Fetch:
-    """A fetch on its way: sent to `leader`, and its answer."""
+    """A fetch in flight to `leader`, and its response."""
 
     follower: int
     leader: int
@@ -54,13 +54,13 @@ class Replicas:
         self.records: list[Any] = []
         self.nodes: dict[int, CoreRig] = {}
         self.epochs: dict[int, int] = {}
-        self.cut: set[tuple[int, int]] = set()  # (follower, leader) that do not hear each other
-        self.held_back: set[tuple[int, int]] = set()  # (follower, leader) whose answers are under way long
+        self.cut: set[tuple[int, int]] = set()  # (follower, leader) without a link
+        self.held_back: set[tuple[int, int]] = set()  # (follower, leader) whose responses are delayed
         self.no_controller: set[int] = set()
         self.frozen: set[int] = set()  # nodes that get no metadata
-        self.full: set[int] = set()  # nodes that have told the controller that their disks are full
+        self.full: set[int] = set()  # nodes that have reported a full disk
         self.is_flushing = True
-        self.asked: list[Any] = []  # AlterPartition requests that were seen
+        self.asked: list[Any] = []  # AlterPartition requests so far
         self._sessions: dict[tuple[int, int], FakePeer] = {}
         self._number = 100
         self._fetches: list[_Fetch] = []
@@ -80,7 +80,7 @@ class Replicas:
 
     @classmethod
     def settled(cls, nodes: int = 3, **facts: Any) -> Self:
-        """Whose followers have fetched from the leader."""
+        """A cluster whose followers have fetched from the leader."""
         cluster = cls(nodes, **facts)
         cluster.settle()
         return cluster
@@ -88,21 +88,21 @@ class Replicas:
     # --- nodes and metadata -------------------------------------------------------------------------------
 
     def start(self, node: int, files: FakeFiles) -> None:
-        """A node process over `files`, with the metadata there is."""
+        """Start a node on `files`, with the present metadata."""
         rig = CoreRig(files, f"/d{node}", (), node, self.coordinators, **self.node_config)
         rig.now_ms = self.now_ms
         self.nodes[node] = rig
         rig.metadata(*self.records, broker_epoch=self.epochs[node])
 
     def crash(self, node: int, power: str | int | None = None) -> FakeFiles:
-        """The process is gone; what its disk has then."""
+        """End the process; returns its disk."""
         rig = self.nodes.pop(node)
         for pair in [pair for pair in self._sessions if node in pair]:
             self.break_link(*pair)
         return rig.files.restart() if power is None else rig.files.power_loss(power)
 
     def restart(self, node: int, files: FakeFiles) -> None:
-        """The next process registers and is unfenced."""
+        """Start the next process, which registers and is unfenced."""
         self._register(node)
         self._note(UnfenceBrokerRecord(node, self.epochs[node]))
         self.start(node, files)
@@ -112,12 +112,12 @@ class Replicas:
         self.publish(FenceBrokerRecord(node, self.epochs[node]))
 
     def publish(self, *records: Any) -> None:
-        """New metadata for all nodes that are not frozen."""
+        """Send metadata records to all nodes that are not frozen."""
         self._note(*records)
         self._publish()
 
     def change(self, **facts: Any) -> None:
-        """The partition changes as the controller says; naming a leader begins a leader epoch."""
+        """Change the partition's registration; with a leader this begins a leader epoch."""
         self.publish(PartitionChangeRecord(TOPIC, 0, **facts))
 
     @property
@@ -148,7 +148,7 @@ class Replicas:
         return rig.produce(TOPIC, batch(*(values or (b"v",))), acks=acks, **facts)
 
     def write(self, *values: bytes, **facts: Any) -> FakeRequest:
-        """`produce`, until nothing moves any more."""
+        """`produce`, then `settle`."""
         request = self.produce(*values, **facts)
         self.settle()
         return request
@@ -156,7 +156,7 @@ class Replicas:
     # --- time and messages --------------------------------------------------------------------------------
 
     def break_link(self, follower: int, leader: int) -> None:
-        """The connection breaks: fetches on it fail, and new ones until the pair leaves `cut`."""
+        """Break the connection: its fetches fail, and new ones, too, until the pair leaves `cut`."""
         peer = self._sessions.pop((follower, leader), None)
         if peer is None:
             return
@@ -170,7 +170,7 @@ class Replicas:
             self._fail(fetch.follower, fetch.effect)
 
     def cut_link(self, follower: int, leader: int) -> None:
-        """The connection breaks, and there is no other until `heal`."""
+        """Break the connection until `heal`."""
         self.cut.add((follower, leader))
         self.break_link(follower, leader)
 
@@ -190,14 +190,14 @@ class Replicas:
         self._publish()
 
     def settle(self, rounds: int = 200) -> None:
-        """Pass messages and flush until nothing moves any more."""
+        """Deliver messages and flush until there are no more."""
         for _ in range(rounds):
             if not self.step():
                 return
-        raise AssertionError("it never comes to rest")
+        raise AssertionError("messages never end")
 
     def step(self) -> bool:
-        """Every message that is there moves on by one; whether anything did."""
+        """Advance every message by one hop; returns whether there was any."""
         moved = False
         for node in sorted(self.nodes):
             rig = self.nodes[node]
@@ -219,7 +219,7 @@ class Replicas:
         return moved
 
     def pass_time(self, milliseconds: int, every: int = 100) -> None:
-        """Time, messages and the nodes' ticks."""
+        """Advance the clock, with messages and the nodes' ticks."""
         for _ in range(milliseconds // every):
             self.now_ms += every
             for node in sorted(self.nodes):
@@ -293,7 +293,7 @@ class Replicas:
         rig.check()
 
     def _decide(self, node: int, request: Any) -> None:
-        """AlterPartition as the controller decides it."""
+        """Decide AlterPartition like the controller."""
         rig = self.nodes[node]
         if node in self.no_controller:
             rig.core.isr_failed(rig.now_ms)

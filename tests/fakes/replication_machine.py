@@ -95,7 +95,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES, epoch=st.integers(-1, 60))
     def stranger(self, node: int, epoch: int) -> None:
-        """A heartbeat with any epoch."""
+        """A heartbeat with any broker epoch."""
         self.driver.ask(control.BrokerHeartbeatRequest(node, epoch, epoch))
 
     @rule(silent=st.sets(NODES, max_size=2), ms=st.sampled_from([10, 1600]))
@@ -350,5 +350,5 @@ class Cluster(RuleBasedStateMachine):
                         assert is_broken or state_of(image, node) is not BrokerState.ACTIVE
 
     def teardown(self) -> None:
-        """The whole log once more."""
+        """Replay the whole log."""
         assert replay(MetadataImage(), 0, self.driver.records)[0] == self.driver.image

@@ -1,4 +1,4 @@
-"""What the tests of Spark do with topics, without Spark."""
+"""Topics in tests of Spark, written and read without Spark."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,8 +59,8 @@ def stored(cluster: LocalCluster, topic: str, isolation: str = "read_committed")
 
 
 def handed_on(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """For mapInArrow: hands batches on; each attempt makes a file with its number when it has the first one,
-    and goes on when there is a file `go`. The first attempt falls when it has handed all on.
+    """For mapInArrow: passes batches on. Each attempt creates a file with its number at its first batch, and
+    continues when there is a file `go`. The first attempt fails after its last batch.
 
     A function inside a function: workers cannot import this file.
     """
@@ -75,6 +75,6 @@ def handed_on(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
             (folder / str(attempt)).touch()
             wait((folder / "go").exists, 60)
         if attempt == 0:
-            raise RuntimeError("the first attempt falls")
+            raise RuntimeError("the first attempt fails")
 
     return work

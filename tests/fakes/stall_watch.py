@@ -1,7 +1,7 @@
-"""How long a server's event loop stood still, and what it was doing then.
+"""Reports stalls of a server's event loop with their stacks.
 
-A thread looks every few milliseconds whether the loop has run; when it has not for `LIMIT_S`, it notes the
-stack of the loop's thread, and how long it took in the end.
+A thread checks every few milliseconds whether the loop has run; after `LIMIT_S` without a turn it logs the
+stack of the loop's thread, and later the duration of the stall.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ LOOK_S = 0.05
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:
-    """Begin; call it in the loop's thread. Never ends."""
+    """Begin to watch; called in the loop's thread. Never ends."""
     last = [time.monotonic()]
 
     def ran() -> None:

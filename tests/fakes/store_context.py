@@ -1,11 +1,10 @@
-"""What a task offers to its stores, for their tests: a changelog that is a list, and files in memory."""
+"""A task's context for tests of stores: the changelog is a list, files are in memory."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.stream.processing import TaskId
-from headrace.stream.records import RecordContext
+from headrace.stream.records import RecordContext, TaskId
 from headrace.stream.state.memory_engine import MemoryEngine
 from headrace.stream.state.stores import ChangelogRecord
 from headrace.stream.state.thread_cache import ThreadCache

@@ -1,4 +1,4 @@
-"""Batches as they lie in a log, with the offsets that a test asks for; made by hand, not by a builder."""
+"""Batches with given offsets, as stored in a log; encoded by hand, not by a builder."""
 
 from collections.abc import Sequence
 

@@ -1,10 +1,10 @@
-"""The oracle of the timing wheel: a heap, slow to cancel and obviously right."""
+"""The oracle of the timing wheel: a plain heap with slow cancellation."""
 
 import heapq
 
 
 class TimerHeap:
-    """The same face as TimingWheel, for whole items; deadlines are rounded down to the tick."""
+    """The interface of TimingWheel; deadlines are rounded down to the tick."""
 
     def __init__(self, tick_ms: int = 1, now_ms: int = 0) -> None:
         self._tick_ms = tick_ms

@@ -1,4 +1,4 @@
-"""Programs with torch, and a topic for them to read: of the tests of shards and trainings.
+"""Programs with torch and their topic, for the tests of shards and of training.
 
 torch is the one of this environment, or that of Debian (python3-torch), which is small and has no CUDA.
 """
@@ -50,7 +50,7 @@ def cluster_of_rows() -> Iterator[LocalCluster]:
 
 
 def run_torch(python_path: str, program: str, *arguments: str) -> Any:
-    """What a program prints; torch's own words about NumPy do not matter."""
+    """The JSON output of a program; torch's warnings about NumPy are ignored."""
     environment = {
         **os.environ, "PYTHONPATH": python_path, "RAY_AUTH_MODE": "disabled",
         # less to start, and to wait for

@@ -1,6 +1,6 @@
-"""Programs of torch_rig.py, each a process with torch: `loader BOOTSTRAP TOPIC`, which prints what a
-DataLoader hands out, and `train BOOTSTRAP TOPIC FOLDER ROWS`, a training by Ray Train of two workers of which
-one is killed."""
+"""Programs of torch_rig.py, each a process with torch: `loader BOOTSTRAP TOPIC` prints the rows of a
+DataLoader, and `train BOOTSTRAP TOPIC FOLDER ROWS` runs Ray Train with two workers, one of which is
+killed."""
 
 import json
 import os
@@ -21,14 +21,14 @@ EPOCHS = 2
 
 
 def numbers(batch: dict[str, Any]) -> list[int]:
-    """What stands in the values: four digits each."""
+    """The numbers in the values, four digits each."""
     digits = batch["value"].long() - ord("0")
     found: list[int] = (digits * torch.tensor([1000, 100, 10, 1])).sum(dim=1).tolist()
     return found
 
 
 def loaded(bootstrap: str, topic: str) -> dict[str, Any]:
-    """Two epochs by two workers that stay, and one in this process that stops and goes on."""
+    """Two epochs by two persistent workers, and one in this process that is interrupted and resumed."""
     shards = ray_data.sharded(topic, bootstrap_servers=bootstrap)
 
     def iterator() -> ray_data.ShardIterator:
@@ -50,8 +50,8 @@ def loaded(bootstrap: str, topic: str) -> dict[str, Any]:
 
 
 def loop(config: dict[str, Any]) -> None:
-    """Counts every row; after each third batch all of it is kept, with where to go on. Worker 1 of the first
-    attempt dies after some batches that nothing was kept of."""
+    """Count every row; every third batch writes a checkpoint with counts and position. Worker 1 of the first
+    attempt dies a few batches after a checkpoint."""
     import ray.train
     import torch.distributed
 
@@ -81,7 +81,8 @@ def loop(config: dict[str, Any]) -> None:
                     )
                     ray.train.report({}, checkpoint=ray.train.Checkpoint.from_directory(folder))
             elif before is None and rank == 1 and done == 7:
-                while not known.exists():  # else the next attempt would begin anew, and end like this one
+                # otherwise the next attempt would start without a checkpoint and die like this one
+                while not known.exists():
                     threading.Event().wait(0.05)
                 os.kill(os.getpid(), signal.SIGKILL)
     torch.distributed.all_reduce(seen)
@@ -91,7 +92,7 @@ def loop(config: dict[str, Any]) -> None:
 
 
 def trained(bootstrap: str, topic: str, folder: str, rows: str) -> dict[str, Any]:
-    """What the workers have counted together."""
+    """The counts of all workers together."""
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer

@@ -1,4 +1,4 @@
-"""A node core with a transaction coordinator that the test plays."""
+"""A node core with a transaction coordinator that the test scripts."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ class TransactionRig(CoreRig):
     # --- producers and readers --------------------------------------------------------------------------
 
     def send(self, *data: Buffer, partition: int = 0, **facts: Any) -> FakeRequest:
-        """Batches for one partition of `t`, of the transactional id."""
+        """Produce batches of the transactional id to one partition of `t`."""
         return self.produce(
             self.topic_id, *data, partition=partition, transactional_id=facts.pop("id", ID), **facts
         )
 
     def write(self, producer_id: int, sequence: int, *, epoch: int = 0, partition: int = 0) -> FakeRequest:
-        """One batch in a transaction; coordinators say yes at once."""
+        """Produce one batch in a transaction; verification succeeds at once."""
         request = self.send(transactional(producer_id, sequence, epoch=epoch), partition=partition)
         for question in self.asked():
             self.answer(question)
@@ -97,7 +97,7 @@ class TransactionRig(CoreRig):
         coordinator_epoch: int = 0,
         version: int = 2,
     ) -> FakeRequest:
-        """One marker."""
+        """Write one marker."""
         named = tuple(TopicNamePartitions(*topic) for topic in topics)
         marker = transactions.TransactionMarker(
             producer_id, epoch, committed, named, coordinator_epoch, version

@@ -1,4 +1,4 @@
-"""What the tests of the transport share: a real router, raw peers that misbehave, patience."""
+"""For tests of the transport: a real router, raw peers that send invalid frames, waits."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,8 @@ from headrace.protocol.transport.router_io import Request, Router, RouterLimits,
 from headrace.runtime.loop_io import new_event_loop
 
 PATIENCE_S = 60.0
-LIMIT_S = 500.0  # of a test that hangs: its tasks are cancelled, so that its processes and files go
+# the time limit of a test: then its tasks are cancelled, so that its processes and files are removed
+LIMIT_S = 500.0
 METADATA_BODY = data.MetadataResponse("cluster", -1, 7, (), ())
 PRODUCE_BODY = data.ProduceResponse((data.ProducePartitionResponse(0, 42),))
 ASK = data.MetadataRequest(())
@@ -32,16 +33,16 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    """Let the loop turn until something is so; fails after a long while."""
+    """Run the loop until the condition holds; fails after a time limit."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + PATIENCE_S
     while not is_so():
-        assert loop.time() < end_s, "it never happened"
+        assert loop.time() < end_s, "the condition never held"
         await asyncio.sleep(0.001)
 
 
 class Served:
-    """A router that answers what tests ask for; `held` keeps the requests while `is_holding`."""
+    """A router with test responses; `held` keeps the requests while `is_holding`."""
 
     def __init__(self, limits: RouterLimits | None = None, apis: tuple[Any, ...] = APIS) -> None:
         self.requests: list[Request] = []
@@ -97,7 +98,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(limits: RouterLimits | None = None, apis: tuple[Any, ...] = APIS) -> AsyncIterator[Served]:
-    """A started server, closed at the end; none of its requests is left in its accounts then."""
+    """A started server, closed at the end; its request accounting must be empty then."""
     served = Served(limits, apis)
     served.router.start()
     try:
@@ -110,7 +111,7 @@ async def serving(limits: RouterLimits | None = None, apis: tuple[Any, ...] = AP
 
 
 class RawPeer:
-    """A DEALER that keeps no rule: it sends any frames it likes."""
+    """A DEALER socket that sends any frames, valid or not."""
 
     def __init__(self, port: int, **options: int) -> None:
         self.socket = shared_context().socket(zmq.DEALER)
@@ -162,7 +163,7 @@ def raw_peer(port: int, **options: int) -> Iterator[RawPeer]:
 
 
 class RawServer:
-    """A ROUTER that shakes hands and then answers whatever frames a test gives it."""
+    """A ROUTER socket with a valid handshake, which then responds with any frames of the test."""
 
     def __init__(self) -> None:
         self.socket = shared_context().socket(zmq.ROUTER)

@@ -1,8 +1,8 @@
-"""A transaction coordinator's shard driven by hand, and the leaders of partitions that its markers go to.
+"""A transaction coordinator's shard, driven step by step, and the partition leaders that get its markers.
 
-The log is a list; what is appended is committed at once, or when the test says. Requests to other nodes wait
-until the test delivers them; they, and their answers, may be lost, come twice, or come from a shard that was
-dropped. Records pass through their bytes.
+The log is a list; records are committed at once, or by the test. Requests to other nodes wait until the test
+delivers them; they and their responses may be lost, duplicated, or belong to a dropped shard. Records are
+encoded and decoded.
 """
 
 import itertools
@@ -29,7 +29,7 @@ Key = tuple[str, int]
 
 @dataclass(eq=False)
 class Call:
-    """One request of a client; `answers` holds what came of it."""
+    """One request of a client; `answers` has its response."""
 
     session: int = 1
     client_id: str = "test"
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(eq=False)
 class Ask:
-    """A request on its way to a node."""
+    """A request in flight to a node."""
 
     node_id: int
     body: Any
@@ -61,7 +61,7 @@ class Ask:
 
 @dataclass
 class Leader:
-    """What the leader of a partition knows of producers, and what it has."""
+    """A partition leader: its producer state, and its records."""
 
     epochs: dict[int, int] = field(default_factory=dict)
     open: dict[int, list[Any]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Leader:
         self.open.setdefault(producer_id, []).append(value)
 
     def mark(self, marker: transactions.TransactionMarker) -> int:
-        """The error code."""
+        """Handle a marker; returns the error code."""
         if self.refuses:
             return self.refuses
         if marker.coordinator_epoch < self.coordinator_epoch:
@@ -96,7 +96,7 @@ class Leader:
 
 
 class TxnRig:
-    """It is the shard's Surroundings and Timers, and its runtime."""
+    """The shard's host, timers and runtime."""
 
     def __init__(self, **config: Any) -> None:
         self.config = self
@@ -116,7 +116,7 @@ class TxnRig:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.high_watermark = 0
         self.asks: list[Ask] = []
-        self.max_markers = 1 << 30  # partitions that a node takes in one request
+        self.max_markers = 1 << 30  # the most partitions of one request to a node
         self.max_batch_bytes = 1 << 20
         self.restart()
 
@@ -133,7 +133,7 @@ class TxnRig:
         self.image = MetadataImage(topics=topics)
 
     def move(self, key: Key, node_id: int = NO_NODE) -> None:
-        """A partition's leader changes."""
+        """Change a partition's leader."""
         topic = self.image.topics[key[0]]
         partitions = list(topic.partitions)
         partitions[key[1]] = replace(partitions[key[1]], leader=node_id)
@@ -143,7 +143,7 @@ class TxnRig:
         self.run(lambda now: self.shard.on_metadata(self.image, None, now))
 
     def delete(self, name: str) -> None:
-        """A topic is gone."""
+        """Delete a topic."""
         self.image = replace(
             self.image, topics={each: topic for each, topic in self.image.topics.items() if each != name}
         )
@@ -176,7 +176,7 @@ class TxnRig:
         return Now(self.now_ms, self.now_ms + self.wall_shift_ms)
 
     def restart(self, *, keeps: int | None = None) -> None:
-        """Another node leads: a new shard over the log up to `keeps` (never less than what is committed)."""
+        """Load a new shard from the log up to `keeps`, which is at least the high watermark."""
         if keeps is not None:
             del self.log[max(keeps, self.high_watermark) :]
         self.epoch += 1
@@ -223,7 +223,7 @@ class TxnRig:
         self.commit(len(self.log) if self.commits_at_once else self.high_watermark)
 
     def commit(self, upto: int | None = None) -> None:
-        """The high watermark moves."""
+        """Advance the high watermark."""
         self.high_watermark = len(self.log) if upto is None else upto
         while self.held and self.held[0][0] <= self.high_watermark:
             _, call, body = self.held.pop(0)
@@ -232,7 +232,7 @@ class TxnRig:
             self.run(self.next.pop(0)[1])
 
     def pass_time(self, milliseconds: int) -> None:
-        """Fire what comes due until then, at its time."""
+        """Advance the clock, and fire each timer at its deadline."""
         end_ms = self.now_ms + milliseconds
         while self.due:
             key = min(self.due, key=lambda each: self.due[each][0])
@@ -247,7 +247,8 @@ class TxnRig:
     # --- nodes that get markers --------------------------------------------------------------------------
 
     def deliver(self, index: int = 0, *, is_lost: bool = False, again: bool = False) -> None:
-        """One request arrives, its answer unless it is lost; with `again` the request arrives once more."""
+        """Deliver one request, and its response unless `is_lost`; with `again` the request is delivered
+        twice."""
         ask = self.asks[index] if again else self.asks.pop(index)
         asked = sum(len(topic.partitions) for marker in ask.body.markers for topic in marker.topics)
         if asked > self.max_markers:
@@ -260,7 +261,7 @@ class TxnRig:
             )
 
     def lose(self, index: int = 0) -> None:
-        """One request never arrives."""
+        """Lose one request."""
         self._answer(self.asks.pop(index), errors.NetworkError("lost"))
 
     def _answer(self, ask: Ask, answer: Any) -> None:
@@ -282,7 +283,7 @@ class TxnRig:
         return transactions.WrittenMarker(marker.producer_id, tuple(results))
 
     def settle(self) -> None:
-        """Faults have ended: everything arrives, and time passes."""
+        """Deliver all requests and advance the clock until none is left."""
         for _ in range(50):
             while self.asks:
                 self.deliver()
@@ -306,13 +307,13 @@ class TxnRig:
         )
 
     def begun(self, name: str = "a", **more: Any) -> tuple[int, int]:
-        """A producer that may begin."""
+        """Id and epoch of an initialized producer."""
         answer = self.init(name, **more).answer
         assert answer.error_code == 0, answer
         return answer.producer_id, answer.producer_epoch
 
     def add(self, producer: tuple[int, int], *keys: Key, name: str = "a", verify_only: bool = False) -> Any:
-        """AddPartitionsToTxn of one transaction: its part of the answer."""
+        """AddPartitionsToTxn of one transaction: its part of the response."""
         topics = tuple(TopicNamePartitions(topic, (number,)) for topic, number in keys)
         asked = transactions.TransactionPartitions(name, *producer, topics, verify_only)
         call = self.call(registry.ADD_PARTITIONS_TO_TXN, transactions.AddPartitionsToTxnRequest((asked,)))
@@ -335,7 +336,7 @@ class TxnRig:
         return self.call(registry.END_TXN, transactions.EndTxnRequest(name, *producer, commit, v2))
 
     def write(self, producer: tuple[int, int], key: Key, value: Any, name: str = "a") -> bool:
-        """A record, as a leader takes it: after its partition was added. False: refused."""
+        """Add the partition, and append a record at its leader. False: refused."""
         leader = self.leaders[key]
         if producer[0] not in leader.open or leader.epochs[producer[0]] != producer[1]:
             added = self.add(producer, key, name=name)
@@ -348,15 +349,15 @@ class TxnRig:
         return True
 
     def known(self, name: str = "a") -> Any:
-        """The id, as the shard has it."""
+        """The transaction in the shard's state."""
         return self.shard.transactions[name]
 
     def state(self, name: str = "a") -> str:
-        """Where the id is."""
+        """The name of the transaction's state."""
         return str(self.known(name).state.value)
 
     def put(self, status: int, epoch: int, name: str = "a", **facts: Any) -> None:
-        """A record of producer id 500 that is in the log already; then the shard is loaded."""
+        """Put a record of producer id 500 into the log, and load the shard."""
         wall_ms = self.moment.wall_ms
         partitions = () if status else None
         value = TransactionValue(500, 500, -1, epoch, 60_000, status, partitions, wall_ms, wall_ms)

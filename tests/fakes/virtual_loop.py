@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakSet
 
 START_S = 1000.0
-# A test that lives this long in virtual time waits for something that will never happen.
+# A test with this much virtual time waits for an event that never happens.
 LIMIT_S = 100_000.0
 
 
@@ -19,8 +19,8 @@ class _JumpingSelector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         ready = super().select(0)
         if not ready and timeout != 0:
-            assert timeout is not None, "everything waits for something that nobody will bring"
-            assert self.clock_s < START_S + LIMIT_S, "the test runs away"
+            assert timeout is not None, "all tasks wait, and no timer is set"
+            assert self.clock_s < START_S + LIMIT_S, "the test exceeds its virtual time limit"
             self.clock_s += timeout
         return ready
 

@@ -1,9 +1,9 @@
-"""How the tests are shared out among the workers of pytest-xdist.
+"""The distribution of tests over the workers of pytest-xdist.
 
-What belongs together runs in one worker, and has its cluster, its Ray or its Apache Kafka once: a file,
-or all files that need the same. Half of the workers begin at the front of the list, where tests wait for
-processes, the others at its back, where they compute: so both kinds run side by side, and neither has the
-machine to itself. They meet among the small ones.
+A unit, which is a file or all files with the same fixture, runs in one worker and starts its cluster, Ray or
+Apache Kafka once. Half of the workers take units from the front of the list, whose tests wait for processes,
+the other half from its end, whose tests compute: so both kinds run side by side. They meet at the small
+units.
 """
 
 import os
@@ -13,8 +13,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# From tests that wait to tests that compute. Ray and Apache Kafka come first: each is one long unit, which
-# would else run alone at the end.
+# From tests that wait to tests that compute. Ray and Apache Kafka are first: each is one long unit, which
+# would otherwise run alone at the end.
 FOLDERS = (
     "oracle",
     "faults",
@@ -28,8 +28,8 @@ FOLDERS = (
     "property",
     "sim",
 )
-ALONE = ("faults", "property", "sim")  # whose tests have nothing in common, and may take long
-SPARE_WORKERS = 2  # while others wait
+ALONE = ("faults", "property", "sim")  # independent tests, which may take long
+SPARE_WORKERS = 2  # more than processors, since tests wait
 
 
 def worker_count() -> int:
@@ -38,13 +38,13 @@ def worker_count() -> int:
 
 
 def rank(nodeid: str) -> tuple[int, int]:
-    """Its place in the list: small is early."""
+    """The position of a test in the list."""
     folder = _folder(nodeid)
     return (unit_of(nodeid) != "ray", FOLDERS.index(folder) if folder in FOLDERS else 0)
 
 
 def unit_of(nodeid: str) -> str:
-    """The name of what it runs together with."""
+    """The unit of a test."""
     path, folder = nodeid.partition("::")[0], _folder(nodeid)
     if "ray" in PurePath(path).stem.split("_") and folder != "unit":
         return "ray"
@@ -59,7 +59,7 @@ def _folder(nodeid: str) -> str:
 
 
 class Scheduling(LoadScopeScheduling):
-    """See the module's docstring."""
+    """Distributes units; see the module's docstring."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
@@ -71,6 +71,6 @@ class Scheduling(LoadScopeScheduling):
 
 
 def new_scheduling(config: pytest.Config, log: object) -> Scheduling:
-    """For xdist."""
-    config.option.loadscopereorder = False  # the list has its order
+    """The scheduler for pytest-xdist."""
+    config.option.loadscopereorder = False  # keep the order of the list
     return Scheduling(config, log)  # type: ignore[arg-type]

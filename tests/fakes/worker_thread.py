@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 
 
 class WorkerThread(ABC, threading.Thread):
-    """Works until `stopping`; `failure` is what it ended with, if it should not have."""
+    """Works until `stopping`; `failure` is its exception."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name=name, daemon=True)
@@ -15,15 +15,15 @@ class WorkerThread(ABC, threading.Thread):
     def run(self) -> None:
         try:
             self.work()
-        except BaseException as error:  # noqa: BLE001 - told at the end
+        except BaseException as error:  # noqa: BLE001 - raised by `end`
             self.failure = error
 
     @abstractmethod
     def work(self) -> None:
-        """Until `stopping`, and then finish."""
+        """Work until `stopping` is set, then finish."""
 
     def end(self, patience_s: float) -> None:
-        """Let it finish. Fails with what it failed with."""
+        """Stop the thread and wait for its end. Raises its exception."""
         self.stopping.set()
         self.join(patience_s)
         assert not self.is_alive(), f"{self} does not end"

@@ -1,6 +1,6 @@
-"""Real faults: which of them run, where their parts are, and what they measured.
+"""Tests with real faults: their selection, their fixtures, and a summary of their measurements.
 
-Those marked `faults` take their time, and run when they are asked for: `make faults`, or -m faults.
+Long tests have the mark `faults` and run only on request: `make faults`, or -m faults.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ FIGURES = "faults"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long ones unless they were asked for."""
+    """Deselect tests with the mark `faults` unless they are requested."""
     if "faults" in config.option.markexpr:
-        # kafka-python forgets sockets of nodes that are gone; they are found whenever garbage is collected
+        # kafka-python leaks sockets of stopped nodes, which the garbage collector reports at any time
         for what in ("unclosed <socket:Resource", ".*<socket:pytest.PytestUnraisableException"):
             config.addinivalue_line("filterwarnings", f"ignore:{what}Warning")
         return
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What the scenarios measured."""
+    """Print the measurements of the scenarios."""
     rows = [
         (report.nodeid.partition("::")[2], dict(report.user_properties)[FIGURES])
         for report in terminalreporter.stats.get("passed", [])
@@ -52,7 +52,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., FaultCluster]]:
-    """Starts clusters, arguments as of FaultCluster, and ends them."""
+    """Starts clusters, with the arguments of FaultCluster, and stops them."""
     from fault_cluster import FaultCluster
 
     with ExitStack() as stack:
@@ -61,13 +61,13 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., FaultCluster]]:
 
 @pytest.fixture
 def cluster(make_cluster: Callable[..., FaultCluster]) -> FaultCluster:
-    """With the defaults of FaultCluster."""
+    """A cluster with the defaults of FaultCluster."""
     return make_cluster()
 
 
 @pytest.fixture
 def measured(record_property: Callable[[str, str], None]) -> Callable[[Workload, float], None]:
-    """`measured(work, begun_s)`: note how a workload got on since the first fault, for the summary."""
+    """`measured(work, begun_s)`: add the workload's figures since the first fault to the summary."""
 
     def note(work: Workload, begun_s: float) -> None:
         now_s = time.monotonic()

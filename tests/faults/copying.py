@@ -1,8 +1,7 @@
-"""Copiers in processes of their own, which carry each record of one topic to another exactly once, and what
-must be so at the end.
+"""Copiers in processes of their own: each copies records of one topic into another, exactly once.
 
-Record N of partition P of the source goes to partition P of the target: the target ends as the same lists.
-A reader of committed records follows from the first on; what it saw must be the same lists as well.
+Record N of partition P of the source goes to partition P of the target. At the end the target must have the
+same records in the same order, and so must a read_committed consumer that ran all the time.
 """
 
 import itertools
@@ -25,12 +24,12 @@ SOURCE, TARGET = "source", "target"
 IN_PARTITIONS, OUT_PARTITIONS = 2, 3
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 END_S = 120.0
-LIVES = 20  # a copier that ends by itself so often never gets on
+LIVES = 20  # a copier that ends by itself this often makes no progress
 LOG_TAIL_CHARS = 3_000
 
 
 class CopierProcess:
-    """One copier; `copied` counts the records of all its lives that were reported as committed."""
+    """One copier; `copied` counts the committed records that all its processes reported."""
 
     def __init__(self, cluster: FaultCluster, name: str, size: int, options: dict[str, Any]) -> None:
         self.name, self.lives, self.copied, self.aborted = name, 0, 0, 0
@@ -42,7 +41,7 @@ class CopierProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Another life."""
+        """Start its next process."""
         self.lives += 1
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -56,16 +55,16 @@ class CopierProcess:
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM; it must end in order."""
+        """Send SIGTERM; the exit code must be 0."""
         assert self._end(signal.SIGTERM) == 0, self.log_tail()
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a process."""
+        """Whether its process runs."""
         return self._process is not None and self._process.poll() is None
 
     def log_tail(self) -> str:
@@ -89,7 +88,7 @@ class CopierProcess:
 
 
 class Copying:
-    """`start` it, make trouble, `finish` it: a context manager that leaves no process behind."""
+    """A topic that is filled and copied under faults: `start`, faults, `finish`. A context manager."""
 
     def __init__(
         self,
@@ -137,21 +136,21 @@ class Copying:
 
     @property
     def copied(self) -> int:
-        """Records in the target, as a reader of committed ones has seen."""
+        """The number of committed records in the target that the consumer has read."""
         return sum(map(len, self.seen.values()))
 
     @property
     def aborted(self) -> int:
-        """Transactions that copiers gave up."""
+        """The number of transactions that copiers aborted."""
         return sum(copier.aborted for copier in self._copiers)
 
     @property
     def is_done(self) -> bool:
-        """Whether as many were copied as there are."""
+        """Whether all records were copied."""
         return self.copied >= sum(map(len, self.sent.values()))
 
     def more(self, count: int, patience_s: float = END_S) -> None:
-        """Until this many more were copied, or all are."""
+        """Wait until this many more records were copied, or all are."""
         goal = self.copied + count
 
         def is_so() -> bool:
@@ -168,7 +167,7 @@ class Copying:
                 copier.start()
 
     def bounce_nodes(self, *, hard: bool) -> None:
-        """Each node in turn is away for a while; before the next all replicas are in sync again."""
+        """Restart or kill each node in turn; before the next one all replicas are in sync again."""
         for node in self.cluster.nodes:
             self._feed()
             node.kill() if hard else node.stop()
@@ -189,7 +188,7 @@ class Copying:
             copier.start()
 
     def finish(self) -> None:
-        """Wait until everything is copied, and compare. Fails with what is too much or too little."""
+        """Wait until all records are copied, and compare. Fails with missing and additional records."""
         self._producer.close(END_S)
         while not self.is_done:
             self.more(1)
@@ -210,7 +209,7 @@ class Copying:
     # --- inside -------------------------------------------------------------------------------------------
 
     def _feed(self) -> None:
-        """The next piece of the source is on its way: what comes next happens while that is copied."""
+        """Send the next part of the source, which is copied during the next fault."""
         for number in itertools.islice(self._numbers, self._piece):
             value, partition = b"%d" % number, number % IN_PARTITIONS
             self._producer.send(SOURCE, value, partition=partition)
@@ -228,7 +227,7 @@ class Copying:
             self._failure = error
 
     def _read_all(self) -> dict[int, list[bytes]]:
-        """The target, as a reader who comes now sees it."""
+        """The target, read by a new read_committed consumer."""
         found: dict[int, list[bytes]] = defaultdict(list)
         options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
         with self.cluster.clients.consumer(TARGET, **options) as consumer:
@@ -246,7 +245,7 @@ class Copying:
 
 
 def assert_same(found: list[bytes], wanted: list[bytes], what: str) -> None:
-    """The same list; else what is missing, there twice, or too much."""
+    """Assert equal lists; fails with missing, duplicate and unknown records."""
     if found == wanted:
         return
     counts: dict[bytes, int] = defaultdict(int)

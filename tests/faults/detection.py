@@ -1,10 +1,8 @@
-"""Failure detection under a disturbance, measured: which nodes were fenced, how often leaders moved, how long
-a killed node was missed.
+"""Measures failure detection on a loaded machine: fenced nodes, leader changes, and the time of failovers.
 
 `python tests/faults/detection.py cpu fsync --seconds 120` starts three controllers and three nodes with 90
-partitions of three replicas and a slow load of acks=all, disturbs the machine, and prints what the metadata
-log says of it; `--kill N` kills a node N times under the disturbance, `--session 9000` sets another session
-timeout.
+partitions of three replicas and a slow load with acks=all, loads the machine, and prints the changes in the
+metadata log; `--kill N` kills a node N times meanwhile, `--session 9000` sets another session timeout.
 """
 
 from __future__ import annotations
@@ -38,14 +36,14 @@ SEND_EVERY_S = 0.02
 
 @dataclass
 class Moves:
-    """What the metadata log says, from an offset on."""
+    """The changes in the metadata log from an offset on."""
 
     end_offset: int = 0
-    fenced: list[int] = field(default_factory=list)  # node ids, as often as they were fenced
+    fenced: list[int] = field(default_factory=list)  # one node id per fencing
     unfenced: list[int] = field(default_factory=list)
     leaders_moved: int = 0
-    epochs: set[int] = field(default_factory=set)  # of controllers that wrote
-    fenced_at_ms: dict[int, int] = field(default_factory=dict)  # node id: calendar time of its last fencing
+    epochs: set[int] = field(default_factory=set)  # of active controllers
+    fenced_at_ms: dict[int, int] = field(default_factory=dict)  # node id: wall clock time of its last fencing
 
     def __str__(self) -> str:
         counts = {node: self.fenced.count(node) for node in sorted(set(self.fenced))}
@@ -56,7 +54,7 @@ class Moves:
 
 
 def moves(controller: Server, from_offset: int) -> Moves:
-    """Read the log of one controller's disk, whose process may run."""
+    """Read the metadata log on one controller's disk; its process may run."""
     found = Moves()
     for folder in controller.directory.iterdir():
         if folder.is_dir() and folder.name.startswith("__cluster_metadata"):
@@ -83,7 +81,8 @@ def _read(data: bytes, from_offset: int, found: Moves) -> None:
 
 
 class Load:
-    """One record after the other to random partitions, acks=all; when each was acknowledged."""
+    """Sends one record after the other to random partitions with acks=all, and notes when each was
+    acknowledged."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acked_s: list[float] = []
@@ -122,17 +121,17 @@ class Load:
 
 
 def end_offset(cluster: FaultCluster) -> int:
-    """Of the longest metadata log."""
+    """The end offset of the longest metadata log."""
     return max(moves(each, 1 << 62).end_offset for each in cluster.controllers)
 
 
 def since(cluster: FaultCluster, offset: int) -> Moves:
-    """What the longest metadata log says from there on."""
+    """The changes in the longest metadata log from an offset on."""
     return max((moves(each, offset) for each in cluster.controllers), key=lambda found: found.end_offset)
 
 
 def failover_s(cluster: FaultCluster, node_id: int) -> float:
-    """SIGKILL a node; seconds until the controller decided which other nodes lead what it led."""
+    """SIGKILL a node; returns the seconds until its partitions have other leaders."""
     offset, begun_ms = end_offset(cluster), time.time_ns() // 1_000_000
     cluster.node(node_id).kill()
     cluster.until(
@@ -143,8 +142,8 @@ def failover_s(cluster: FaultCluster, node_id: int) -> float:
 
 
 class Pauses:
-    """SIGSTOPs servers again and again, one node at a time or all servers at once, as a machine that is
-    itself paused does."""
+    """Pauses servers with SIGSTOP again and again, one node at a time, or all servers at once like a paused
+    virtual machine."""
 
     def __init__(self, cluster: FaultCluster, pause_s: float, every_s: float, *, whole: bool) -> None:
         self._cluster, self._pause_s, self._every_s, self._is_whole = cluster, pause_s, every_s, whole
@@ -175,7 +174,7 @@ class Pauses:
 
 
 class Writes:
-    """A topic is created and deleted again and again: records for the metadata log."""
+    """Creates and deletes a topic again and again, to write to the metadata log."""
 
     def __init__(self, cluster: FaultCluster, every_s: float) -> None:
         self._cluster, self._every_s = cluster, every_s
@@ -202,7 +201,7 @@ class Writes:
 
 
 def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """One run; what was found."""
+    """One run; returns its figures."""
     config = dict(pair.split("=", 1) for pair in options.controller)
     if options.session:
         config |= {"broker.session.timeout.ms": options.session, "broker.heartbeat.interval.ms": 2_000}
@@ -253,7 +252,7 @@ def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
 
 
 def say(text: str) -> None:
-    """A line of output."""
+    """Print a line."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -1,6 +1,6 @@
-"""What else may load the machine that servers run on: processes that end by themselves, one kind at a time.
+"""Processes that load the machine on which servers run; each ends by itself.
 
-`with Disturbance(["cpu", "fsync"], directory, 120): ...` starts them and ends them, by their process ids.
+`with Disturbance(["cpu", "fsync"], directory, 120): ...` starts such processes and ends them.
 `disturbance.py KIND SECONDS DIRECTORY` is one such process.
 """
 
@@ -20,10 +20,9 @@ from typing import Any
 
 MIB = 1 << 20
 WAIT_S = 60
-# Bound: bytes of the file that a writer overwrites again and again.
+# Size of the file that a writer overwrites again and again.
 DIRTY_FILE_BYTES = 1 << 30
-# Memory is taken until this much is left to the machine: page reclaim runs, and no process is killed for
-# want.
+# This much memory stays available: pages are reclaimed, and the OOM killer stays idle.
 MEMORY_LEFT_BYTES = 1_500 * MIB
 CHURN_FILE_BYTES = 2 << 30
 START = "import ssl, sqlite3, asyncio, http.server, xml.dom.minidom, numpy, pyarrow, pandas, ray"
@@ -46,7 +45,7 @@ def _cpu(_directory: Path, ends_at: float) -> None:
 
 
 def _fsync(directory: Path, ends_at: float) -> None:
-    """Many small synced appends, and files replaced atomically, as databases and checkpoints write them."""
+    """Many small synced appends and atomic replacements of files, as by a database."""
     path = directory / f"fsync-{os.getpid()}"
     with path.open("wb") as file:
         for number in count():
@@ -67,7 +66,7 @@ def _fsync(directory: Path, ends_at: float) -> None:
 
 
 def _dirty(directory: Path, ends_at: float) -> None:
-    """Large writes as fast as the page cache takes them, synced now and then: what a build or a copy does."""
+    """Large writes as fast as the page cache takes them, seldom synced, as by a build or a copy."""
     with (directory / f"dirty-{os.getpid()}").open("wb", buffering=0) as file:
         piece = os.urandom(4 * MIB)
         written = 0
@@ -81,7 +80,7 @@ def _dirty(directory: Path, ends_at: float) -> None:
 
 
 def _memory(directory: Path, ends_at: float) -> None:
-    """Takes memory until little is left, then reads and writes more file pages than fit beside it."""
+    """Allocates most of the memory, then reads and writes more file pages than fit into the rest."""
     held = []
     while _available_bytes() > MEMORY_LEFT_BYTES and time.monotonic() < ends_at:
         held.append(bytearray(b"x" * (64 * MIB)))
@@ -103,13 +102,13 @@ def _available_bytes() -> int:
 
 
 def _starts(_directory: Path, ends_at: float) -> None:
-    """Python processes that import a lot, one after the other."""
+    """Starts Python processes with many imports, one after the other."""
     while time.monotonic() < ends_at:
         subprocess.run([sys.executable, "-c", START], check=False, stderr=subprocess.DEVNULL)
 
 
 def _ray(_directory: Path, ends_at: float) -> None:
-    """Ray clusters of their own that start, run four actors and end, one after the other."""
+    """Starts Ray clusters with four actors, one after the other."""
     environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_raylet_start_wait_time_s": "120"}
     while time.monotonic() < ends_at:
         folder = tempfile.mkdtemp(prefix="rd", dir="/tmp")
@@ -125,7 +124,7 @@ def _ray(_directory: Path, ends_at: float) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-KINDS: dict[str, tuple[int, Callable[[Path, float], None]]] = {  # how many processes of a kind
+KINDS: dict[str, tuple[int, Callable[[Path, float], None]]] = {  # kind: (number of processes, their work)
     "cpu": (3 * (os.cpu_count() or 1), _cpu),
     "fsync": (6, _fsync),
     "dirty": (2, _dirty),
@@ -136,7 +135,7 @@ KINDS: dict[str, tuple[int, Callable[[Path, float], None]]] = {  # how many proc
 
 
 class Disturbance:
-    """Processes that load the machine for `seconds` at most; their files go at the end."""
+    """Processes that load the machine for at most `seconds`; their files are removed at the end."""
 
     def __init__(self, kinds: Sequence[str], directory: Path, seconds: float) -> None:
         self._kinds, self._seconds = kinds, seconds
@@ -160,7 +159,7 @@ class Disturbance:
 
     @property
     def is_running(self) -> bool:
-        """Whether every process of it still runs."""
+        """Whether all its processes still run."""
         return all(process.poll() is None for process in self._processes)
 
 

@@ -1,7 +1,7 @@
-"""A cluster of real processes on this host, each reached through the chaos network, and what faults do to it.
+"""A cluster of real processes on this host, connected through the chaos network of proxy.py.
 
-The names of the servers are those of the links: "controller-1", "node-1". Clients that call themselves
-"client-N" meet the faults of their links; "observer-N", and the questions asked here, are left alone.
+The names of the servers are those of the links: "controller-1", "node-1". Faults of links apply to clients
+with the ids "client-N"; they do not apply to "observer-N" and to the requests of this module.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ LOG_TAIL_CHARS = 3_000
 
 
 class Server:
-    """One process with its own files. Its address, the proxy's, never changes."""
+    """One server process with its own files. Its address is that of its proxy and never changes."""
 
     def __init__(self, name: str, script: str, directory: Path, network: ChaosNetwork | None) -> None:
         self.name, self.directory = name, directory
         self.id = int(name.partition("-")[2])
-        # Behind the proxy; and of nodes, past it, for Kafka's clients. They stay reserved while it is dead.
+        # The ports behind the proxy, and of a node's Kafka listener. They stay reserved while it is down.
         self.port, self.kafka_port = reserve_ports(2)
         self.address_port = self.port if network is None else network.listen(name)
         if network is not None:
@@ -62,16 +62,16 @@ class Server:
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a process, paused or not."""
+        """Whether its process exists, paused or not."""
         return self.process is not None and self.process.poll() is None
 
     @property
     def is_standing_still(self) -> bool:
-        """Paused, or gone."""
+        """Whether its process is paused or has ended."""
         return not self.is_alive or self._state() == "T"
 
     def start(self, *, wait: bool = True) -> None:
-        """A new process over the files as they are."""
+        """Start a process with the present files."""
         assert not self.is_alive, f"{self.name} runs already"
         command = [sys.executable, self._script, *self.arguments]
         self._is_ready = threading.Event()
@@ -88,35 +88,35 @@ class Server:
             self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Until it serves. Fails with the end of its log."""
+        """Wait until it serves. Fails with the end of its log."""
         assert self._is_ready.wait(PATIENCE_S), f"{self.name} does not get ready:\n{self.log_tail()}"
         assert self.is_alive, f"{self.name} has ended:\n{self.log_tail()}"
 
     def kill(self) -> None:
-        """SIGKILL, and gone."""
+        """Send SIGKILL and wait for the end of the process."""
         self._signal(signal.SIGKILL)
         self._wait_for_end()
 
     def terminate(self) -> None:
-        """SIGTERM: begin to stop."""
+        """Send SIGTERM."""
         self._signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """SIGTERM, and stopped in order."""
+        """Send SIGTERM and wait for a clean shutdown."""
         self.terminate()
-        assert self._wait_for_end() == 0, f"{self.name} did not stop in order:\n{self.log_tail()}"
+        assert self._wait_for_end() == 0, f"{self.name} did not shut down cleanly:\n{self.log_tail()}"
 
     def pause(self) -> None:
-        """SIGSTOP, and standing still: no thread of it runs when this returns."""
+        """Send SIGSTOP and wait until all its threads are stopped."""
         self._signal(signal.SIGSTOP)
-        wait_for(lambda: self._state() == "T", f"{self.name} stands still")
+        wait_for(lambda: self._state() == "T", f"{self.name} is paused")
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._signal(signal.SIGCONT)
 
     def wipe(self) -> None:
-        """Its disk is replaced by an empty one."""
+        """Remove all its files, as with a new disk."""
         assert not self.is_alive
         shutil.rmtree(self.directory)
 
@@ -147,11 +147,11 @@ class Server:
                 if line.startswith(b"ready "):
                     is_ready.set()
         process.wait()
-        is_ready.set()  # ended; those who wait look whether it lives
+        is_ready.set()  # it has ended: `wait_ready` checks that
 
 
 class Raw:
-    """Plain requests to one node, each tried once. Its methods raise HeadraceError."""
+    """Requests to one node without retries. Its methods raise HeadraceError."""
 
     def __init__(self, network: ChaosNetwork, port: int, name: str) -> None:
         self._thread = network.thread
@@ -159,32 +159,32 @@ class Raw:
         self._client = Client(self._thread.call(opening, 2 * PATIENCE_S))
 
     def begin_produce(self, topic_id: bytes, *values: bytes, **options: Any) -> Future[Any]:
-        """Sent; the answer of the partition comes in the future. Options: partition, acks, timeout_ms."""
+        """Send a batch; the future gets the partition's response. Options: partition, acks, timeout_ms."""
         data = batch(*values, timestamp_ms=time.time_ns() // 1_000_000)
         return self._thread.submit(self._client.produce(topic_id, data, **options))
 
     def produce(self, topic_id: bytes, *values: bytes, **options: Any) -> Any:
-        """One batch; the partition's answer."""
+        """Send a batch; returns the partition's response."""
         return self.begin_produce(topic_id, *values, **options).result(PATIENCE_S)
 
     def is_acknowledged(self, produced: Future[Any]) -> bool:
-        """What came of a `begin_produce`; an answer that never came confirms nothing."""
+        """Whether a `begin_produce` was acknowledged; False without a response."""
         try:
             return bool(produced.result(PATIENCE_S).error_code == 0)
         except NetworkError:
             return False
 
     def fetch(self, topic_id: bytes, offset: int = 0) -> tuple[Any, list[tuple[int, bytes | None]]]:
-        """What a client may read of partition 0: its answer, and (offset, value) of each record."""
+        """Fetch partition 0: its response, and (offset, value) of each record."""
         return self._thread.call(self._client.fetch(topic_id, offset), PATIENCE_S)
 
     def close(self) -> None:
-        """The connection ends."""
+        """Close the connection."""
         self._thread.wake(self._client.close)
 
 
 class FaultCluster:
-    """Controllers and storage nodes; a context manager that starts them all and leaves none behind."""
+    """Controllers and storage nodes; a context manager that starts and stops them all."""
 
     def __init__(
         self,
@@ -198,9 +198,8 @@ class FaultCluster:
         kafka: bool = False,
         proxied: bool = True,
     ) -> None:
-        """`kafka`: nodes listen for Kafka's clients, too. `proxied`: every connection goes through the chaos
-        network; where the load of the machine is the fault, the proxy would be one more thing that is
-        late."""
+        """`kafka`: nodes have a Kafka listener, too. `proxied`: every connection goes through the chaos
+        network; False where the load of the machine is the fault, to which the proxy would add delays."""
         self.directory = directory
         self._is_proxied = proxied
         self._has_kafka = kafka
@@ -228,7 +227,7 @@ class FaultCluster:
             self._clients.close(1)
         for server in self.servers.values():
             if server.is_alive:
-                server.kill()  # a paused process dies of it too
+                server.kill()  # SIGKILL also ends a paused process
         self.network.__exit__()
         assert self.network.failure is None, self.network.failure
 
@@ -249,7 +248,7 @@ class FaultCluster:
             server.wait_ready()
 
     def _start_quorum(self) -> None:
-        """The first controller begins it, the others join; from then on each finds it by the others."""
+        """The first controller formats the quorum, the others join it; later each finds it by the others."""
         first, *others = self.controllers
         first.arguments = self._controller_arguments(first, [])
         first.start()
@@ -288,43 +287,43 @@ class FaultCluster:
             values["listeners"] = f"PLAINTEXT://{HOST}:{server.kafka_port}"
         return [str(server.directory), controllers, *(f"{name}={value}" for name, value in values.items())]
 
-    # --- who is there -------------------------------------------------------------------------------------
+    # --- servers and clients ------------------------------------------------------------------------------
 
     @property
     def controllers(self) -> list[Server]:
-        """All of them, by number."""
+        """All controllers, by number."""
         return [server for name, server in self.servers.items() if name.startswith("controller")]
 
     @property
     def nodes(self) -> list[Server]:
-        """All of them, by number."""
+        """All storage nodes, by number."""
         return [server for name, server in self.servers.items() if name.startswith("node")]
 
     def node(self, node_id: int) -> Server:
-        """By its id."""
+        """The storage node with this id."""
         return self.servers[f"node-{node_id}"]
 
     @property
     def bootstrap(self) -> str:
-        """For clients: the addresses of all nodes."""
+        """The addresses of all nodes, for clients."""
         return ",".join(f"{HOST}:{server.address_port}" for server in self.nodes)
 
     @property
     def kafka_bootstrap(self) -> str:
-        """For Kafka's clients, which no fault of a link touches."""
+        """The Kafka listeners of all nodes; faults of links do not apply to them."""
         return ",".join(f"{HOST}:{server.kafka_port}" for server in self.nodes)
 
     @property
     def clients(self) -> headrace.Cluster:
-        """For the test's own admin, producers and consumers, which no fault of a link touches."""
+        """Clients of the test itself; faults of links do not apply to them."""
         if self._clients is None:
             self._clients = headrace.connect(self.bootstrap, client_id="observer-1")
         return self._clients
 
-    # --- what the cluster says ----------------------------------------------------------------------------
+    # --- the state of the cluster -------------------------------------------------------------------------
 
     def ask(self, server: Server, api: Any, body: Any, timeout_s: float = ASK_TIMEOUT_S) -> Any:
-        """One request past the chaos network; the answer's body. Errors: HeadraceError."""
+        """Send a request past the chaos network; returns the response. Errors: HeadraceError."""
 
         async def work() -> Any:
             connection = await Connection.open(HOST, server.port, client_id="observer-0", timeout_s=timeout_s)
@@ -336,7 +335,7 @@ class FaultCluster:
         return self.network.thread.call(work(), 3 * timeout_s)
 
     def ask_controller(self, api: Any, body: Any) -> Any:
-        """One request to whichever controller leads; the answer's body."""
+        """Send a request to the active controller; returns the response."""
         answers: list[Any] = []
 
         def is_answered() -> bool:
@@ -352,7 +351,7 @@ class FaultCluster:
         return answers[-1]
 
     def quorum(self) -> DescribeQuorumResponse:
-        """As the controller that leads has it; the newest, if one of the past thinks so as well."""
+        """The quorum as described by its leader; by the one of the newest epoch if two controllers lead."""
         found: list[DescribeQuorumResponse] = []
 
         def is_known() -> bool:
@@ -369,11 +368,11 @@ class FaultCluster:
 
     @property
     def active_controller(self) -> Server:
-        """The one that leads, once one does."""
+        """The active controller; waits for one."""
         return self.servers[f"controller-{self.quorum().leader_id}"]
 
     def raw(self, server: Server, name: str = "observer-0") -> Raw:
-        """A connection of the test's own to a node, past the chaos network; close it."""
+        """A connection to a node, past the chaos network; the caller closes it."""
         return Raw(self.network, server.port, name)
 
     def image(self) -> MetadataImage:
@@ -396,25 +395,25 @@ class FaultCluster:
             self._image, _ = replay(old, answer.base_offset, answer.records)
 
     def partition(self, topic: str, number: int = 0) -> PartitionRegistration:
-        """As the controller has it."""
+        """The partition's registration in the newest metadata."""
         return self.image().topics[topic].partitions[number]
 
     def leader(self, topic: str, number: int = 0) -> int:
-        """The node that leads, once one does."""
+        """The id of the partition's leader; waits for one."""
         self.until(lambda: self.partition(topic, number).leader >= 0, f"{topic}-{number} has a leader")
         return self.partition(topic, number).leader
 
     def follower(self, topic: str, number: int = 0) -> int:
-        """A node that holds a replica and does not lead."""
+        """The id of a follower of the partition."""
         leader = self.leader(topic, number)
         return next(node for node in self.partition(topic, number).replicas if node != leader)
 
     def is_fenced(self, node_id: int) -> bool:
-        """Whether the controller has given the node up."""
+        """Whether the node is fenced in the newest metadata."""
         return self.image().brokers[node_id].is_fenced
 
     def knows(self, server: Server, offset: int) -> bool:
-        """Whether a node's own picture of the cluster has come this far."""
+        """Whether a node has applied the metadata up to this offset."""
         try:
             answer = self.ask(server, registry.METADATA, MetadataRequest(()))
         except (HeadraceError, TimeoutError):
@@ -424,11 +423,11 @@ class FaultCluster:
     def until(
         self, is_so: Callable[[], object], what: str, *, evidence: Callable[[], str] | None = None
     ) -> None:
-        """Poll until it is so. Fails with the end of each server's log."""
+        """Poll until the condition holds. Fails with the end of each server's log."""
         wait_for(is_so, what, evidence=evidence or self.evidence)
 
     def until_in_sync(self, topic: str, count: int = 3) -> None:
-        """Every partition has a leader and this many replicas in sync."""
+        """Wait until every partition has a leader and this many replicas in sync."""
 
         def is_so() -> bool:
             found = self.image().topics[topic].partitions
@@ -437,22 +436,22 @@ class FaultCluster:
         self.until(is_so, f"all partitions of {topic} have {count} replicas in sync")
 
     def until_serving(self, topic: str) -> None:
-        """Every node that lives knows of the topic and who leads it."""
+        """Wait until every live node knows the topic and its leaders."""
         offset = self.image().offset
         for server in self.nodes:
             if server.is_alive:
                 self.until(lambda server=server: self.knows(server, offset), f"{server.name} knows {topic}")
 
     def evidence(self) -> str:
-        """The metadata, and the ends of all logs."""
+        """The metadata, and the end of each server's log."""
         parts = [f"--- metadata: {self._image.topics}"]
         parts += [f"--- {server.name}\n{server.log_tail()}" for server in self.servers.values()]
         return "\n".join(parts)
 
-    # --- what is done to it -------------------------------------------------------------------------------
+    # --- topics and faults --------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, replication: int = 3, **configs: Any) -> None:
-        """Made, led, in sync and known everywhere."""
+        """Create a topic; wait until its replicas are in sync and every node knows it."""
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         topic = headrace.NewTopic(name, partitions, replication, settings)
         with self.clients.admin() as admin:
@@ -465,7 +464,7 @@ class FaultCluster:
         return self.directory / "disk-stall-ms"
 
     def stall_controllers_disks(self, ms: int) -> None:
-        """Every fsync of every controller takes so much longer from now on; 0 ends that."""
+        """Delay every fsync of all controllers from now on; 0 ends that."""
         if not ms:
             self._disk_stall.unlink(missing_ok=True)
             return
@@ -474,21 +473,21 @@ class FaultCluster:
         written.rename(self._disk_stall)
 
     def isolate(self, some: Iterable[str], others: Iterable[str]) -> None:
-        """No byte between the two groups, on connections of either direction."""
+        """Freeze all links between the two groups, in both directions."""
         self.network.freeze(between(some, others))
 
     def all_links(self) -> list[tuple[str, str]]:
-        """Between servers, and from the workload's clients."""
+        """All links between servers, and from the workload's clients."""
         names = list(self.servers)
         return between(names, names) + self.client_links(self.nodes)
 
     @staticmethod
     def client_links(servers: Iterable[Server], clients: int = 16) -> list[tuple[str, str]]:
-        """From every client of the workload to these servers."""
+        """The links from every client of the workload to these servers."""
         return [(f"client-{number}", server.name) for server in servers for number in range(clients)]
 
     def until_replicas_agree(self, topic: str, number: int = 0) -> None:
-        """Every replica holds the same bytes."""
+        """Wait until all replicas have equal bytes."""
 
         def is_so() -> bool:
             logs = self.logs_of(topic, number)
@@ -503,8 +502,8 @@ class FaultCluster:
         return f"bytes by node: {logs}\n{self.evidence()}"
 
     def logs_of(self, topic: str, number: int = 0) -> dict[int, bytes]:
-        """By node the bytes of the partition's log, as they are in the files now; of those alone whose files
-        stay while they are read."""
+        """The bytes in the files of the partition's log, by node; without nodes whose files change while they
+        are read."""
         found = {}
         for server in self.nodes:
             folder = server.directory / f"{topic}-{number}"
@@ -515,5 +514,5 @@ class FaultCluster:
 
 
 def hold(seconds: float) -> None:
-    """The length of a fault; nothing is waited for."""
+    """Wait for the duration of a fault."""
     threading.Event().wait(seconds)

@@ -1,9 +1,9 @@
-"""Kafka's clients at work while things break, and the laws that hold for them.
+"""Kafka's clients under faults, and their laws.
 
-Producers send numbers, each to partition number % PARTITIONS, and never give a record up; those with
-transactions abort every third. A reader of committed records follows from the first on. `finish` ends it all,
-reads everything once more and judges: what was acknowledged or committed is there once, in order, nothing of
-an aborted transaction is, and the reader saw what is there.
+Producers send numbers, each to partition number % PARTITIONS, and retry each record without limit;
+transactional ones abort every third transaction. A read_committed consumer runs all the time. `finish` stops
+them, reads the topic again and checks: each acknowledged or committed record is there once and in order, no
+aborted record is there, and the consumer read the same records.
 """
 
 import asyncio
@@ -36,26 +36,26 @@ RETRY_MS = 100
 
 
 def silent() -> logging.Logger:
-    """Clients tell of every node that is gone."""
+    """A logger without output: clients log every lost connection."""
     logger = logging.getLogger("kafka-load")
     logger.setLevel(logging.CRITICAL)
     return logger
 
 
 class Sender(WorkerThread):
-    """A producer in a thread. What is known of its records is in `acked`, `aborted` and `unknown`."""
+    """A producer in a thread. Its records are in `acked`, `aborted` or `unknown`, by their outcome."""
 
     def __init__(self, bootstrap: str, topic: str, name: str) -> None:
         super().__init__(name)
         self.bootstrap, self.topic = bootstrap, topic
         self.acked: list[bytes] = []
         self.aborted: set[bytes] = set()
-        self.unknown: list[list[bytes]] = []  # transactions of which nobody could say how they ended
-        self.deaths = 0  # producers that could not go on, and were replaced
+        self.unknown: list[list[bytes]] = []  # transactions with an unknown outcome
+        self.deaths = 0  # producers that failed and were replaced
         self._number = 0
 
     def numbers(self) -> Iterable[tuple[bytes, int]]:
-        """Values and their partitions, at a pace, until it is to stop."""
+        """Values and their partitions, at a limited rate, until it is stopped."""
         while not self.stopping.wait(PAUSE_S):
             yield self.next_one()
 
@@ -66,7 +66,7 @@ class Sender(WorkerThread):
 
 
 class Librdkafka(Sender):
-    """Idempotent, by confluent-kafka."""
+    """An idempotent producer of confluent-kafka."""
 
     options: ClassVar[dict[str, Any]] = {
         "enable.idempotence": True,
@@ -95,7 +95,7 @@ class Librdkafka(Sender):
 
 
 class KafkaPython(Sender):
-    """Idempotent, by kafka-python."""
+    """An idempotent producer of kafka-python."""
 
     def work(self) -> None:
         producer = KafkaProducer(
@@ -119,7 +119,7 @@ class KafkaPython(Sender):
 
 
 class AioKafka(Sender):
-    """Idempotent, by aiokafka."""
+    """An idempotent producer of aiokafka."""
 
     def work(self) -> None:
         asyncio.run(self._work())
@@ -150,8 +150,8 @@ class AioKafka(Sender):
 
 
 class Transactional(Sender):
-    """One transaction after the other; every third is aborted. What went wrong before the commit was asked
-    for is aborted, whatever happens; what went wrong then is there as a whole or not at all."""
+    """One transaction after the other; every third is aborted. A transaction that fails before its commit
+    counts as aborted; one whose commit fails is unknown: all of its records are there, or none."""
 
     def __init__(self, *where: str) -> None:
         super().__init__(*where)
@@ -160,7 +160,7 @@ class Transactional(Sender):
         self._is_committing = False
 
     def new_transaction(self) -> Iterator[tuple[bytes, int]]:
-        """The records of the next one."""
+        """The records of the next transaction."""
         self._transactions += 1
         self._values, self._is_committing = [], False
         for _ in range(TXN_SIZE):
@@ -169,7 +169,7 @@ class Transactional(Sender):
             yield value, partition
 
     def is_to_commit(self) -> bool:
-        """How this one is to end."""
+        """Whether this transaction is to be committed."""
         self._is_committing = self._transactions % ABORTED_EACH != 0
         if not self._is_committing:
             self.aborted.update(self._values)
@@ -179,14 +179,14 @@ class Transactional(Sender):
         self.acked.extend(self._values)
 
     def broken(self) -> None:
-        """It went wrong, and nobody knows more than where."""
+        """The transaction failed: its outcome depends on the step."""
         if self._is_committing:
             self.unknown.append(self._values)
         else:
             self.aborted.update(self._values)
 
     def play(self, producer: Any, end: Callable[[Callable[..., Any]], None]) -> None:
-        """One transaction of a producer that blocks; `end` calls how it ends."""
+        """One transaction of a blocking producer; `end` performs the commit or the abort."""
         producer.begin_transaction()
         for value, partition in self.new_transaction():
             self.send(producer, value, partition)
@@ -198,16 +198,16 @@ class Transactional(Sender):
             end(producer.abort_transaction)
 
     def send(self, producer: Any, value: bytes, partition: int) -> None:
-        """In the client's way."""
+        """Send a record with the client's own call."""
         producer.send(self.topic, value, partition=partition)
 
     def another_life(self) -> None:
         self.deaths += 1
-        assert self.deaths < LIVES, "no producer gets on"
+        assert self.deaths < LIVES, "no producer makes progress"
 
 
 class LibrdkafkaTransactions(Transactional):
-    """By confluent-kafka."""
+    """Transactions of confluent-kafka."""
 
     def work(self) -> None:
         producer = self._begin()
@@ -244,7 +244,7 @@ def _is_aborted(producer: Producer) -> bool:
 
 
 def _until_done(action: Callable[[float], None]) -> None:
-    """Errors that a client may try again are tried again."""
+    """Retry retriable errors."""
     ends_at = time.monotonic() + END_S
     while True:
         try:
@@ -257,7 +257,7 @@ def _until_done(action: Callable[[float], None]) -> None:
 
 
 def in_time(action: Callable[[], None], patience_s: float = 15.0) -> None:
-    """Errors: TimeoutError, and then it is left alone; else what it raises."""
+    """Run `action` on a thread. Errors: its own, or TimeoutError, which leaves the thread running."""
     outcome: Future[None] = Future()
 
     def run() -> None:
@@ -271,8 +271,8 @@ def in_time(action: Callable[[], None], patience_s: float = 15.0) -> None:
 
 
 class KafkaPythonTransactions(Transactional):
-    """By kafka-python: whatever goes wrong, a new producer takes its place. Version 3.0 forgets the end of a
-    transaction when its coordinator is gone as it is about to ask it, and waits for ever."""
+    """Transactions of kafka-python: after any error a new producer replaces the old one. Version 3.0 loses
+    the end of a transaction whose coordinator is down at that moment, and waits for ever."""
 
     def work(self) -> None:
         producer = self._begin()
@@ -310,7 +310,7 @@ class KafkaPythonTransactions(Transactional):
 
 
 class AioKafkaTransactions(Transactional):
-    """By aiokafka: as above."""
+    """Transactions of aiokafka: as above."""
 
     def work(self) -> None:
         asyncio.run(self._work())
@@ -364,7 +364,7 @@ TRANSACTIONAL = (LibrdkafkaTransactions, KafkaPythonTransactions, AioKafkaTransa
 
 
 class KafkaLoad:
-    """A context manager over a topic that it makes: make trouble inside, then `finish`."""
+    """Load on a topic that it creates. A context manager: faults inside, then `finish`."""
 
     def __init__(self, cluster: FaultCluster, *kinds: type[Sender], topic: str = "t", **configs: Any) -> None:
         self.cluster, self.topic = cluster, topic
@@ -389,10 +389,10 @@ class KafkaLoad:
             if isinstance(thread, Sender):
                 thread.stopping.set()
             thread.join(END_S)
-        gc.collect()  # kafka-python leaves sockets of nodes that are gone to this
+        gc.collect()  # closes the sockets that kafka-python leaks
 
     def more(self, count: int = 50) -> None:
-        """Until every sender has had so many more records acknowledged."""
+        """Wait until every sender has this many more acknowledged records."""
         goals = {sender: len(sender.acked) + count for sender in self.senders}
 
         def is_so() -> bool:
@@ -412,7 +412,7 @@ class KafkaLoad:
         return "\n".join([*lines, f"reader: {self._failure!r}", self.cluster.evidence()])
 
     def finish(self) -> None:
-        """Let everything end, and judge."""
+        """Stop all senders, and check the laws."""
         for sender in self.senders:
             sender.stopping.set()
         for sender in self.senders:
@@ -429,7 +429,7 @@ class KafkaLoad:
         self._is_over.set()
         self._reader.join(END_S)
         assert self._failure is None, self._failure
-        assert dict(self.seen) == found, "the reader saw what is there"
+        assert dict(self.seen) == found, "the consumer's reads equal the topic"
 
     def _follow(self) -> None:
         try:
@@ -447,7 +447,7 @@ class KafkaLoad:
 
 
 def new_reader(bootstrap: str, **more: Any) -> Consumer:
-    """Of committed records, by assignment; where there is none it fails."""
+    """A read_committed consumer with manual assignment; a reset of its position is an error."""
     options = {
         "bootstrap.servers": bootstrap,
         "group.id": "none",
@@ -462,7 +462,7 @@ def new_reader(bootstrap: str, **more: Any) -> Consumer:
 
 
 def read_all(bootstrap: str, topic: str, **more: Any) -> dict[int, list[tuple[int, bytes]]]:
-    """Offset and value of all committed records by partition, up to where the log ends now."""
+    """Offset and value of all committed records by partition, up to the present end offsets."""
     found: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
     reader = new_reader(bootstrap, enable_partition_eof=True, **more)
     try:
@@ -477,7 +477,7 @@ def read_all(bootstrap: str, topic: str, **more: Any) -> dict[int, list[tuple[in
                 error, partition = message.error(), message.partition()
                 if error is None:
                     found[partition].append((message.offset(), message.value()))
-                # the last offset is that of a marker, which nobody is shown; a log may grow meanwhile
+                # the last offset may be a marker, which is not delivered; a log may grow meanwhile
                 is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
                 if message.offset() + (not is_end) >= ends[partition] and (is_end or error is None):
                     left.discard(partition)
@@ -487,7 +487,7 @@ def read_all(bootstrap: str, topic: str, **more: Any) -> dict[int, list[tuple[in
 
 
 def judge(senders: Iterable[Sender], found: dict[int, list[tuple[int, bytes]]]) -> None:
-    """Fails with what is missing, there twice, out of order, or was aborted."""
+    """Fails with records that are missing, duplicate, out of order, or aborted."""
     complaints = []
     by_sender: dict[bytes, list[tuple[int, list[int]]]] = defaultdict(list)
     values: list[bytes] = []

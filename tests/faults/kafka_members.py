@@ -1,4 +1,4 @@
-"""Members of groups by Kafka's clients, each in a thread: they read, commit, and remember both."""
+"""Group members of Kafka's clients, each in a thread: they read, commit, and record both."""
 
 import asyncio
 from collections import defaultdict
@@ -19,7 +19,7 @@ END_S = 60.0
 
 
 class Member(WorkerThread):
-    """`seen` are values; `committed` the next offset of each partition, as far as that was acknowledged."""
+    """`seen`: the values that it read; `committed`: the acknowledged next offset of each partition."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         super().__init__()
@@ -29,18 +29,18 @@ class Member(WorkerThread):
         self.commits = 0
 
     def leave(self) -> None:
-        """In order. Fails with what it failed with."""
+        """Leave the group. Fails with the thread's error."""
         self.end(END_S)
 
     def took(self, places: dict[int, int]) -> None:
-        """These offsets were acknowledged."""
+        """The commit of these offsets was acknowledged."""
         self.commits += 1
         for partition, offset in places.items():
             self.committed[partition] = max(offset, self.committed[partition])
 
 
 class LibrdkafkaMember(Member):
-    """A classic group, by confluent-kafka."""
+    """A member of a classic group, by confluent-kafka."""
 
     options: ClassVar[dict[str, Any]] = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500}
 
@@ -76,18 +76,18 @@ class LibrdkafkaMember(Member):
         try:
             done = consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException:
-            return  # others have them now, or nobody could say: then they come again
+            return  # reassigned to another member, or no response: the records are read again
         self.took({each.partition: each.offset for each in done if each.error is None})
 
 
 class NewLibrdkafkaMember(LibrdkafkaMember):
-    """A group of the new protocol, by confluent-kafka."""
+    """A member of a group of the new protocol, by confluent-kafka."""
 
     options: ClassVar[dict[str, Any]] = {"group.protocol": "consumer"}
 
 
 class KafkaPythonMember(Member):
-    """A classic group, by kafka-python."""
+    """A member of a classic group, by kafka-python."""
 
     def work(self) -> None:
         consumer = KafkaConsumer(
@@ -119,7 +119,7 @@ class KafkaPythonMember(Member):
 
 
 class AioKafkaMember(Member):
-    """A classic group, by aiokafka."""
+    """A member of a classic group, by aiokafka."""
 
     def work(self) -> None:
         asyncio.run(self._work())
@@ -156,7 +156,7 @@ KINDS = (LibrdkafkaMember, NewLibrdkafkaMember, KafkaPythonMember, AioKafkaMembe
 
 
 def committed_of(bootstrap: str, topic: str, group: str, partitions: int) -> dict[int, int]:
-    """What the group has committed, as its coordinator says."""
+    """The committed offsets of the group, from its coordinator."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group}, logger=silent())
     try:
         for _ in range(30):
@@ -167,6 +167,6 @@ def committed_of(bootstrap: str, topic: str, group: str, partitions: int) -> dic
                     continue
                 raise
             return {each.partition: max(each.offset, 0) for each in found}
-        raise AssertionError(f"nobody says what {group} has committed")
+        raise AssertionError(f"no coordinator returns the committed offsets of {group}")
     finally:
         consumer.close()

@@ -1,11 +1,11 @@
 """A network that misbehaves on demand: all TCP connections of a cluster run through proxies in this process.
 
-A link goes from who opens its connections to who accepts them, such as ("node-1", "node-2"). Each server is
-reached at one address by all clients, so the first request alone shows the client: until then the bytes
-of the greeting pass, and no fault touches them. Faults may be changed while connections are open.
+A link goes from the client of its connections to their server, such as ("node-1", "node-2"). All clients use
+one address of a server, so the first request is the first to name the client: until then the bytes of the
+handshake pass, and no fault applies. Faults may be changed while connections are open.
 
-TCP never drops, doubles or reorders bytes, so neither does this: loss is a connection that is reset, a
-partition is bytes that wait (and that come late when it heals), or that never come after a reset.
+TCP never drops, duplicates or reorders bytes, so neither does this: a loss is a reset connection; a partition
+holds bytes back, which arrive late when it heals, or never after a reset.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from headrace.runtime.loop_thread_io import LoopThread
 
 HOST = "127.0.0.1"
 READ_BYTES = 64 * 1024
-HEAD_BYTES = 4096  # where a caller must have said its name
-# Bound: reads that wait for their way out, of one direction of one connection; TCP slows its sender then.
+HEAD_BYTES = 4096  # within which a client must name itself
+# Bound: pending reads of one direction of one connection; beyond it TCP slows the sender.
 MAX_WAITING_READS = 64
 CALL_TIMEOUT_S = 20.0
-# What servers and clients of the cluster under test call themselves, in the body of their first request.
+# The names of servers and clients of the cluster under test, in the body of their first request.
 NAME = re.compile(rb"(?:node|controller|client|observer)-\d+")
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Way(enum.Enum):
-    """OUT: from who opened the connection to who accepted it. BACK: the answers."""
+    """OUT: from the client of a connection to its server. BACK: the responses."""
 
     OUT = "out"
     BACK = "back"
@@ -46,12 +46,12 @@ BOTH = (Way.OUT, Way.BACK)
 
 @dataclass(eq=False)
 class Flow:
-    """The bytes of one direction of a link, over all its connections. Changed on the loop alone."""
+    """One direction of a link, over all its connections. Changed only on the event loop."""
 
     random: Random
     delay_s: float = 0.0
     bytes_per_s: float | None = None
-    piece_bytes: int = READ_BYTES  # largest single write; 1 makes a trickle
+    piece_bytes: int = READ_BYTES  # largest single write
     reset_chance: float = 0.0  # of each write
     passed_bytes: int = 0
     _free_at_s: float = 0.0
@@ -62,7 +62,7 @@ class Flow:
 
     @property
     def is_frozen(self) -> bool:
-        """Nothing passes, and nothing is lost."""
+        """Whether bytes are held back."""
         return not self._thawed.is_set()
 
     @is_frozen.setter
@@ -73,12 +73,13 @@ class Flow:
             self._thawed.set()
 
     def heal(self) -> None:
-        """No fault any more; what was held goes on its way."""
+        """End all faults; held bytes are delivered."""
         self.delay_s, self.bytes_per_s, self.piece_bytes, self.reset_chance = 0.0, None, READ_BYTES, 0.0
         self.is_frozen = False
 
     async def admit(self, came_s: float, size: int) -> None:
-        """Until `size` bytes that came at `came_s` may go on. Errors: ConnectionResetError by chance."""
+        """Wait until `size` bytes that arrived at `came_s` may pass. Errors: ConnectionResetError at
+        random."""
         loop = asyncio.get_running_loop()
         due_s = came_s + self.delay_s
         if self.bytes_per_s is not None:
@@ -88,16 +89,16 @@ class Flow:
             await asyncio.sleep(due_s - loop.time())
         await self._thawed.wait()
         if self.reset_chance and self.random.random() < self.reset_chance:
-            raise ConnectionResetError("lost by chance")
+            raise ConnectionResetError("random loss")
 
 
 class Link:
-    """Both directions from one caller to one server, and the connections that are open."""
+    """Both directions between one client and one server, and the open connections."""
 
     def __init__(self, source: str, target: str, random: Random) -> None:
         self.source, self.target = source, target
         self.flows = {way: Flow(random) for way in BOTH}
-        self.is_refusing = False  # a new connection is reset as soon as it has said who it is
+        self.is_refusing = False  # a new connection is reset as soon as its client is known
         self.connections: set[_Connection] = set()
         self.accepted = 0
 
@@ -106,7 +107,7 @@ class Link:
 
 
 class _Connection:
-    """One connection: the caller's socket, the server's, and the tasks between them."""
+    """One connection: the client's socket, the server's, and the tasks between them."""
 
     def __init__(self, proxy: Proxy, caller: socket.socket) -> None:
         self._proxy = proxy
@@ -135,7 +136,7 @@ class _Connection:
             self._close(is_reset=is_reset)
 
     def half_close(self, way: Way) -> None:
-        """One direction ends in order, and what comes for it is thrown away."""
+        """Close one direction; later bytes of it are dropped."""
         self._closed_ways.add(way)
         with contextlib.suppress(OSError):
             self._sink(way).shutdown(socket.SHUT_WR)
@@ -172,7 +173,7 @@ class _Connection:
                 return
 
     def _identify(self, data: bytes) -> None:
-        """Join the caller's link once its name has come. Errors: ConnectionResetError when refused."""
+        """Join the client's link once its name has arrived. Errors: ConnectionResetError when refused."""
         if self._link is not None:
             return
         self._head += data
@@ -237,7 +238,7 @@ class Proxy:
                 connection.task = loop.create_task(connection.run())
                 self.tasks.add(connection.task)
                 connection.task.add_done_callback(self.tasks.discard)
-                # one that is cancelled before it has begun closes nothing itself
+                # a task that is cancelled before it has begun does not close its socket
                 connection.task.add_done_callback(lambda _, caller=caller: caller.close())
         finally:
             self._listener.close()
@@ -245,7 +246,7 @@ class Proxy:
 
 class ChaosNetwork:
     """All proxies and links of one cluster, on a thread of their own; the methods are for other threads and
-    return when what they say holds. A context manager."""
+    return when the change is in effect. A context manager."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = Random(seed)
@@ -261,22 +262,22 @@ class ChaosNetwork:
 
     def __exit__(self, *_: object) -> None:
         self.thread.wake(lambda: self._over.set())
-        assert self.thread.join(CALL_TIMEOUT_S), "the network does not end"
+        assert self.thread.join(CALL_TIMEOUT_S), "the network's thread does not end"
 
     # --- addresses ----------------------------------------------------------------------------------------
 
     def listen(self, name: str) -> int:
-        """The port at which `name` is reached from now on; `route` says where that leads."""
+        """Open a proxy for `name` and return its port; `route` sets its target."""
         return self._do(lambda: self._listen(name))  # type: ignore[no-any-return]
 
     def route(self, name: str, port: int) -> None:
-        """New connections to `name` go to this port."""
+        """Connect new connections to `name` to this port."""
         self._do(lambda: setattr(self._proxies[name], "target_port", port))
 
     # --- faults -------------------------------------------------------------------------------------------
 
     def shape(self, links: Iterable[tuple[str, str]], *ways: Way, **values: Any) -> None:
-        """Set fields of `Flow` for these links, both directions unless said."""
+        """Set fields of `Flow` for these links, in both directions by default."""
 
         def work() -> None:
             for flow in self._flows(links, ways):
@@ -287,11 +288,11 @@ class ChaosNetwork:
         self._do(work)
 
     def freeze(self, links: Iterable[tuple[str, str]], *ways: Way) -> None:
-        """From now on not one byte passes; those sent wait, as packets that are sent again and again."""
+        """Hold all bytes back from now on, like packets that are retransmitted without success."""
         self.shape(links, *ways, is_frozen=True)
 
     def refuse(self, links: Iterable[tuple[str, str]], *, is_refusing: bool = True) -> None:
-        """New connections are reset."""
+        """Reset new connections."""
 
         def work() -> None:
             for pair in links:
@@ -300,15 +301,15 @@ class ChaosNetwork:
         self._do(work)
 
     def reset(self, links: Iterable[tuple[str, str]]) -> int:
-        """Reset the open connections, with all that is held for them; how many there were."""
+        """Reset the open connections and drop their held bytes; returns their number."""
         return self._do(lambda: self._reset(links))  # type: ignore[no-any-return]
 
     def half_close(self, links: Iterable[tuple[str, str]], way: Way) -> None:
-        """End one direction of the open connections in order."""
+        """Close one direction of the open connections."""
         self._do(lambda: [each.half_close(way) for pair in links for each in self.link(*pair).connections])
 
     def cut(self, links: Iterable[tuple[str, str]]) -> int:
-        """Refuse and reset."""
+        """Reset open and new connections."""
         pairs = list(links)
         self.refuse(pairs)
         return self.reset(pairs)
@@ -327,7 +328,7 @@ class ChaosNetwork:
         self._do(work)
 
     def figures(self, source: str, target: str) -> dict[str, int]:
-        """What a link has seen."""
+        """The counters of a link."""
 
         def work() -> dict[str, int]:
             link = self.link(source, target)
@@ -346,7 +347,7 @@ class ChaosNetwork:
     # --- on the loop --------------------------------------------------------------------------------------
 
     def link(self, source: str, target: str) -> Link:
-        """Made when it is first spoken of, so a fault can be there before the first connection."""
+        """The link, created at its first use, so that a fault can precede the first connection."""
         pair = (source, target)
         if pair not in self._links:
             self._links[pair] = Link(source, target, self.random)
@@ -400,7 +401,7 @@ def between(some: Iterable[str], others: Iterable[str]) -> list[tuple[str, str]]
 
 
 def toward(some: Iterable[str], others: Iterable[str]) -> list[tuple[tuple[str, str], Way]]:
-    """Where bytes from `some` to `others` pass: which way of which link."""
+    """The links and directions of bytes from `some` to `others`."""
     others = list(others)
     pairs = [(a, b) for a in some for b in others if a != b]
     return [((a, b), Way.OUT) for a, b in pairs] + [((b, a), Way.BACK) for a, b in pairs]

@@ -1,4 +1,4 @@
-"""A headrace cluster on a Ray of several machines, and what faults do to it."""
+"""A headrace cluster on a Ray cluster of several machines, and its faults."""
 
 import asyncio
 import contextlib
@@ -26,12 +26,12 @@ from waiting import wait_for
 SCRIPT = Path(__file__).with_name("ray_machines_process.py")
 DISK = "headrace-disk"
 END_S = 60.0
-EXPECTED = (HeadraceError, OSError, TimeoutError)  # of a node that is not there
+EXPECTED = (HeadraceError, OSError, TimeoutError)  # of a node that is down
 
 
 class RayMachines:
-    """A head and `nodes` machines, each with a disk of its own name; node I of the cluster is on machine I,
-    and the controller on the head, whose GCS can be killed. A context manager."""
+    """A head and `nodes` machines, each with a disk resource of its own; node I of the cluster is on machine
+    I, the controller on the head, whose GCS can be killed. A context manager."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class RayMachines:
         config: Mapping[str, Any] | None = None,
         ray: Mapping[str, Any] | None = None,
     ) -> None:
-        """`config` is the cluster's, `ray` names settings of Ray itself."""
+        """`config`: of the cluster, `ray`: system configs of Ray."""
         self.command = Headrace(folder)
         self._nodes, self._config = nodes, {"listener.host": HOST, **(config or {})}
         self._temp = Path(tempfile.mkdtemp(prefix="hr-rm-", dir="/tmp"))  # short: Ray's sockets are below it
         (self._temp / "gcs").mkdir()
-        # as ray_cluster.yaml has it: a GCS that comes back knows its actors
+        # as in ray_cluster.yaml: a restarted GCS knows its actors
         gcs = {"gcs_storage": "rocksdb", "gcs_storage_path": self._temp / "gcs"}
         settings = {f"RAY_{name}": str(value) for name, value in (gcs | dict(ray or {})).items()}
         self.command.environment |= {**settings, "RAY_TMPDIR": str(self._temp)}
@@ -100,19 +100,19 @@ class RayMachines:
     # --- machines -----------------------------------------------------------------------------------------
 
     def add(self, number: int) -> int:
-        """Machine `number` joins, for the first time or again; the pid of its raylet."""
+        """Start machine `number`, for the first time or again; returns the pid of its raylet."""
         return int(self._do("add", f"machine-{number}", {f"{DISK}-{number}": 1}))
 
     def kill(self, number: int) -> None:
-        """SIGKILL of the machine's raylet; Ray's workers end when they miss it."""
+        """SIGKILL the machine's raylet; Ray's workers end when they notice."""
         self._do("kill", f"machine-{number}")
 
     def kill_gcs(self) -> None:
-        """SIGKILL of Ray's head service."""
+        """SIGKILL Ray's GCS."""
         self._do("kill_gcs")
 
     def start_gcs(self) -> None:
-        """Another process over the same files."""
+        """Start a GCS process with the same files."""
         self._do("start_gcs")
 
     def _do(self, *words: Any) -> Any:
@@ -128,7 +128,7 @@ class RayMachines:
     # --- the cluster --------------------------------------------------------------------------------------
 
     def up(self, nodes: int | None = None, code: int = 0) -> str:
-        """`headrace up`, again or for the first time, or with more nodes; its standard error."""
+        """Run `headrace up`; returns its standard error."""
         options = [word for name, value in self._config.items() for word in ("-X", f"{name}={value}")]
         where = ("--ray-address", self.address, "--disk-resource", DISK)
         count = str(nodes or self._nodes)
@@ -136,12 +136,12 @@ class RayMachines:
 
     @property
     def bootstrap(self) -> str:
-        """For clients: the addresses of all nodes."""
+        """The addresses of all nodes, for clients."""
         return ",".join(self._bootstrap)
 
     @property
     def clients(self) -> headrace.Cluster:
-        """For the test's own admin, producers and consumers."""
+        """Clients of the test itself."""
         if self._clients is None:
             self._clients = headrace.connect(self.bootstrap, client_id="observer-1")
         return self._clients
@@ -162,7 +162,7 @@ class RayMachines:
         subprocess.run(arguments, env=self.command.environment, check=True, capture_output=True, timeout=60)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: Any) -> None:
-        """On all nodes, led and in sync."""
+        """Create a topic on all nodes; wait until its replicas are in sync."""
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         with self.clients.admin() as admin:
             admin.create_topics(headrace.NewTopic(name, partitions, self._nodes, settings)).raise_for_errors()
@@ -179,7 +179,7 @@ class RayMachines:
         return leader
 
     def until_in_sync(self, topic: str) -> None:
-        """In the metadata of every node each partition has a leader and all its replicas in sync."""
+        """Wait until in every node's metadata each partition has a leader and all its replicas in sync."""
 
         def is_so() -> bool:
             found = [self._partitions(picture) for picture in self._pictures(topic)]
@@ -191,7 +191,7 @@ class RayMachines:
         self.until(is_so, f"all replicas of {topic} are in sync")
 
     def until_led_by_another(self, topic: str, node_id: int) -> None:
-        """In the metadata of one node, others lead all partitions of the topic."""
+        """Wait until other nodes lead all partitions of the topic, in the metadata of one of them."""
 
         def is_so() -> bool:
             found = [self._partitions(picture) for picture in self._pictures(topic)]
@@ -207,7 +207,7 @@ class RayMachines:
         return tuple(picture.topics[0].partitions)
 
     def _pictures(self, topic: str) -> list[Any]:
-        """The metadata of the topic, from each node that responds."""
+        """The topic's metadata in each node that responds."""
 
         async def ask(address: str) -> Any:
             host, _, port = address.rpartition(":")
@@ -229,24 +229,24 @@ class RayMachines:
         return [each for each in answers if isinstance(each, MetadataResponse)]
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
-        """Poll until it is so. Fails with the end of the servers' logs."""
+        """Poll until the condition holds. Fails with the end of the servers' logs."""
         wait_for(is_so, what, evidence=self.evidence)
 
     def evidence(self) -> str:
-        """The fencings, and the end of each log of a server that Ray keeps."""
+        """The fencings, and the end of each server log that Ray keeps."""
         ends = (f"--- {log.name}\n{log.read_text(errors='replace')[-2_000:]}" for log in self._logs())
         return "\n".join((*self.log_lines(" fencing node"), *ends))
 
     def log_lines(self, text: str) -> list[str]:
-        """The lines with this text in the logs of all servers, in the order of their times."""
+        """The lines with this text in the logs of all servers, by time."""
         lines = (line for log in self._logs() for line in log.read_text(errors="replace").splitlines())
         return sorted(line for line in lines if text in line)
 
     def _logs(self) -> list[Path]:
-        """The log of each server process, the one that wrote last at the end."""
+        """The log of each server process, in the order of their last writes."""
         return sorted(self._temp.glob("ray/session_2*/logs/worker-*.err"), key=os.path.getmtime)
 
 
 def kill_process(pid: int) -> None:
-    """SIGKILL of a process that is not a child of this one."""
+    """SIGKILL a process that is not a child of this one."""
     os.kill(pid, signal.SIGKILL)

@@ -1,11 +1,11 @@
-"""A Ray of several machines on this host, each a raylet of its own, controlled by commands on standard input.
+"""A Ray cluster of several machines on this host, each one raylet, controlled by commands on standard input.
 
     ray_machines_process.py PORT   (the GCS's; the files of Ray go to RAY_TMPDIR)
 
-First it answers with the address of the Ray. Then come lines of JSON on standard input, one answer each:
-["add", name, {resource: 1}] starts a machine and answers with the pid of its raylet; ["settle"] waits until
-all are part of the Ray; ["kill", name] ends one with SIGKILL; ["kill_gcs"]; ["start_gcs"]. At the end of the
-input everything is ended.
+First it prints the address of the Ray cluster. Then each line of JSON on standard input gets one line:
+["add", name, {resource: 1}] starts a machine and prints the pid of its raylet; ["settle"] waits until all
+machines have joined; ["kill", name] kills one with SIGKILL; ["kill_gcs"]; ["start_gcs"]. All processes end
+with the input.
 """
 
 import json
@@ -19,7 +19,7 @@ MACHINE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 
 
 class Machines:
-    """The head, which has the GCS, and the others by name."""
+    """The head, which has the GCS, and the other machines by name."""
 
     def __init__(self, port: int) -> None:
         head = {
@@ -55,7 +55,7 @@ class Machines:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # Ray tells a lot
+    os.dup2(2, 1)  # Ray writes a lot to standard output
     machines = Machines(int(sys.argv[1]))
     print(json.dumps(machines.address), file=answers)
     try:

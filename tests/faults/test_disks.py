@@ -1,7 +1,6 @@
-"""Scenarios 28 and 29 of RELIABILITY 1.8 on real disks: a dir that cannot be written, a file system that
-is full.
+"""Scenarios 28 and 29 of RELIABILITY 1.8 on real disks: a log dir that cannot be written, a full file system.
 
-They need to mount a tmpfs and to set attributes of a folder, so root, and a file system that has those.
+They mount a tmpfs and set attributes of a folder, which needs root and a file system with such attributes.
 """
 
 import contextlib
@@ -21,11 +20,11 @@ pytestmark = pytest.mark.faults
 
 TMPFS_BYTES = 48 << 20
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-CHECKPOINT_MS = 300  # something is written in each log dir so often
+CHECKPOINT_MS = 300  # the interval of writes to each log dir
 
 
 def changed(*command: str) -> None:
-    """Run a command that only root may; where it cannot work there is nothing to be tested."""
+    """Run a command that needs root; skip the test where it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"{' '.join(command)}: {done.stderr.strip()}")
@@ -33,7 +32,7 @@ def changed(*command: str) -> None:
 
 @pytest.fixture
 def mount() -> Iterator[Callable[[Path], None]]:
-    """Mounts small file systems, and takes them away at the end."""
+    """Mounts small file systems, and unmounts them at the end."""
     with contextlib.ExitStack() as stack:
 
         def mounted(path: Path) -> None:
@@ -46,7 +45,7 @@ def mount() -> Iterator[Callable[[Path], None]]:
 
 @pytest.fixture
 def freeze() -> Iterator[Callable[[Path], None]]:
-    """Nothing can be made or renamed in the folder until the end, or `thaw`."""
+    """Makes a folder immutable until the end, or `thaw`."""
     with contextlib.ExitStack() as stack:
 
         def frozen(path: Path) -> None:
@@ -61,7 +60,7 @@ def thaw(path: Path) -> None:
 
 
 def lead(cluster: FaultCluster, node: Server) -> None:
-    """Have the first replica lead."""
+    """Elect the preferred leader."""
     with cluster.clients.admin() as admin:
         cluster.until(
             lambda: (
@@ -72,7 +71,7 @@ def lead(cluster: FaultCluster, node: Server) -> None:
 
 
 def leader_on_a_small_disk(cluster: FaultCluster, mount: Any) -> Server:
-    """The first replica, recreated there, in sync again and leader."""
+    """Move the first replica's node to a small file system; it catches up and leads."""
     node = cluster.node(cluster.partition("t").replicas[0])
     node.kill()
     node.wipe()
@@ -84,7 +83,7 @@ def leader_on_a_small_disk(cluster: FaultCluster, mount: Any) -> Server:
 
 
 def fill(directory: Path) -> Path:
-    """The file that takes all the room there is."""
+    """Write a file that fills the file system."""
     filler = directory / "filler"
     with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
@@ -92,9 +91,9 @@ def fill(directory: Path) -> Path:
     return filler
 
 
-def test_s29_a_leader_whose_disk_is_full(make_cluster: Any, measured: Any, mount: Any) -> None:
-    """It hands over and leaves the ISR, producers go on with the two that have room; when there is room
-    again it catches up, without a restart."""
+def test_s29_leader_with_a_full_disk(make_cluster: Any, measured: Any, mount: Any) -> None:
+    """The leader resigns and leaves the ISR; producers continue with the other two replicas. When the disk
+    has room again the node catches up without a restart."""
     cluster = make_cluster()
     cluster.create_topic("t", min_insync_replicas=2)
     node = leader_on_a_small_disk(cluster, mount)
@@ -114,8 +113,8 @@ def test_s29_a_leader_whose_disk_is_full(make_cluster: Any, measured: Any, mount
     cluster.until_replicas_agree("t")
 
 
-def test_a_leader_whose_disk_is_full_under_kafkas_producers(make_cluster: Any, mount: Any) -> None:
-    """As above, by librdkafka over the listener, with and without transactions."""
+def test_leader_with_a_full_disk_under_kafka_producers(make_cluster: Any, mount: Any) -> None:
+    """As above, with librdkafka over the listener, with and without transactions."""
     cluster = make_cluster(kafka=True)
     with KafkaLoad(cluster, Librdkafka, LibrdkafkaTransactions) as load:
         node = leader_on_a_small_disk(cluster, mount)
@@ -129,9 +128,9 @@ def test_a_leader_whose_disk_is_full_under_kafkas_producers(make_cluster: Any, m
     cluster.until_replicas_agree("t")
 
 
-def test_s28_a_log_dir_that_cannot_be_written(make_cluster: Any, measured: Any, freeze: Any) -> None:
-    """One of two dirs of the leader: its partition goes to others at once, the node and its other dir live
-    on; with the dir repaired, a restart brings the replica back."""
+def test_s28_leader_with_a_read_only_log_dir(make_cluster: Any, measured: Any, freeze: Any) -> None:
+    """One of the leader's two log dirs fails: its partition gets another leader at once, the node and its
+    other dir stay online; after a repair and a restart the replica returns."""
     cluster = make_cluster(config={"log.flush.offset.checkpoint.interval.ms": CHECKPOINT_MS})
     node = cluster.nodes[0]
     node.stop()
@@ -157,9 +156,9 @@ def test_s28_a_log_dir_that_cannot_be_written(make_cluster: Any, measured: Any, 
     work.finish()
 
 
-def test_a_node_is_killed_while_its_replicas_move_to_another_disk(make_cluster: Any, measured: Any) -> None:
-    """Slowly, so that it dies in the middle: what it had copied goes, the replica is where it was; asked
-    again all move, one of them under load, and everything is there."""
+def test_node_is_killed_while_replicas_move_between_log_dirs(make_cluster: Any, measured: Any) -> None:
+    """The moves are throttled, and the node is killed meanwhile: its future replicas are deleted and the
+    replicas stay where they were. Another request moves them all, one of them under load, without loss."""
     cluster = make_cluster(config={"log.tail.cache.bytes": 1 << 20})
     node = cluster.nodes[0]
     node.stop()
@@ -189,7 +188,7 @@ def test_a_node_is_killed_while_its_replicas_move_to_another_disk(make_cluster: 
         cluster.until(lambda: not any([*each.glob("*-future")] for each in dirs), "the copies are gone")
         assert (homes["large"] / "large-0").is_dir()
         admin.alter_configs({broker: {RATE: None} for broker in throttled}).raise_for_errors()
-        cluster.until(lambda: not admin.alter_replica_log_dirs(moves).errors, "they move")
+        cluster.until(lambda: not admin.alter_replica_log_dirs(moves).errors, "the moves are accepted")
     for topic, home in homes.items():
         cluster.until(lambda topic=topic: (targets[topic] / f"{topic}-0").is_dir(), f"{topic} has moved")
         cluster.until(

@@ -1,4 +1,4 @@
-"""Scenarios 15 to 21 of RELIABILITY 1.8: who may lead, what followers throw away, and what may be lost."""
+"""Scenarios 15 to 21 of RELIABILITY 1.8: elections, truncation, and possible loss."""
 
 import time
 from typing import Any
@@ -15,26 +15,26 @@ pytestmark = pytest.mark.faults
 
 PREFERRED = 0
 FIGURES = "faults"  # the property that conftest.py shows in the summary
-# Appended and not confirmed. Which of the two: the high watermark stands still below min.insync.replicas.
+# The errors of a batch that was appended, and not committed: the ISR is below min.insync.replicas.
 IN_DOUBT = (errors.NotEnoughReplicasAfterAppendError.code, errors.RequestTimedOutError.code)
 
 
 def topic_id_of(cluster: FaultCluster, topic: str = "t") -> bytes:
-    """As the controller gave it."""
+    """The topic's id in the newest metadata."""
     return cluster.image().topics[topic].topic_id
 
 
 def followers_of(cluster: FaultCluster, topic: str = "t") -> list[Server]:
-    """The nodes that hold partition 0 and do not lead it."""
+    """The followers of partition 0."""
     leader = cluster.leader(topic)
     return [cluster.node(node) for node in cluster.partition(topic).replicas if node != leader]
 
 
 @pytest.mark.parametrize("has_writes", [True, False])
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_s15_two_elections_at_once(cluster: Any, measured: Any, has_writes: bool, how: str) -> None:
-    """The leader goes, and so does its successor as soon as it leads; with writes between, and without, which
-    leaves an epoch in which nothing was written (KAFKA-10706, KIP-279)."""
+def test_s15_two_elections_in_a_row(cluster: Any, measured: Any, has_writes: bool, how: str) -> None:
+    """The leader ends, and the next leader right after its election; without writes in between a leader epoch
+    has no records (KAFKA-10706, KIP-279)."""
     cluster.create_topic("t", min_insync_replicas=1)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -46,7 +46,9 @@ def test_s15_two_elections_at_once(cluster: Any, measured: Any, has_writes: bool
             node = cluster.node(cluster.leader("t"))
             getattr(node, how)()
             gone.append(node)
-            cluster.until(lambda gone=gone: cluster.node(cluster.leader("t")) not in gone, "another leads")
+            cluster.until(
+                lambda gone=gone: cluster.node(cluster.leader("t")) not in gone, "another node leads"
+            )
         work.go_on()
         work.more()
         for node in gone:
@@ -57,9 +59,9 @@ def test_s15_two_elections_at_once(cluster: Any, measured: Any, has_writes: bool
     cluster.until_replicas_agree("t")
 
 
-def test_s16_a_longer_uncommitted_tail_is_cut_off(cluster: Any) -> None:
-    """A leader that reaches no follower takes records that nobody else gets (acks=1). Replaced and healed, it
-    truncates them by epoch; nobody ever reads one, from it either."""
+def test_s16_uncommitted_tail_of_an_isolated_leader_is_truncated(cluster: Any) -> None:
+    """A leader without followers appends records with acks=1. After another election it truncates them by
+    leader epoch, and no consumer reads one of them, not even from the old leader."""
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     work.rest()
@@ -85,16 +87,16 @@ def test_s16_a_longer_uncommitted_tail_is_cut_off(cluster: Any) -> None:
     assert b"tail" not in cluster.logs_of("t")[old.id]
 
 
-def test_s17_too_few_replicas(cluster: Any) -> None:
-    """Below min.insync.replicas: what is under way is not confirmed any more, what comes then is refused
-    before it is appended, and nobody reads what was not confirmed until enough replicas have it."""
+def test_s17_produce_below_min_insync_replicas(cluster: Any) -> None:
+    """The ISR shrinks below min.insync.replicas: a pending produce request fails, later ones are refused
+    before the append, and consumers read the pending record only when enough replicas have it."""
     cluster.create_topic("t", min_insync_replicas=2)
     leader = cluster.node(cluster.leader("t"))
     topic_id, raw = topic_id_of(cluster), cluster.raw(leader)
     assert raw.produce(topic_id, b"safe").error_code == 0
     cluster.isolate([leader.name], [node.name for node in cluster.nodes])
     after = raw.begin_produce(topic_id, b"in doubt", timeout_ms=29_000)
-    cluster.until(lambda: cluster.partition("t").isr == (leader.id,), "the leader is alone")
+    cluster.until(lambda: cluster.partition("t").isr == (leader.id,), "the ISR is the leader")
     assert after.result(60).error_code in IN_DOUBT
     size = len(cluster.logs_of("t")[leader.id])
     assert raw.produce(topic_id, b"refused").error_code == errors.NotEnoughReplicasError.code
@@ -110,8 +112,9 @@ def test_s17_too_few_replicas(cluster: Any) -> None:
 
 def test_s17_acks_all_does_not_wait_for_a_fenced_follower(make_cluster: Any, record_property: Any) -> None:
     """A follower is drained, paused, and undrained within its session: it is outside of the ISR, but eligible
-    and caught up a moment ago, so acks=all waits for it. Once it is fenced, what waits is acknowledged by
-    the ISR of two: no append has to come, and replica.lag.time.max.ms, ten minutes here, need not pass."""
+    and was caught up a moment ago, so acks=all waits for it. When it is fenced, pending requests are
+    acknowledged by the ISR of two, without another append and long before replica.lag.time.max.ms, which is
+    ten minutes here."""
     session_ms = 6_000
     cluster = make_cluster(
         config={"replica.lag.time.max.ms": 600_000},
@@ -141,17 +144,19 @@ def test_s17_acks_all_does_not_wait_for_a_fenced_follower(make_cluster: Any, rec
 
 
 def drain(cluster: FaultCluster, leader: Server, node: Server, *, is_drained: bool) -> None:
-    """Drain a node, or take that back; return when the leader's metadata says so."""
+    """Drain or undrain a node; wait until the leader's metadata has the change."""
     answer = cluster.ask_controller(
         registry.DRAIN_NODE, control.DrainNodeRequest(node.id, is_drained=is_drained)
     )
     assert answer.error_code == 0
-    cluster.until(lambda: cluster.knows(leader, answer.metadata_offset), "the leader knows of the drain")
+    cluster.until(
+        lambda: cluster.knows(leader, answer.metadata_offset), "the leader has the drain's metadata"
+    )
 
 
-def test_s18_the_last_replica_loses_its_unflushed_pages(cluster: Any, measured: Any) -> None:
-    """Two replicas stop in order, the last one dies with its page cache. It is the first to come back, and
-    must not lead: one of the ELR, which has everything, does (KIP-966)."""
+def test_s18_replica_with_lost_pages_is_not_elected(cluster: Any, measured: Any) -> None:
+    """Two replicas shut down cleanly, the last one is killed and loses its page cache. It returns first and
+    must not be elected: a member of the ELR, which has all committed records, is (KIP-966)."""
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -159,15 +164,15 @@ def test_s18_the_last_replica_loses_its_unflushed_pages(cluster: Any, measured: 
     first.stop()
     work.more()
     second.stop()
-    cluster.until(lambda: second.id in cluster.partition("t").elr, "the second is remembered as eligible")
+    cluster.until(lambda: second.id in cluster.partition("t").elr, "the second replica is in the ELR")
     last = cluster.node(cluster.leader("t"))
     last.kill()
-    cluster.until(lambda: cluster.partition("t").leader == -1, "nobody leads")
+    cluster.until(lambda: cluster.partition("t").leader == -1, "the partition has no leader")
     for path in (last.directory / "t-0").glob("*.log"):
         path.write_bytes(b"")  # nothing had been flushed
     last.start()
     offset = cluster.image().offset
-    cluster.until(lambda: cluster.knows(last, offset), "the lossy node is back")
+    cluster.until(lambda: cluster.knows(last, offset), "the node with lost pages is active")
     assert cluster.partition("t").leader != last.id
     second.start()
     cluster.until(lambda: cluster.partition("t").leader == second.id, "the eligible replica leads")
@@ -180,8 +185,8 @@ def test_s18_the_last_replica_loses_its_unflushed_pages(cluster: Any, measured: 
 
 
 def test_s19_an_unclean_election_loses_within_bounds(make_cluster: Any) -> None:
-    """Allowed by the topic: a replica out of sync leads when nobody else is left. Lost is only what was
-    acknowledged while it was away; all replicas end with the same log, and no reader sees two mixed."""
+    """With unclean.leader.election.enable a replica out of sync is elected when no other is left. Only
+    records that were acknowledged while it was down are lost; all replicas end with equal logs."""
     cluster = make_cluster(controller_config={"unclean.leader.election.interval.ms": 500})
     cluster.create_topic("t", 1, 2, min_insync_replicas=1, unclean_leader_election_enable="true")
     work = Workload(cluster, "t", consumers=0).start()
@@ -190,14 +195,14 @@ def test_s19_an_unclean_election_loses_within_bounds(make_cluster: Any) -> None:
     ahead = cluster.node(cluster.leader("t"))
     cluster.until_replicas_agree("t")
     behind.kill()
-    cluster.until(lambda: cluster.partition("t").isr == (ahead.id,), "the leader is alone")
+    cluster.until(lambda: cluster.partition("t").isr == (ahead.id,), "the ISR is the leader")
     may_be_lost_from_s = time.monotonic()
     work.go_on()
     work.more()
     work.rest()
     may_be_lost = work.acked_since(may_be_lost_from_s)
     ahead.kill()
-    cluster.until(lambda: cluster.partition("t").leader == -1, "nobody leads")
+    cluster.until(lambda: cluster.partition("t").leader == -1, "the partition has no leader")
     behind.start()
     cluster.until(lambda: cluster.partition("t").leader == behind.id, "an unclean election")
     work.go_on()
@@ -207,15 +212,15 @@ def test_s19_an_unclean_election_loses_within_bounds(make_cluster: Any) -> None:
     work.more()
     work.read_to_the_end()
     found = work.history.anomalies()
-    # acknowledged twice at one offset is what the loss looks like from outside
+    # the loss looks like two records that were acknowledged at one offset
     assert set(found) <= {"lost-write", "unseen", "inconsistent-offsets", "nonmonotonic-send"}, found
     assert 0 < work.lost <= may_be_lost
     cluster.until_replicas_agree("t")
 
 
-def test_s20_a_broker_epoch_of_the_past_gets_nobody_into_the_isr(cluster: Any) -> None:
-    """The leader heard a follower's process that is no more: the controller refuses to take it for the one
-    that has come back (KIP-903)."""
+def test_s20_isr_change_with_a_stale_broker_epoch_is_refused(cluster: Any) -> None:
+    """A leader proposes a follower with the broker epoch of its earlier process: the controller refuses the
+    ISR change (KIP-903)."""
     cluster.create_topic("t", min_insync_replicas=2)
     follower = followers_of(cluster)[0]
     old_epoch = cluster.image().brokers[follower.id].broker_epoch
@@ -238,9 +243,9 @@ def test_s20_a_broker_epoch_of_the_past_gets_nobody_into_the_isr(cluster: Any) -
 
 
 @pytest.mark.parametrize("is_leader", [True, False])
-def test_s21_a_wiped_disk(cluster: Any, measured: Any, is_leader: bool) -> None:
-    """A node comes back with its id and an empty disk. It may not lead, asked for or not, until it has caught
-    up; then it is a replica like the others."""
+def test_s21_node_returns_with_a_wiped_disk(cluster: Any, measured: Any, is_leader: bool) -> None:
+    """A node returns with an empty disk. It is not elected, also not as the preferred leader, until it has
+    caught up; then it joins the ISR."""
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()

@@ -1,6 +1,6 @@
 """Scenario 49 of RELIABILITY 1.8: consume, transform, produce while nodes and copiers are killed. The target
-ends as the source is; a reader of committed records never saw anything else. The sizes of the long ones are
-those of Kafka's TransactionsTest."""
+ends equal to the source, also for a read_committed consumer that ran all the time. The long tests have the
+sizes of Kafka's TransactionsTest."""
 
 import time
 from typing import Any
@@ -26,7 +26,7 @@ SHORT, LONG = (6_000, 20), (100_000, 750)
 
 
 def noted(record_property: Any, copying: Copying, begun_s: float) -> None:
-    """For the summary."""
+    """Add figures to the summary."""
     took_s = time.monotonic() - begun_s
     text = f"{copying.copied} copied, {copying.bounces} bounces, {copying.aborted} aborts in {took_s:.1f} s"
     record_property(FIGURES, text)
@@ -36,7 +36,7 @@ def noted(record_property: Any, copying: Copying, begun_s: float) -> None:
 def test_s49_nodes_are_killed_while_records_are_copied(
     make_cluster: Any, record_property: Any, kind: str
 ) -> None:
-    """Each node once, with SIGKILL: leaders and coordinators of both kinds among them."""
+    """Each node is killed once, leaders and both kinds of coordinators among them."""
     records, size = SHORT
     options = {"records": records, "size": size, "bounces": 3, **KINDS[kind]}
     with Copying(make_cluster(config=NODE), **options) as copying:
@@ -48,7 +48,7 @@ def test_s49_nodes_are_killed_while_records_are_copied(
 
 @pytest.mark.faults
 def test_s49_copiers_are_killed(make_cluster: Any, record_property: Any) -> None:
-    """Each twice, with SIGKILL, in the middle of transactions: the next life aborts what was open."""
+    """Each copier is killed twice during transactions: its next process aborts the open transaction."""
     records, size = SHORT
     options = {"records": records, "size": size, "bounces": 4, **KINDS["new"]}
     with Copying(make_cluster(config=NODE), **options) as copying:
@@ -66,7 +66,7 @@ def test_s49_copiers_are_killed(make_cluster: Any, record_property: Any) -> None
 def test_s49_as_kafka_does(
     make_cluster: Any, record_property: Any, kind: str, hard: bool, victims: str
 ) -> None:
-    """100,000 records in transactions of 750; each is bounced three times."""
+    """100,000 records in transactions of 750; each node and copier is restarted three times."""
     records, size = LONG
     options = {"records": records, "size": size, "bounces": 9 if victims == "nodes" else 6, **KINDS[kind]}
     with Copying(make_cluster(config=NODE), **options) as copying:

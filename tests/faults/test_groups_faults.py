@@ -1,4 +1,4 @@
-"""Scenarios 51 to 53 of RELIABILITY 1.8: groups whose members and coordinators are bounced, killed and
+"""Scenarios 51 to 53 of RELIABILITY 1.8: members and coordinators of groups are restarted, killed and
 paused."""
 
 import contextlib
@@ -34,7 +34,7 @@ NODE = {
     "group.consumer.heartbeat.interval.ms": 200,
 }
 PARTITIONS = 6
-COMMITS, WIDE = 1_000, 100  # some 7 MB of them
+COMMITS, WIDE = 1_000, 100  # commits of so many partitions: about 7 MB
 TPS = tuple(TopicPartition("t", number) for number in range(PARTITIONS))
 
 
@@ -45,7 +45,7 @@ def coordinator(cluster: FaultCluster, group: str = "g") -> Server:
 
 
 class Owners:
-    """Who has which partitions, as the members hear it."""
+    """The owners of partitions, as reported by the rebalance listeners."""
 
     def __init__(self) -> None:
         self.by_partition: dict[TopicPartition, str] = {}
@@ -67,12 +67,12 @@ class Owners:
 
 
 class Member:
-    """A member in a thread: reads, and commits what it read."""
+    """A group member in a thread: reads, and commits the offsets of what it read."""
 
     def __init__(self, cluster: FaultCluster, owners: Owners, name: str, **options: Any) -> None:
         self.name, self.failure = name, None
         self.seen: set[tuple[int, int]] = set()
-        self.committed: dict[TopicPartition, int] = {}  # as acknowledged
+        self.committed: dict[TopicPartition, int] = {}  # acknowledged commits
         self._owners = owners
         self._is_over = threading.Event()
         self._consumer = headrace.Consumer(
@@ -114,13 +114,14 @@ class Member:
             self.failure = error
 
     def _commit(self, records: list[Any]) -> None:
-        with contextlib.suppress(errors.CommitFailedError):  # others have them now, and read them again
+        # reassigned: another member reads these records again
+        with contextlib.suppress(errors.CommitFailedError):
             for tp, offset in self._consumer.commit(records).items():
                 self.committed[tp] = offset.offset
 
 
 class Load:
-    """A producer that writes all along, and a look at what is committed: it never goes back."""
+    """A producer, and a thread that checks that committed offsets never decrease."""
 
     def __init__(self, cluster: FaultCluster, *, looks: bool = True) -> None:
         self.sent: list[Any] = []
@@ -141,7 +142,7 @@ class Load:
             thread.join(PATIENCE_S)
 
     def end(self) -> set[tuple[int, int]]:
-        """The places of all that was sent."""
+        """Stop; returns partition and offset of all sent records."""
         self.__exit__()
         assert self.complaints == []
         return {(sent.partition, sent.offset) for sent in (future.result(PATIENCE_S) for future in self.sent)}
@@ -166,7 +167,7 @@ class Load:
 
 
 def is_shared(owners: Owners, members: list[Member]) -> bool:
-    """Each member has its part, and all partitions are had."""
+    """Whether each member has an assignment, and every partition an owner."""
     for member in members:
         assert member.failure is None, member.failure
     names = [owners.by_partition.get(tp) for tp in TPS]
@@ -175,7 +176,7 @@ def is_shared(owners: Owners, members: list[Member]) -> bool:
 
 
 def place_of(line: str) -> tuple[int, int]:
-    """Partition and offset of what the victim printed."""
+    """Partition and offset in a line of the killed member's output."""
     partition, offset = line.split()
     return int(partition), int(offset)
 
@@ -192,16 +193,16 @@ while True:
 
 
 def bounce_in_turn(cluster: FaultCluster, owners: Owners, members: list[Member], options: Any) -> None:
-    """Each leaves in order, and another comes."""
+    """Each member leaves the group, and a new one joins."""
     for index, old in enumerate(members):
         old.close()
         members[index] = Member(cluster, owners, f"{old.name}'", **options)
         members[index].seen |= old.seen
-    cluster.until(lambda: is_shared(owners, members), "they are shared after the bounce")
+    cluster.until(lambda: is_shared(owners, members), "all partitions have owners after the restart")
 
 
 def kill_another(cluster: FaultCluster, options: Any) -> set[tuple[int, int]]:
-    """A member in a process of its own comes, reads, commits and dies; what it had read."""
+    """A member in a process of its own joins, reads, commits and is killed; returns what it read."""
     command = [sys.executable, "-c", VICTIM, cluster.bootstrap, repr(options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
         try:
@@ -209,39 +210,39 @@ def kill_another(cluster: FaultCluster, options: Any) -> set[tuple[int, int]]:
             lines = [victim.stdout.readline() for _ in range(50)]
         finally:
             victim.kill()
-        # what it has committed it had printed before
+        # it prints records before it commits them
         return {place_of(line) for line in (*lines, *victim.stdout) if line.endswith("\n")}
 
 
 def restart_static(cluster: FaultCluster, owners: Owners, members: list[Member], options: Any) -> None:
-    """The first becomes a static member, and comes back as the same one; then it leaves for good."""
+    """The first member becomes static and restarts with the same instance id; then it leaves for good."""
     static = {"group_instance_id": "static", **options}
     for name, how, its_options in (("s", {}, static), ("s'", {}, static), ("m", {"leave": True}, options)):
         old = members[0]
         old.close(**how)
         members[0] = Member(cluster, owners, name, **its_options)
         members[0].seen |= old.seen
-        cluster.until(lambda: is_shared(owners, members), f"{name} has its share")
+        cluster.until(lambda: is_shared(owners, members), f"{name} has its assignment")
 
 
 @each_kind
 @pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.faults)])
-def test_s51_members_bounce_and_are_killed(make_cluster: Any, kind: str, rounds: int) -> None:
-    """Each leaves in order and another comes, one is killed, a static one comes back: nobody has a partition
-    that another has, commits never go back, and everything is read."""
+def test_s51_members_are_restarted_and_killed(make_cluster: Any, kind: str, rounds: int) -> None:
+    """Members leave and join, one is killed, a static one restarts: a partition never has two owners,
+    committed offsets never decrease, and every record is read."""
     cluster = make_cluster(config=NODE)
     cluster.create_topic("t", PARTITIONS, min_insync_replicas=2)
     owners, options, seen = Owners(), KINDS[kind], set[tuple[int, int]]()
     with Load(cluster) as load:
         members = [Member(cluster, owners, f"m{number}", **options) for number in range(3)]
-        cluster.until(lambda: is_shared(owners, members), "the partitions are shared")
+        cluster.until(lambda: is_shared(owners, members), "all partitions have owners")
         for _ in range(rounds):
             bounce_in_turn(cluster, owners, members, options)
             seen |= kill_another(cluster, options)
-            cluster.until(lambda: is_shared(owners, members), "the killed one is missed")
+            cluster.until(lambda: is_shared(owners, members), "the killed member is expired")
             restart_static(cluster, owners, members, options)
         sent = load.end()
-        cluster.until(lambda: seen.union(*(each.seen for each in members)) >= sent, "all is read")
+        cluster.until(lambda: seen.union(*(each.seen for each in members)) >= sent, "all records are read")
     for member in members:
         member.close()
     assert owners.complaints == []
@@ -252,24 +253,24 @@ WHAT_IS_COMMITTED = OffsetFetchRequest(
 )
 
 
-def coordinates_nothing(cluster: FaultCluster, node: Server) -> bool:
-    """Not the group, whatever it thought before. It must never show what it thought."""
+def refuses_group_requests(cluster: FaultCluster, node: Server) -> bool:
+    """Whether the node refuses requests of the group. Fails if it serves stale offsets."""
     (answer,) = cluster.ask(node, registry.OFFSET_FETCH, WHAT_IS_COMMITTED, PATIENCE_S).groups
-    assert answer.error_code, f"{node.name} shows {answer}"
+    assert answer.error_code, f"{node.name} serves stale offsets: {answer}"
     return bool(answer.error_code == NotCoordinatorError.code)
 
 
 @pytest.mark.faults
 @each_kind
-def test_s52_the_coordinator_dies_in_a_rebalance(make_cluster: Any, kind: str) -> None:
-    """It is killed when a member has just come, and paused when another has: the next one goes on with the
-    group, and what was committed counts. The one that comes back late says that it coordinates nothing."""
+def test_s52_the_coordinator_fails_during_rebalances(make_cluster: Any, kind: str) -> None:
+    """The coordinator is killed when a member has just joined, the next one is paused at the next join: a new
+    coordinator loads the group with its committed offsets, and the resumed one refuses requests."""
     cluster = make_cluster(config=NODE)
     cluster.create_topic("t", PARTITIONS, min_insync_replicas=2)
     owners = Owners()
     with Load(cluster, looks=False) as load:
         members = [Member(cluster, owners, "m0", **KINDS[kind])]
-        cluster.until(lambda: is_shared(owners, members), "one has all")
+        cluster.until(lambda: is_shared(owners, members), "the first member owns all partitions")
         for number in (1, 2):
             cluster.until_in_sync(OFFSETS)
             cluster.until_in_sync("t")
@@ -277,14 +278,14 @@ def test_s52_the_coordinator_dies_in_a_rebalance(make_cluster: Any, kind: str) -
             members.append(Member(cluster, owners, f"m{number}", **KINDS[kind]))
             node.kill() if number == 1 else node.pause()
             cluster.until(lambda node=node: coordinator(cluster) is not node, "another node coordinates")
-            cluster.until(lambda: is_shared(owners, members), "the partitions are shared")
+            cluster.until(lambda: is_shared(owners, members), "all partitions have owners")
             if number == 1:
                 node.start()
             else:
                 node.resume()
-                cluster.until(lambda node=node: coordinates_nothing(cluster, node), "it says so")
+                cluster.until(lambda node=node: refuses_group_requests(cluster, node), f"{node.name} refuses")
         sent = load.end()
-        cluster.until(lambda: set().union(*(each.seen for each in members)) >= sent, "all is read")
+        cluster.until(lambda: set().union(*(each.seen for each in members)) >= sent, "all records are read")
     for member in members:
         member.close()
     assert owners.complaints == []
@@ -294,9 +295,9 @@ def test_s52_the_coordinator_dies_in_a_rebalance(make_cluster: Any, kind: str) -
         assert each.offset >= max(member.committed.get(tp, 0) for member in members)
 
 
-def test_s52_a_coordinator_that_is_cut_off_shows_nothing_old(make_cluster: Any) -> None:
-    """Neither the controller nor other nodes reach it, as for one that has just woken up: what it remembers
-    is no answer, however well it is remembered."""
+def test_s52_isolated_coordinator_serves_no_stale_offsets(make_cluster: Any) -> None:
+    """A coordinator without links to the controller and other nodes, like one that was just resumed: it
+    refuses to serve offsets from its state."""
     cluster = make_cluster(config={**NODE, "offsets.commit.timeout.ms": 500})
     cluster.create_topic("t", PARTITIONS)
     with cluster.clients.consumer(group="g", enable_auto_commit=False) as consumer:
@@ -308,14 +309,14 @@ def test_s52_a_coordinator_that_is_cut_off_shows_nothing_old(make_cluster: Any) 
         (answer,) = cluster.ask(node, registry.OFFSET_FETCH, WHAT_IS_COMMITTED, PATIENCE_S).groups
         assert answer.error_code == CoordinatorNotAvailableError.code
         cluster.network.heal()
-        cluster.until(lambda: coordinates_nothing(cluster, node), "it says so")
+        cluster.until(lambda: refuses_group_requests(cluster, node), f"{node.name} refuses")
         assert {each.offset for each in consumer.committed(*TPS, timeout=PATIENCE_S).values()} == {1}
 
 
 @pytest.mark.faults
-def test_s53_heavy_commits_are_compacted_and_read_again(make_cluster: Any) -> None:
-    """A hundred thousand offsets in segments as small as they may be, all nodes killed and started: each
-    offset is the last one, and the log is not much larger than what it says."""
+def test_s53_offsets_survive_compaction_and_a_full_restart(make_cluster: Any) -> None:
+    """A hundred thousand commits in segments of the minimum size; all nodes are killed and restarted: the
+    last commits are loaded, and the compacted log is not much larger than they are."""
     config = {
         **NODE,
         "offsets.topic.num.partitions": 1,

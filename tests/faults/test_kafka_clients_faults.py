@@ -21,7 +21,7 @@ ALL = (*IDEMPOTENT, *TRANSACTIONAL)
 
 
 def kill_each(cluster: FaultCluster, load: KafkaLoad) -> None:
-    """Every node once, with SIGKILL: leaders and coordinators among them."""
+    """Kill each node once, leaders and coordinators among them."""
     for node in cluster.nodes:
         node.kill()
         load.more()
@@ -46,7 +46,7 @@ def test_nodes_are_killed_under_producers(make_cluster: Any) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 def test_each_node_is_killed_under_each_producer(make_cluster: Any, kind: Any) -> None:
-    """One client at a time."""
+    """Each client on its own."""
     cluster = make_cluster(kafka=True)
     with KafkaLoad(cluster, kind) as load:
         kill_each(cluster, load)
@@ -57,8 +57,8 @@ def test_each_node_is_killed_under_each_producer(make_cluster: Any, kind: Any) -
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", [Librdkafka, LibrdkafkaTransactions], ids=lambda kind: kind.__name__)
 def test_links_between_nodes_are_cut(make_cluster: Any, kind: Any) -> None:
-    """Clients reach all nodes: the isolated leader acknowledges nothing, they continue with the next leader,
-    and its log is truncated afterwards."""
+    """Clients reach all nodes: the isolated leader acknowledges nothing, clients continue with the next
+    leader, and the old leader's log is truncated afterwards."""
     cluster = make_cluster(kafka=True)
     with KafkaLoad(cluster, kind) as load:
         for _ in range(2):
@@ -88,7 +88,7 @@ def test_rolling_restart_under_each_producer(make_cluster: Any) -> None:
 
 
 def written(cluster: FaultCluster, *values: bytes) -> None:
-    """With acks=1, one after the other; all are acknowledged."""
+    """Send values with acks=1, one after the other; all are acknowledged."""
     failures: list[Any] = []
     producer = Producer(
         {"bootstrap.servers": cluster.kafka_bootstrap, "acks": 1, "linger.ms": 0}, logger=silent()
@@ -100,7 +100,7 @@ def written(cluster: FaultCluster, *values: bytes) -> None:
 
 
 def taken(reader: Consumer, count: int) -> list[Any]:
-    """Values and codes of errors, so many, or fewer after a long while."""
+    """The next `count` values and error codes; fewer after a timeout."""
     found: list[Any] = []
     ends_at = time.monotonic() + END_S
     while len(found) < count and time.monotonic() < ends_at:
@@ -125,7 +125,7 @@ def test_consumer_detects_a_truncated_log(make_cluster: Any, policy: str) -> Non
     written(cluster, b"both 0", b"both 1")
     cluster.until_replicas_agree("t")
     second.kill()
-    cluster.until(lambda: cluster.partition("t").isr == (first.id,), "the other one leaves the ISR")
+    cluster.until(lambda: cluster.partition("t").isr == (first.id,), "the other node leaves the ISR")
     written(cluster, *(b"lost %d" % number for number in range(5)))
     options = {"auto_offset_reset": policy, "topic_metadata_refresh_interval_ms": 500}
     reader = new_reader(cluster.kafka_bootstrap, **options)
@@ -134,11 +134,11 @@ def test_consumer_detects_a_truncated_log(make_cluster: Any, policy: str) -> Non
         assert len(taken(reader, 7)) == 7
         first.kill()
         second.start()
-        cluster.until(lambda: cluster.leader("t") == second.id, "it leads, uncleanly")
+        cluster.until(lambda: cluster.leader("t") == second.id, "the other node is elected uncleanly")
         written(cluster, *(b"new %d" % number for number in range(9)))
         new = [b"new %d" % number for number in range(9)]
         if policy == "error":
-            # its place is within the new log: only leader epochs tell that it is another's
+            # the position is within the new log: only leader epochs show the truncation
             assert taken(reader, 1) == [KafkaError._AUTO_OFFSET_RESET]
         else:
             assert taken(reader, 9) == new

@@ -1,7 +1,6 @@
-"""Groups of Kafka's clients over the listener while coordinators, controllers and members go.
+"""Groups of Kafka's clients over the listener while coordinators, controllers and members fail.
 
-The laws: every record that was acknowledged reaches each group, and what a commit was acknowledged for is
-never lost.
+Laws: each group reads every acknowledged record, and no acknowledged commit is lost.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ def coordinator(cluster: FaultCluster, group: str) -> Server:
 
 
 class Group:
-    """Members of one kind under one name; all that were ever in it count."""
+    """One group: its present and former members, all of one client."""
 
     def __init__(self, load: KafkaLoad, kind: type[Member]) -> None:
         self.load, self.kind, self.name = load, kind, kind.__name__
@@ -47,17 +46,17 @@ class Group:
         for member in self.members:
             with contextlib.suppress(Exception):
                 member.leave()
-        gc.collect()  # what kafka-python leaves to it
+        gc.collect()  # closes the sockets that kafka-python leaks
 
     def join(self) -> None:
-        """One more."""
+        """Add a member."""
         member = self.kind(self.load.cluster.kafka_bootstrap, self.load.topic, self.name)
         self.members.append(member)
         self.all_members.append(member)
         member.start()
 
     def leave(self) -> None:
-        """The eldest goes."""
+        """Remove the oldest member."""
         self.members.pop(0).leave()
 
     @property
@@ -66,7 +65,7 @@ class Group:
 
     @property
     def committed(self) -> dict[int, int]:
-        """The highest that was acknowledged."""
+        """The highest acknowledged offset of each partition."""
         return {
             partition: max(member.committed[partition] for member in self.all_members)
             for partition in range(PARTITIONS)
@@ -80,7 +79,7 @@ class Group:
         return "\n".join([*lines, self.load.progress()])
 
     def until_committed(self, count: int) -> None:
-        """Until the group has committed so many more records."""
+        """Wait until the group has committed this many more records."""
         goal = sum(self.committed.values()) + count
 
         def is_so() -> bool:
@@ -91,18 +90,18 @@ class Group:
         wait_for(is_so, f"{self.name} commits {count} more", 90, self.progress)
 
     def judge(self) -> None:
-        """Everything was seen, and no commit was lost. The load has ended."""
+        """Check the laws, after the end of the load."""
         wanted = {value for sender in self.load.senders for value in sender.acked}
         wait_for(lambda: wanted <= self.seen, f"{self.name} has seen everything", 60, self.progress)
         while self.members:
             self.leave()
         held = committed_of(self.load.cluster.kafka_bootstrap, self.load.topic, self.name, PARTITIONS)
         lost = {p: (offset, held[p]) for p, offset in self.committed.items() if held[p] < offset}
-        assert not lost, f"{self.name}: acknowledged, held: {lost}"
+        assert not lost, f"{self.name}: (acknowledged, committed) offsets: {lost}"
 
 
 def play(make_cluster: Any, kind: type[Member], scenario: Any, **options: Any) -> None:
-    """A group of this kind under load, a scenario, and the laws."""
+    """Run a scenario on a group of this client under load, and check the laws."""
     cluster = make_cluster(kafka=True, config=NODE, **options)
     with KafkaLoad(cluster, Librdkafka) as load, Group(load, kind) as group:
         group.until_committed(50)
@@ -112,7 +111,7 @@ def play(make_cluster: Any, kind: type[Member], scenario: Any, **options: Any) -
 
 
 def kill_coordinator(cluster: FaultCluster, load: KafkaLoad, group: Group) -> None:
-    """In the middle of commits; back again, and once more."""
+    """Kill the coordinator during commits, restart it, twice."""
     for _ in range(2):
         node = coordinator(cluster, group.name)
         node.kill()
@@ -123,7 +122,7 @@ def kill_coordinator(cluster: FaultCluster, load: KafkaLoad, group: Group) -> No
 
 
 def change_controller(cluster: FaultCluster, load: KafkaLoad, group: Group) -> None:
-    """The controller dies while one member comes, and its successor's rival while another goes."""
+    """Kill the active controller while a member joins, and another controller while one leaves."""
     dead = cluster.active_controller
     dead.kill()
     group.join()

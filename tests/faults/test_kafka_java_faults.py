@@ -31,7 +31,7 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 @contextlib.contextmanager
 def running(log: Path, classes: str, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """A JVM, which does not outlive the test; its output goes to `log`."""
+    """Run a JVM, killed at the end; its output goes to `log`."""
     with log.open("w") as output:
         process = subprocess.Popen(
             ["java", *JVM, "-cp", classes, *command],
@@ -50,7 +50,7 @@ def running(log: Path, classes: str, *command: str) -> Iterator[subprocess.Popen
 
 
 class Feeder:
-    """Sends `values` to a topic, in turn to its partitions, at a pace, in a thread; all are acknowledged."""
+    """Sends `values` to the partitions of a topic in turn, at a limited rate, in a thread."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.sent: dict[int, list[bytes]] = defaultdict(list)
@@ -73,7 +73,7 @@ class Feeder:
 
 
 def bounce(cluster: FaultCluster, topics: tuple[str, ...], *, hard: bool) -> None:
-    """Each node in turn; before the next all is in sync again."""
+    """Restart or kill each node in turn; before the next one all replicas are in sync again."""
     for node in cluster.nodes:
         node.kill() if hard else node.stop()
         node.start()
@@ -82,7 +82,7 @@ def bounce(cluster: FaultCluster, topics: tuple[str, ...], *, hard: bool) -> Non
 
 
 def test_transactions_are_copied_while_nodes_are_killed(make_cluster: Any, tmp_path: Path) -> None:
-    """By Kafka's TransactionalMessageCopier, with random aborts: each record is copied once."""
+    """Kafka's TransactionalMessageCopier with random aborts copies each record once."""
     cluster = make_cluster(kafka=True, config=NODE)
     for topic in ("in", "out"):
         cluster.create_topic(topic, PARTITIONS, min_insync_replicas=2)
@@ -119,21 +119,28 @@ def test_transactions_are_copied_while_nodes_are_killed(make_cluster: Any, tmp_p
         def evidence() -> str:
             return "\n".join([*(output_of(each)[-3_000:] for each in range(PARTITIONS)), cluster.evidence()])
 
-        wait_for(lambda: all("{" in output_of(each) for each in range(PARTITIONS)), "they copy", 90, evidence)
+        wait_for(
+            lambda: all("{" in output_of(each) for each in range(PARTITIONS)),
+            "all copiers have output",
+            90,
+            evidence,
+        )
         bounce(cluster, ("in", "out", *INTERNAL), hard=True)
-        wait_for(lambda: all(each.poll() is not None for each in copiers), "they are done", 120, evidence)
+        wait_for(
+            lambda: all(each.poll() is not None for each in copiers), "all copiers have ended", 120, evidence
+        )
         assert [each.returncode for each in copiers] == [0] * PARTITIONS, evidence()
         ends = [json.loads(output_of(each).strip().splitlines()[-1]) for each in range(PARTITIONS)]
         assert [end["remaining"] for end in ends] == [0] * PARTITIONS
     found = read_all(cluster.kafka_bootstrap, "out")
-    # the copier keeps a record's partition by its key, of which there is none: so by its value
+    # these records have no key, so the copier does not keep their partitions: values are compared
     copied = [value for records in found.values() for _, value in records]
     assert Counter(copied) == Counter(value for values in feeder.sent.values() for value in values)
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["restarted", "killed"])
 def test_streams_count_words_while_nodes_restart(make_cluster: Any, tmp_path: Path, hard: bool) -> None:
-    """exactly_once_v2: every count of every word is in the output once, and in order."""
+    """exactly_once_v2: every count of each word is in the output once and in order."""
     cluster = make_cluster(kafka=True, config=NODE)
     for topic in ("lines", "counts"):
         cluster.create_topic(topic, PARTITIONS, min_insync_replicas=2)
@@ -172,14 +179,14 @@ def test_streams_count_words_while_nodes_restart(make_cluster: Any, tmp_path: Pa
         wait_for(lambda: sum(counted().values()) > 50, "words are counted", 90, evidence)
         bounce(cluster, ("lines", "counts", *INTERNAL), hard=hard)
         before = sum(counted().values())
-        wait_for(lambda: sum(counted().values()) > before + 200, "it goes on", 90, evidence)
+        wait_for(lambda: sum(counted().values()) > before + 200, "more words are counted", 90, evidence)
         is_over.set()
         feeding.join()
         feeder.end()
         lines = sum(map(len, feeder.sent.values()))
         words = lines * len(LINE.split())
         wait_for(lambda: sum(counted().values()) >= words, f"{words} words are counted", 90, evidence)
-        # "the" twice in each line, three others once: so many counts of each number, no more and no less
+        # "the" twice in each line, three other words once: the exact number of each count
         wanted = Counter({b"%d" % number: 4 if number <= lines else 1 for number in range(1, 2 * lines + 1)})
         assert counted() == wanted, (counted() - wanted, wanted - counted(), evidence())
         assert process.stdin is not None

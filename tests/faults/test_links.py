@@ -1,5 +1,5 @@
-"""Scenarios 8 to 14 of RELIABILITY 1.8: links between servers, and to clients, that hold bytes back, slow
-them down or break."""
+"""Scenarios 8 to 14 of RELIABILITY 1.8: partitioned, slow and broken links between servers, and to
+clients."""
 
 import time
 from typing import Any
@@ -16,30 +16,31 @@ CLIENTS = ["client-0", "client-1", "client-2"]  # two producers and a consumer
 
 
 def started(cluster: FaultCluster, partitions: int = 1) -> Workload:
-    """A topic as most scenarios need it, and load on it."""
+    """Create a topic and start load on it."""
     cluster.create_topic("t", partitions, min_insync_replicas=2)
     return Workload(cluster, "t").start()
 
 
 def voters_behind(cluster: FaultCluster) -> int:
-    """Controllers that have not fetched the whole metadata log a moment ago."""
+    """The number of controllers that lag in the metadata log."""
     found = cluster.quorum()
     return sum(voter.log_end_offset < found.high_watermark for voter in found.voters)
 
 
 def names_without(cluster: FaultCluster, name: str) -> list[str]:
-    """The other nodes."""
+    """The names of the other nodes."""
     return [server.name for server in cluster.nodes if server.name != name]
 
 
-@pytest.mark.parametrize("is_heard_by_the_controller", [True, False])
-def test_s08_a_follower_is_isolated(cluster: Any, measured: Any, is_heard_by_the_controller: bool) -> None:
-    """It leaves the ISR, for its lag or with its session; acknowledgements go on; healed, it comes back."""
+@pytest.mark.parametrize("reaches_the_controller", [True, False])
+def test_s08_a_follower_is_isolated(cluster: Any, measured: Any, reaches_the_controller: bool) -> None:
+    """The follower leaves the ISR, by its lag or by fencing; acknowledgements continue; after the partition
+    it returns."""
     work = started(cluster)
     begun_s = time.monotonic()
     name = f"node-{cluster.follower('t')}"
     others = names_without(cluster, name)
-    if not is_heard_by_the_controller:
+    if not reaches_the_controller:
         others += ["controller-1"]
     before = cluster.partition("t")
     cluster.isolate([name], others)
@@ -56,7 +57,8 @@ def test_s08_a_follower_is_isolated(cluster: Any, measured: Any, is_heard_by_the
 
 
 def test_s09_the_leader_is_isolated_from_the_controller_only(cluster: Any, measured: Any) -> None:
-    """Clients and followers reach it, but it was replaced: it acknowledges nothing from acks=all any more."""
+    """Clients and followers reach the leader, but another node is elected: the old leader acknowledges no
+    request with acks=all."""
     work = started(cluster)
     begun_s = time.monotonic()
     old = cluster.node(cluster.leader("t"))
@@ -65,8 +67,8 @@ def test_s09_the_leader_is_isolated_from_the_controller_only(cluster: Any, measu
     cluster.isolate([old.name], ["controller-1"])
     cluster.until(lambda: cluster.leader("t") != old.id, "another node leads")
     work.more()
-    # the followers have moved on to the new leader: nobody confirms this to the old one
-    assert raw.produce(topic_id, b"to the leader of the past", timeout_ms=2_000).error_code != 0
+    # the followers fetch from the new leader: the old one cannot commit
+    assert raw.produce(topic_id, b"to the old leader", timeout_ms=2_000).error_code != 0
     raw.close()
     cluster.network.heal()
     cluster.until_in_sync("t")
@@ -77,7 +79,8 @@ def test_s09_the_leader_is_isolated_from_the_controller_only(cluster: Any, measu
 
 
 def test_s10_a_client_is_isolated_from_a_leader_only(cluster: Any, measured: Any) -> None:
-    """Its other partitions go on, nobody is elected, and what waited is written when it can be."""
+    """The client's other partitions make progress, no leader is elected, and pending records are written when
+    the link heals."""
     work = started(cluster, partitions=3)
     begun_s = time.monotonic()
     before = cluster.image().topics["t"].partitions
@@ -87,7 +90,7 @@ def test_s10_a_client_is_isolated_from_a_leader_only(cluster: Any, measured: Any
     assert others, "leaders are spread over the nodes"
     cluster.until(
         lambda: others <= {ack.partition for ack in work.acks if ack.at_s > begun_s + SESSION_S},
-        "the other partitions go on",
+        "the other partitions make progress",
     )
     assert cluster.image().topics["t"].partitions == before
     cluster.network.heal()
@@ -97,14 +100,15 @@ def test_s10_a_client_is_isolated_from_a_leader_only(cluster: Any, measured: Any
     assert work.unknown == 0, work.errors
 
 
-@pytest.mark.parametrize("is_mute", [True, False])
-def test_s11_a_partition_in_one_direction(cluster: Any, measured: Any, is_mute: bool) -> None:
-    """The leader hears the other servers and is not heard, or the reverse: it is replaced either way."""
+@pytest.mark.parametrize("blocks_outgoing", [True, False])
+def test_s11_a_partition_in_one_direction(cluster: Any, measured: Any, blocks_outgoing: bool) -> None:
+    """Either the leader's bytes reach no other server, or those of the others do not reach it: in both cases
+    another leader is elected."""
     work = started(cluster)
     begun_s = time.monotonic()
     old = f"node-{cluster.leader('t')}"
     rest = [*names_without(cluster, old), "controller-1"]
-    for pair, way in toward([old], rest) if is_mute else toward(rest, [old]):
+    for pair, way in toward([old], rest) if blocks_outgoing else toward(rest, [old]):
         cluster.network.freeze([pair], way)
     cluster.until(lambda: f"node-{cluster.leader('t')}" != old, "another node leads")
     work.more()
@@ -116,8 +120,8 @@ def test_s11_a_partition_in_one_direction(cluster: Any, measured: Any, is_mute: 
     cluster.until_replicas_agree("t")
 
 
-def test_s12_a_ring_in_which_each_sees_a_majority(make_cluster: Any, measured: Any) -> None:
-    """Five nodes, each reaches its two neighbours: leaders go on with those they see."""
+def test_s12_nodes_reach_only_their_neighbours_in_a_ring(make_cluster: Any, measured: Any) -> None:
+    """Five nodes, each reaches its two neighbours: the ISRs shrink to them, and the leaders stay."""
     cluster = make_cluster(nodes=5)
     cluster.create_topic("t", 5, 5, min_insync_replicas=3)
     work = Workload(cluster, "t").start()
@@ -129,7 +133,7 @@ def test_s12_a_ring_in_which_each_sees_a_majority(make_cluster: Any, measured: A
     def have_shrunk() -> bool:
         return all(len(partition.isr) == 3 for partition in cluster.image().topics["t"].partitions)
 
-    cluster.until(have_shrunk, "every leader has its two neighbours")
+    cluster.until(have_shrunk, "every ISR is the leader and its neighbours")
     work.more(300)
     cluster.network.heal()
     cluster.until_in_sync("t", 5)
@@ -140,9 +144,9 @@ def test_s12_a_ring_in_which_each_sees_a_majority(make_cluster: Any, measured: A
         cluster.until_replicas_agree("t", partition)
 
 
-def test_s12_a_controller_that_leads_sees_one_of_two(make_cluster: Any, measured: Any) -> None:
-    """With one of the two others it has a majority: it goes on to lead, and the one that does not hear it
-    disturbs nobody (pre-vote)."""
+def test_s12_active_controller_reaches_one_of_two_followers(make_cluster: Any, measured: Any) -> None:
+    """With one follower the active controller has a majority and stays; pre-vote keeps the isolated one from
+    forcing an election."""
     cluster = make_cluster(controllers=3)
     work = started(cluster)
     begun_s = time.monotonic()
@@ -160,11 +164,11 @@ def test_s12_a_controller_that_leads_sees_one_of_two(make_cluster: Any, measured
 
 
 @pytest.mark.parametrize("ways", ["none", "mute", "deaf"])
-def test_s11_the_active_controller_is_cut_off_from_the_others(
+def test_s11_the_active_controller_is_isolated_from_the_quorum(
     make_cluster: Any, measured: Any, ways: str
 ) -> None:
-    """In both directions or in one; nodes still reach it. Another is elected, what is decided then is decided
-    once, and the old one follows when it can."""
+    """In both directions or in one; nodes still reach it. Another controller is elected, each decision is
+    made once, and the old controller follows after the partition."""
     cluster = make_cluster(controllers=3)
     work = started(cluster)
     begun_s = time.monotonic()
@@ -189,8 +193,8 @@ def test_s11_the_active_controller_is_cut_off_from_the_others(
     assert work.unknown == 0, work.errors
 
 
-def test_s13_every_link_is_long_and_thin(cluster: Any, measured: Any) -> None:
-    """100 ms and 3 Mbit/s everywhere: slow, but nobody is given up."""
+def test_s13_slow_links_fence_no_node(cluster: Any, measured: Any) -> None:
+    """100 ms and 3 Mbit/s on every link: no node is fenced, no leader changes."""
     work = started(cluster, partitions=3)
     before = [partition.leader_epoch for partition in cluster.image().topics["t"].partitions]
     begun_s = time.monotonic()
@@ -206,9 +210,9 @@ def test_s13_every_link_is_long_and_thin(cluster: Any, measured: Any) -> None:
 
 
 @pytest.mark.parametrize("chance", [0.01, 0.05])
-def test_s14_connections_that_break_all_the_time(cluster: Any, measured: Any, chance: float) -> None:
-    """One write in a hundred, or twenty, resets its connection, with all that was under way on it: requests
-    whose answers were lost are repeated. TCP itself lets nothing be doubled or reordered."""
+def test_s14_random_connection_resets(cluster: Any, measured: Any, chance: float) -> None:
+    """One write in a hundred, or twenty, resets its connection and loses the bytes in flight: clients retry
+    requests whose responses were lost, without duplicates."""
     work = started(cluster, partitions=3)
     begun_s = time.monotonic()
     cluster.network.shape(cluster.all_links(), reset_chance=chance)
@@ -224,9 +228,9 @@ def test_s14_connections_that_break_all_the_time(cluster: Any, measured: Any, ch
         cluster.until_replicas_agree("t", partition)
 
 
-def test_s14_bytes_that_trickle_and_halves_that_close(cluster: Any, measured: Any) -> None:
-    """Requests in pieces of some bytes; then each direction of every connection ends while requests are
-    under way; then everything is frozen and reset, which loses what was held."""
+def test_s14_small_segments_and_half_closed_connections(cluster: Any, measured: Any) -> None:
+    """Requests in pieces of a few bytes; then each direction of every connection is closed while requests are
+    in flight; then all links are frozen and reset, which loses the held bytes."""
     work = started(cluster, partitions=3)
     begun_s = time.monotonic()
     links = cluster.all_links()
@@ -238,7 +242,7 @@ def test_s14_bytes_that_trickle_and_halves_that_close(cluster: Any, measured: An
         work.more()
     servers = [server.name for server in cluster.nodes]
     cluster.network.freeze(between(CLIENTS, servers), Way.BACK)
-    hold(1.0)  # requests arrive and are done, their answers are not heard
+    hold(1.0)  # requests are handled, and their responses held back
     cluster.network.heal(is_reset=True)
     work.more()
     measured(work, begun_s)

@@ -1,6 +1,5 @@
-"""An overloaded machine: more processes than cores, disks that are late, while three nodes and three
-controllers serve. A leader that is only late keeps its partitions; one that is dead is replaced as fast as on
-a quiet machine."""
+"""An overloaded machine: more processes than cores and slow disks, with three nodes and three controllers. A
+slow leader keeps its partitions; a dead one is replaced as fast as on an idle machine."""
 
 import time
 from collections.abc import Callable
@@ -13,9 +12,9 @@ from disturbance import Disturbance
 from fault_cluster import SESSION_S, hold
 
 OVERLOAD_S = 120
-# Of every fsync of the controllers: what made nodes wait for the answer to a heartbeat longer than a session.
+# The delay of every fsync of the controllers: heartbeat responses take longer than the session timeout.
 DISK_STALL_MS = 700
-# The session timeout, a tick of the controller and the look at the metadata take 2 s on an idle machine. Here
+# The session timeout, a tick of the controller and the metadata update take 2 s on an idle machine. Here
 # every process waits for the processors; the longest adaptive session and Kafka's are 9 s.
 FAILOVER_S = SESSION_S + 5.0
 LOG_WORDS = ("fencing node", "was fenced")
@@ -25,9 +24,9 @@ LOG_WORDS = ("fencing node", "was fenced")
 def test_s25_overload_moves_no_leader_and_a_killed_node_is_replaced(
     make_cluster: Any, tmp_path: Path, record_property: Callable[[str, str], None]
 ) -> None:
-    """Two minutes of it, with a topic created twice a second, so that the metadata log is written: no node is
-    fenced, no leader moves, the controller stays. Then a node is killed, while the machine is still
-    overloaded; the logs say which node was fenced and why."""
+    """Two minutes of overload, with a topic created twice a second to write to the metadata log: no node is
+    fenced, no leader changes, the active controller stays. Then a node is killed under the same load; the
+    logs name the fenced node and the reason."""
     cluster = make_cluster(nodes=3, controllers=3, proxied=False)
     cluster.create_topic(TOPIC, PARTITIONS, 3, min_insync_replicas=2)
     with Load(cluster.bootstrap) as load:
@@ -53,7 +52,7 @@ def test_s25_overload_moves_no_leader_and_a_killed_node_is_replaced(
 
 
 def _lines(cluster: Any) -> list[str]:
-    """What the logs of all servers say of fencing."""
+    """The log lines of all servers about fencing."""
     return [
         f"{server.name}: {line}"
         for server in cluster.servers.values()

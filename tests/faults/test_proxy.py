@@ -1,4 +1,4 @@
-"""The chaos network does what it says, and nothing else, over plain sockets."""
+"""The chaos network applies the configured faults and no others, over plain sockets."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ ONE = [("client-1", "node-1")]
 
 
 class Echo:
-    """Answers every byte with itself, and notes how its connections end."""
+    """Echoes every byte, and records how its connections end."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server((HOST, 0))
@@ -62,15 +62,15 @@ def echo(network: ChaosNetwork) -> Iterator[Echo]:
 
 
 def until(is_so: Callable[[], object]) -> None:
-    """Nothing tells; asked again and again."""
+    """Poll until the condition holds."""
     ends_at, never = time.monotonic() + PATIENCE_S, threading.Event()
     while not is_so():
-        assert time.monotonic() < ends_at, "it never happened"
+        assert time.monotonic() < ends_at, "the condition never held"
         never.wait(0.002)
 
 
 def call(network: ChaosNetwork, name: str = "client-1") -> socket.socket:
-    """A connection that has said who it is, and was answered."""
+    """A connection whose name was sent and echoed."""
     caller = dial(network)
     caller.sendall(name.encode())
     assert receive(caller, len(name)) == name.encode()
@@ -200,7 +200,7 @@ def test_trickle_changes_only_the_pieces(caller: socket.socket, network: ChaosNe
 
 
 def test_delay_and_rate_are_lower_bounds(caller: socket.socket, network: ChaosNetwork) -> None:
-    """A busy machine may add to both."""
+    """A loaded machine may add to both."""
     network.shape(ONE, Way.OUT, delay_s=0.05)
     network.shape(ONE, Way.BACK, bytes_per_s=10_000, piece_bytes=100)
     begun = time.monotonic()
@@ -217,7 +217,7 @@ def test_losses_reset_connections(caller: socket.socket, network: ChaosNetwork) 
 
 
 def test_stopped_or_moved_server(network: ChaosNetwork, echo: Echo) -> None:
-    """No server is a reset; the next one is found by its route."""
+    """A connection to a stopped server is reset; `route` leads to the next one."""
     echo.close()
     with dial(network) as caller, pytest.raises(ConnectionResetError):
         caller.recv(1)
@@ -228,7 +228,7 @@ def test_stopped_or_moved_server(network: ChaosNetwork, echo: Echo) -> None:
 
 
 def test_links_between_groups() -> None:
-    """Connections opened in both directions; one way means two kinds of flow."""
+    """Both groups may open connections, so one direction of bytes has two kinds of flow."""
     assert between(["node-1"], ["node-2", "node-1"]) == [("node-1", "node-2"), ("node-2", "node-1")]
     assert toward(["node-1"], ["node-2"]) == [
         (("node-1", "node-2"), Way.OUT),

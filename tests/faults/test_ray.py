@@ -1,6 +1,6 @@
 """Faults of Ray: its processes are killed one kind at a time, on a Ray of several machines.
 
-The session timeout is ten minutes in the short ones: only a notice of Ray can have fenced a node.
+The session timeout is ten minutes in the short tests, so that only a notice of Ray can fence a node.
 """
 
 import time
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.ray
 
 NEVER_MS = 600_000
 SUBSCRIBED = "subscribed to notifications of Ray's GCS"
-# Ray's own settings; with its defaults a machine counts as dead some 15 s after its raylet. One that refuses
-# is asked again at once, so it is dead in 2.5 s; one that is only slow has 10 s.
+# Ray's health checks; by default a machine is dead about 15 s after its raylet. Here a refused connection is
+# retried at once, so a dead machine is detected in 2.5 s; a slow one has 10 s.
 QUICK = {
     "health_check_initial_delay_ms": 500,
     "health_check_period_ms": 500,
@@ -107,7 +107,7 @@ def test_data_plane_works_without_the_gcs(machines: RayMachines) -> None:
 
 def test_up_restarts_an_ended_actor(machines: RayMachines) -> None:
     """An actor has ended permanently, as after too many restarts or a GCS without storage: `up` adopts the
-    others, and starts it with its disk."""
+    other actors, and starts this one with its disk."""
     machines.create_topic("again", 3, min_insync_replicas=2)
     machines.end_actor("node-3")
     machines.until_led_by_another("again", 3)
@@ -115,12 +115,12 @@ def test_up_restarts_an_ended_actor(machines: RayMachines) -> None:
     machines.until_in_sync("again")
 
 
-# --- long ones, with the default session ------------------------------------------------------------------
+# --- long tests, with the default session -----------------------------------------------------------------
 
 
 @pytest.mark.faults
-def test_nodes_are_killed_again_and_again(tmp_path: Any, measured: Any) -> None:
-    """SIGKILL of the leader's process, five times, under load and with the defaults of everything."""
+def test_leader_is_killed_five_times(tmp_path: Any, measured: Any) -> None:
+    """SIGKILL of the leader's process, five times, under load and with all defaults."""
     with RayMachines(tmp_path) as machines:
         machines.create_topic("t", 3, min_insync_replicas=2)
         work = Workload(machines, "t").start()
@@ -136,8 +136,9 @@ def test_nodes_are_killed_again_and_again(tmp_path: Any, measured: Any) -> None:
 
 
 @pytest.mark.faults
-def test_every_machine_is_killed_and_comes_back(tmp_path: Any, measured: Any) -> None:
-    """One after the other, raylet and all; heartbeats notice it long before Ray does."""
+def test_every_machine_is_killed_and_restarted(tmp_path: Any, measured: Any) -> None:
+    """One machine after the other, with its raylet; missed heartbeats fence the node long before Ray
+    notices."""
     with RayMachines(tmp_path) as machines:
         machines.create_topic("t", 3, min_insync_replicas=2)
         work = Workload(machines, "t").start()
@@ -153,9 +154,9 @@ def test_every_machine_is_killed_and_comes_back(tmp_path: Any, measured: Any) ->
 
 
 @pytest.mark.faults
-def test_the_gcs_is_away_for_longer_than_ray_waits(tmp_path: Any, measured: Any) -> None:
-    """75 s, where raylets end after 60 s by default; a node is killed meanwhile:
-    heartbeats fence it without any notice, and Ray starts it again when its GCS is back."""
+def test_gcs_is_down_for_longer_than_rays_timeout(tmp_path: Any, measured: Any) -> None:
+    """75 s without the GCS, where raylets end after 60 s by default. A node that is killed meanwhile is
+    fenced by its missed heartbeats, and Ray restarts it when the GCS is back."""
     with RayMachines(tmp_path, ray={"gcs_rpc_server_reconnect_timeout_s": 3_600}) as machines:
         machines.create_topic("t", 3, min_insync_replicas=2)
         work = Workload(machines, "t").start()
@@ -175,9 +176,9 @@ def test_the_gcs_is_away_for_longer_than_ray_waits(tmp_path: Any, measured: Any)
 
 
 @pytest.mark.faults
-def test_a_cluster_grows_and_ends_by_its_machines(tmp_path: Any) -> None:
-    """A node whose machine never was is refused, and says what it needs; with the machine it is there. `down`
-    waits for no machine that is away, and says what it could not delete."""
+def test_up_and_down_with_a_missing_machine(tmp_path: Any) -> None:
+    """`up` refuses a node without a machine and names the missing resource; with the machine it starts.
+    `down` does not wait for a missing machine, and reports the files that it could not delete."""
     with RayMachines(tmp_path, nodes=1, ray=QUICK) as machines:
         errors = machines.up(nodes=2, code=2)
         assert "node-2 needs a machine with the Ray resource headrace-disk-2" in errors
@@ -185,16 +186,18 @@ def test_a_cluster_grows_and_ends_by_its_machines(tmp_path: Any) -> None:
         machines.up(nodes=2)
         assert machines.servers()["node-2"]["state"] == "active"
         machines.kill(2)
-        machines.until(lambda: machines.servers()["node-2"]["state"] == "waiting", "Ray misses the machine")
+        machines.until(
+            lambda: machines.servers()["node-2"]["state"] == "waiting", "Ray reports the missing machine"
+        )
         errors = machines.command.run("down", "--delete-data", "--yes", code=4)[1]
         assert "node-2: no machine, its data was not deleted" in errors
         assert machines.command.run("status", code=3)[0] == b""
 
 
 @pytest.mark.faults
-def test_our_own_ray_ends_with_its_gcs_and_says_how_to_come_back(tmp_path: Any) -> None:
-    """On one machine Ray watches over its own processes and ends them all. `status` says what to do, and `up`
-    does it: everything acknowledged is there."""
+def test_up_restarts_a_local_ray_whose_gcs_ended(tmp_path: Any) -> None:
+    """On one machine Ray ends all its processes with the GCS. `status` reports the command, and `up` restarts
+    the cluster with every acknowledged record."""
     command = Headrace(tmp_path)
     try:
         command.run("up", "--nodes", "1", "--ray-address", "local")

@@ -1,4 +1,4 @@
-"""A training by Ray Train with torch itself, while one of its workers is killed."""
+"""A Ray Train run with torch while one of its workers is killed."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.faults]
 
 @pytest.fixture(scope="module")
 def python_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where torch is."""
+    """The path of the torch installation."""
     return torch_folder(tmp_path_factory.mktemp("torch"))
 
 
@@ -24,12 +24,12 @@ def cluster() -> Iterator[LocalCluster]:
         yield started
 
 
-def test_a_training_of_which_a_worker_is_killed(
+def test_training_continues_after_a_worker_is_killed(
     python_path: str, cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Two workers with a shard each, by their ranks; both go on where the last checkpoint was: what was read
-    after it is read again, and counts once in each of two epochs."""
+    """Two workers with one shard each; both continue at the last checkpoint: records after it are read again,
+    and each record counts once in each of two epochs."""
     found = run_torch(python_path, "train", cluster.bootstrap, "rows", str(tmp_path), str(ROWS))
     assert found["resumed"]
     assert Counter(found["seen"]) == {2: ROWS}
-    assert found["batches"] < 16  # not all of them again
+    assert found["batches"] < 16  # only the batches after the checkpoint are read again

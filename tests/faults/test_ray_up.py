@@ -23,8 +23,9 @@ def can_make_machines() -> bool:
 
 
 def test_ray_up_makes_a_cluster_of_all_machines(tmp_path: Path) -> None:
-    """`ray up` with the file as it stands, but for the installation: one node and one controller on each of
-    the three machines, Kafka's listeners in order, and `headrace status` needs no variable."""
+    """`ray up` with the file of the repository, except for the installation: one node and one controller on
+    each of three machines, Kafka listeners with the expected ports, and `headrace status` without environment
+    variables."""
     if not can_make_machines():
         pytest.skip("no network namespaces: they need Linux, util-linux and user namespaces")
     config = yaml.safe_load(FILE.read_text())

@@ -17,7 +17,8 @@ SOME_OR_ALL = [2, pytest.param(5, marks=pytest.mark.faults)]
 
 @pytest.mark.parametrize("bounces", SOME_OR_ALL)
 def test_s01_the_leader_is_killed(cluster: Any, measured: Any, bounces: int) -> None:
-    """SIGKILL: another leads, producers go on before the dead one is back, and it comes back in sync."""
+    """SIGKILL: another node is elected, producers continue before the killed node restarts, and it rejoins
+    the ISR."""
     cluster.create_topic("t", 3, min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -38,7 +39,7 @@ def test_s01_the_leader_is_killed(cluster: Any, measured: Any, bounces: int) -> 
 
 @pytest.mark.parametrize("bounces", SOME_OR_ALL)
 def test_s02_the_leader_is_stopped(cluster: Any, measured: Any, bounces: int) -> None:
-    """SIGTERM: the leadership is given away before the process ends, and no replica is missed meanwhile."""
+    """SIGTERM: leadership moves before the process ends, and no session expires."""
     cluster.create_topic("t", 3, min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -55,9 +56,9 @@ def test_s02_the_leader_is_stopped(cluster: Any, measured: Any, bounces: int) ->
     cluster.until_replicas_agree("t")
 
 
-def test_s03_the_leader_stands_still(cluster: Any, measured: Any) -> None:
-    """SIGSTOP for three sessions: what it is asked meanwhile it does not acknowledge when it wakes up as the
-    leader of the past, and it serves nothing that was not committed."""
+def test_s03_the_leader_is_paused(cluster: Any, measured: Any) -> None:
+    """SIGSTOP for three session timeouts: the resumed old leader acknowledges no pending produce request, and
+    serves no uncommitted record."""
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -75,12 +76,12 @@ def test_s03_the_leader_stands_still(cluster: Any, measured: Any) -> None:
     cluster.until_in_sync("t")
     work.more()
     measured(work, begun_s)
-    work.finish()  # nobody read what the late request carried: it was never sent, for the history
+    work.finish()  # no consumer may have read the late request's record: the history does not have it
     cluster.until_replicas_agree("t")
 
 
 def create_until(cluster: FaultCluster, stop: threading.Event) -> dict[str, str]:
-    """Topics one after the other; what became of each, by name."""
+    """Create topics one after the other; returns the outcome by name."""
     found: dict[str, str] = {}
     with cluster.clients.admin(default_api_timeout_ms=20_000, request_timeout_ms=3_000) as admin:
         while not stop.is_set():
@@ -95,7 +96,8 @@ def create_until(cluster: FaultCluster, stop: threading.Event) -> dict[str, str]
 def test_s04_the_controller_is_killed_in_a_storm_of_topics(
     make_cluster: Any, measured: Any, controllers: int
 ) -> None:
-    """Every topic whose creation was confirmed is there, whole; none is there in part; data flows on."""
+    """Every acknowledged topic exists with all its partitions, no topic exists in part, and produce
+    continues."""
     cluster = make_cluster(controllers=controllers)
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()
@@ -105,7 +107,9 @@ def test_s04_the_controller_is_killed_in_a_storm_of_topics(
     storm.start()
     for _ in range(3):
         before = len(cluster.image().topics)
-        cluster.until(lambda before=before: len(cluster.image().topics) > before + 5, "the storm goes on")
+        cluster.until(
+            lambda before=before: len(cluster.image().topics) > before + 5, "more topics are created"
+        )
         leader = cluster.active_controller
         leader.kill()
         work.more()
@@ -114,7 +118,7 @@ def test_s04_the_controller_is_killed_in_a_storm_of_topics(
     storm.join()
     measured(work, begun_s)
     work.finish()
-    # a confirmation that was lost makes the repeated request find its topic
+    # after a lost response the retry finds its own topic
     assert set(made.values()) <= {"NoneType", "TopicAlreadyExistsError", "ApiTimeoutError"}
     topics = cluster.image().topics
     for name, outcome in made.items():
@@ -126,7 +130,8 @@ def test_s04_the_controller_is_killed_in_a_storm_of_topics(
 
 @pytest.mark.faults
 def test_s05_two_of_three_controllers_are_killed(make_cluster: Any, measured: Any) -> None:
-    """The metadata cannot change, the leaders that live go on; with a majority everything goes on."""
+    """Without a majority the metadata cannot change and live leaders still serve; a majority restores
+    both."""
     cluster = make_cluster(controllers=3)
     cluster.create_topic("t", 3, min_insync_replicas=2)
     work = Workload(cluster, "t").start()
@@ -138,7 +143,7 @@ def test_s05_two_of_three_controllers_are_killed(make_cluster: Any, measured: An
     admin = cluster.clients.admin(request_timeout_ms=1_000, default_api_timeout_ms=3_000)
     with pytest.raises((errors.KafkaError, errors.ApiTimeoutError)):
         admin.create_topics(headrace.NewTopic("u")).raise_for_errors()
-    hold(2 * SESSION_S)  # nobody can be fenced now
+    hold(2 * SESSION_S)  # no node can be fenced without a controller
     work.more(500)
     measured(work, begun_s)
     for server in dead:
@@ -151,7 +156,7 @@ def test_s05_two_of_three_controllers_are_killed(make_cluster: Any, measured: An
 
 @pytest.mark.faults
 def test_s06_all_nodes_are_killed_together(cluster: Any, measured: Any) -> None:
-    """The processes die, the page cache does not: everything acknowledged is there when they are back."""
+    """The page cache survives: every acknowledged record is there after the restart."""
     cluster.create_topic("t", 3, min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
@@ -172,7 +177,7 @@ def test_s06_all_nodes_are_killed_together(cluster: Any, measured: Any) -> None:
 
 @pytest.mark.faults
 def test_s07_all_nodes_are_restarted_one_after_the_other(cluster: Any, measured: Any) -> None:
-    """A clean rolling restart under load: nothing lost, and no error that reaches anybody."""
+    """A clean rolling restart under load loses no record and returns no error to a client."""
     cluster.create_topic("t", 6, min_insync_replicas=2)
     work = Workload(cluster, "t", consumers=2).start()
     begun_s = time.monotonic()
@@ -190,8 +195,8 @@ def test_s07_all_nodes_are_restarted_one_after_the_other(cluster: Any, measured:
 
 @pytest.mark.parametrize("hard", [True, False], ids=["kill", "stop"])
 def test_only_replica_recognizes_stored_batches(make_cluster: Any, hard: bool) -> None:
-    """Five batches are stored and their responses lost when the only node ends. With snapshots of producers
-    among and behind them, none is lost or duplicated."""
+    """Five batches are stored and their responses lost when the only node ends. With producer snapshots
+    between and after them none is lost or duplicated."""
     cluster = make_cluster(nodes=1)
     cluster.create_topic("t", 1, 1, segment_bytes=1 << 20)
     (node,) = cluster.nodes

@@ -1,4 +1,4 @@
-"""A leader that says nothing while its connections stand: clients go on with the next one."""
+"""A leader that stops responding on open connections: clients continue with the next leader."""
 
 import functools
 from typing import Any
@@ -19,8 +19,8 @@ def pause(_cluster: FaultCluster, node: Server) -> None:
     node.pause()
 
 
-def cut_off(cluster: FaultCluster, node: Server) -> None:
-    """Nobody's bytes reach it any more, and none of its own arrive."""
+def isolate(cluster: FaultCluster, node: Server) -> None:
+    """Freeze all links to and from a node."""
     others = [name for name in cluster.servers if name != node.name]
     cluster.network.freeze([*between([node.name], others), *cluster.client_links([node])])
 
@@ -30,12 +30,12 @@ def come_back(cluster: FaultCluster, node: Server) -> None:
     cluster.network.heal()
 
 
-@pytest.mark.parametrize("silence", [pause, cut_off])
+@pytest.mark.parametrize("silence", [pause, isolate])
 def test_clients_do_not_wait_for_a_silent_leader(
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch, silence: Any
 ) -> None:
-    """No connection breaks and no request times out: only the metadata shows it. Each record is stored once
-    and in order while the old leader is silent, and nothing is added once it is back."""
+    """No connection breaks and no request times out: only the metadata shows the new leader. Each record is
+    stored once and in order while the old leader is silent, and none is added after its return."""
     no_heartbeats = functools.partial(
         dealer_io.ConnectionOptions, heartbeat_interval_ms=HOUR_MS, heartbeat_timeout_ms=HOUR_MS
     )
@@ -69,7 +69,7 @@ def test_clients_do_not_wait_for_a_silent_leader(
 def read_up_to(consumer: Any, read: list[bytes], count: int) -> None:
     while len(read) < count:
         records = consumer.poll(60)
-        assert records, f"{len(read)} of {count} records came"
+        assert records, f"{len(read)} of {count} records were delivered"
         read += [record.value for record in records]
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 WORDS = [f"word-{number}" for number in range(40)]
 PATIENCE_S = 60.0
+LONG = pytest.param(600, marks=[pytest.mark.faults, pytest.mark.timeout(900)])  # seconds
 
 
 @pytest.fixture
@@ -44,22 +45,35 @@ def cluster() -> Iterator[LocalCluster]:
 class Processes:
     """Processes that run `counting_app`, each with a folder of its own for its stores."""
 
-    def __init__(self, cluster: LocalCluster, folder: Path, guarantee: str) -> None:
-        self._cluster, self._folder, self._guarantee = cluster, folder, guarantee
+    def __init__(self, cluster: LocalCluster, folder: Path, guarantee: str, functions: str) -> None:
+        self._cluster, self._folder = cluster, folder
+        self._environment = {counting_app.GUARANTEE: guarantee, counting_app.FUNCTIONS: functions}
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self.kills = 0
 
-    def start(self, number: int) -> None:
+    def start(self, number: int, **config: Any) -> None:
         """Start process `number`, over the stores that it had before."""
-        environment = {**os.environ, counting_app.GUARANTEE: self._guarantee}
+        environment = {**os.environ, **self._environment}
         paths = [str(Path(counting_app.__file__).parent), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         command = [sys.executable, "-m", "headrace", "stream", "run", "counting_app:app"]
-        options = ["-b", str(self._cluster.bootstrap), "-X", f"state.dir={self._folder / str(number)}"]
+        given = {
+            "state.dir": self.folder(number),
+            **{name.replace("_", "."): config[name] for name in config},
+        }
+        options = [
+            "-b",
+            str(self._cluster.bootstrap),
+            *(f"-X{name}={value}" for name, value in given.items()),
+        ]
         with (self._folder / f"log-{number}.txt").open("ab") as log:
             self._running[number] = subprocess.Popen(
                 [*command, *options], env=environment, stderr=log, stdout=log
             )
+
+    def folder(self, number: int) -> Path:
+        """The state.dir of a process."""
+        return self._folder / str(number)
 
     def kill(self, number: int) -> None:
         """SIGKILL."""
@@ -90,7 +104,8 @@ class Processes:
 @pytest.fixture
 def processes(cluster: LocalCluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Processes]:
     """Processes that end with the test."""
-    made = Processes(cluster, tmp_path, request.node.callspec.params["guarantee"])
+    params = request.node.callspec.params
+    made = Processes(cluster, tmp_path, params["guarantee"], params.get("functions", ""))
     yield made
     made.end()
 
@@ -162,11 +177,13 @@ def kill_at_random(
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once_v2"])
-@pytest.mark.parametrize("duration_s", [12, pytest.param(600, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("functions", ["", "async", "arrow"])
+@pytest.mark.parametrize("duration_s", [12, LONG])
 def test_every_record_is_counted_once_through_kills(
-    cluster: LocalCluster, processes: Processes, duration_s: float, guarantee: str
+    cluster: LocalCluster, processes: Processes, duration_s: float, guarantee: str, functions: str
 ) -> None:
-    """The committed counts of each word are 1, 2, 3, ... up to the number of times that it was sent."""
+    """The committed counts of each word are 1, 2, 3, ... up to the number of times that it was sent; also
+    when words and counts pass through async functions, and words through an Arrow section."""
     sent, found = kill_at_random(cluster, processes, duration_s)
     assert processes.kills >= 2
     assert {word: counts for word, counts in found.items() if counts != list(range(1, sent[word] + 1))} == {}
@@ -181,3 +198,52 @@ def test_at_least_once_loses_nothing_through_kills(
     """A record may be counted twice after a kill; a count never goes back by more than a restart repeats."""
     sent, found = kill_at_random(cluster, processes, 8)
     assert all(max(found[word]) >= count for word, count in sent.items())
+
+
+def send(cluster: LocalCluster, sent: Counter[str]) -> None:
+    """Send each word some times."""
+    with headrace.Producer(cluster.bootstrap) as producer:
+        for number, word in enumerate(WORDS * 10):
+            producer.send(counting_app.SOURCE, word.encode(), key=str(number).encode())
+            sent[word] += 1
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2"])
+def test_processes_of_one_machine_take_over_from_each_other(
+    cluster: LocalCluster, processes: Processes, guarantee: str
+) -> None:
+    """Each one is killed while the other waits for work, or has some; the survivor counts what comes next."""
+    sent: Counter[str] = Counter()
+    processes.start(1)
+    send(cluster, sent)
+    committed_counts(cluster, sent, processes)
+    for killed, survivor in ((1, 2), (2, 1), (1, 2)):
+        processes.start(survivor)
+        send(cluster, sent)
+        processes.kill(killed)
+        send(cluster, sent)
+        found = committed_counts(cluster, sent, processes)
+    assert found == {word: list(range(1, count + 1)) for word, count in sent.items()}
+    assert processes.stop(2) == 0, processes.log(2)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once"])
+def test_sigterm_commits_and_closes_the_stores(
+    cluster: LocalCluster, processes: Processes, guarantee: str
+) -> None:
+    """Long before the next commit is due: all offsets are committed, no store is restored, nothing is counted
+    twice by the next instance."""
+    sent: Counter[str] = Counter()
+    processes.start(1, commit_interval_ms=600_000)
+    send(cluster, sent)
+    committed_counts(cluster, sent, processes)
+    with headrace.Admin(cluster.bootstrap) as admin:
+        assert admin.list_group_offsets("counting") == {}
+        assert processes.stop(1) == 0, processes.log(1)
+        assert {lag.lag for lag in admin.group_lag("counting").values()} == {0}
+    send(cluster, sent)
+    own = {"state.dir": str(processes.folder(1)), "processing.guarantee": guarantee}
+    with counting_app.app().instance(cluster.bootstrap, config=own) as instance:
+        found = committed_counts(cluster, sent, processes)
+        assert instance.restored_records == 0
+    assert found == {word: list(range(1, count + 1)) for word, count in sent.items()}

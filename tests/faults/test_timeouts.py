@@ -1,4 +1,4 @@
-"""Timeouts bound the calls of clients while no process of the cluster runs on."""
+"""Timeouts bound the calls of clients while no process of the cluster runs."""
 
 import threading
 from collections.abc import Callable
@@ -19,7 +19,7 @@ PLACE = TopicPartition("t", 0)
 
 @pytest.mark.parametrize("is_paused", [True, False], ids=["silent", "gone"])
 def test_calls_end_while_the_cluster_is_down(make_cluster: Any, is_paused: bool) -> None:
-    """With an auto-commit of an hour in flight, calls with half a second end in time."""
+    """While an auto-commit with a timeout of an hour is in flight, calls with half a second end in time."""
     cluster = make_cluster(nodes=1, config={"offsets.topic.replication.factor": 1})
     cluster.create_topic("t", replication=1)
     bootstrap = cluster.bootstrap
@@ -29,7 +29,7 @@ def test_calls_end_while_the_cluster_is_down(make_cluster: Any, is_paused: bool)
     )
     with headrace.Producer(bootstrap) as producer:
         producer.send("t", b"x").result(PATIENCE_S)
-    wait_for(lambda: bool(consumer.poll(1)), "the record comes")
+    wait_for(lambda: bool(consumer.poll(1)), "the record is delivered")
     for server in cluster.servers.values():
         server.pause() if is_paused else server.kill()
     calls: dict[str, Callable[[], Any]] = {
@@ -48,7 +48,7 @@ def test_calls_end_while_the_cluster_is_down(make_cluster: Any, is_paused: bool)
 
 
 def ends(call: Callable[[], Any]) -> bool:
-    """Whether it comes back, whatever it raises."""
+    """Whether the call returns or raises in time."""
 
     def run() -> None:
         with suppress(HeadraceError):

@@ -1,4 +1,4 @@
-"""Scenarios 22 to 24 of RELIABILITY 1.8: partitions that move, a topic made again, leaders that change."""
+"""Scenarios 22 to 24 of RELIABILITY 1.8: reassignments, a recreated topic, frequent leader elections."""
 
 import itertools
 import time
@@ -18,7 +18,7 @@ MOVES_S = 60.0
 
 
 def reassign(cluster: FaultCluster, replicas: tuple[int, ...] | None) -> None:
-    """Ask for these replicas of t-0, preferred leader first; None cancels."""
+    """Reassign t-0 to these replicas, preferred leader first; None cancels."""
     topic = control.ReassignableTopic("t", (control.ReassignablePartition(0, replicas),))
     answer = cluster.ask_controller(
         registry.ALTER_PARTITION_REASSIGNMENTS, control.AlterPartitionReassignmentsRequest((topic,))
@@ -28,7 +28,7 @@ def reassign(cluster: FaultCluster, replicas: tuple[int, ...] | None) -> None:
 
 
 def until_moved(cluster: FaultCluster, replicas: tuple[int, ...]) -> None:
-    """These are the replicas, all in sync, and nothing is under way."""
+    """Wait until t-0 has these replicas, all in sync, and no reassignment."""
 
     def is_so() -> bool:
         found = cluster.partition("t")
@@ -39,13 +39,13 @@ def until_moved(cluster: FaultCluster, replicas: tuple[int, ...]) -> None:
 
 
 def holders(cluster: FaultCluster) -> set[int]:
-    """The nodes that have a folder of t-0."""
+    """The ids of nodes with a folder of t-0."""
     return set(cluster.logs_of("t"))
 
 
 def test_s22_replicas_are_moved_under_load(make_cluster: Any, measured: Any) -> None:
-    """3 to 1 to 3, then a move during which the new node is killed, then one that is cancelled and leaves
-    nothing behind."""
+    """From 3 to 1 to 3 replicas, then a reassignment during which the new node is killed, then one that is
+    cancelled, whose new replica is deleted."""
     cluster = make_cluster(nodes=4)
     cluster.create_topic("t", min_insync_replicas=1)
     reassign(cluster, (1, 2, 3))
@@ -54,7 +54,7 @@ def test_s22_replicas_are_moved_under_load(make_cluster: Any, measured: Any) -> 
     begun_s = time.monotonic()
     reassign(cluster, (2,))
     until_moved(cluster, (2,))
-    cluster.until(lambda: holders(cluster) == {2}, "the replicas that were taken away are deleted")
+    cluster.until(lambda: holders(cluster) == {2}, "the removed replicas are deleted")
     work.more()
     reassign(cluster, (2, 1, 3))
     until_moved(cluster, (2, 1, 3))
@@ -63,38 +63,40 @@ def test_s22_replicas_are_moved_under_load(make_cluster: Any, measured: Any) -> 
     newcomer = cluster.servers["node-4"]
     cluster.network.freeze(between([newcomer.name], [node.name for node in cluster.nodes]))
     reassign(cluster, (1, 3, 4))
-    cluster.until(lambda: cluster.partition("t").adding_replicas == (4,), "the move has begun")
+    cluster.until(lambda: cluster.partition("t").adding_replicas == (4,), "the reassignment has begun")
     newcomer.kill()
     work.more()
     cluster.network.heal()
     newcomer.start()
     until_moved(cluster, (1, 3, 4))
-    cluster.until(lambda: holders(cluster) == {1, 3, 4}, "the replica that was left is deleted")
+    cluster.until(lambda: holders(cluster) == {1, 3, 4}, "the old replica is deleted")
     work.more()
 
     cluster.network.freeze(between(["node-2"], [node.name for node in cluster.nodes]))
     reassign(cluster, (2, 3, 4))
-    cluster.until(lambda: 2 in holders(cluster), "the new replica is made")
+    cluster.until(lambda: 2 in holders(cluster), "the new replica is created")
     reassign(cluster, None)
-    cluster.until(lambda: holders(cluster) == {1, 3, 4}, "a cancelled move leaves nothing behind")
+    cluster.until(
+        lambda: holders(cluster) == {1, 3, 4}, "the replica of the cancelled reassignment is deleted"
+    )
     cluster.network.heal()
-    until_moved(cluster, (3, 4, 1))  # as they were, those that should have stayed first: as in Kafka
+    until_moved(cluster, (3, 4, 1))  # the original replicas, the unchanged ones first: as in Kafka
     work.more()
     measured(work, begun_s)
     work.finish()
     cluster.until_replicas_agree("t")
 
 
-def test_s23_a_topic_is_made_again_while_a_node_is_away(make_cluster: Any) -> None:
-    """The node comes back with the files of the topic that was deleted: they are gone before it holds the new
-    one, and no record of the old is ever read as one of the new."""
+def test_s23_topic_is_recreated_while_a_node_is_down(make_cluster: Any) -> None:
+    """The node restarts with files of the deleted topic: it deletes them before it creates the new topic's
+    replica, and no old record is read from the new topic."""
     cluster = make_cluster()
     cluster.create_topic("t", min_insync_replicas=2)
     Workload(cluster, "t").start().finish()
     old_id = cluster.image().topics["t"].topic_id
     away = cluster.node(cluster.leader("t"))
     away.kill()
-    cluster.until(lambda: cluster.is_fenced(away.id), "the node is missed")
+    cluster.until(lambda: cluster.is_fenced(away.id), "the node is fenced")
     with cluster.clients.admin() as admin:
         admin.delete_topics("t").raise_for_errors()
         everywhere = {0: tuple(node.id for node in cluster.nodes)}
@@ -106,12 +108,12 @@ def test_s23_a_topic_is_made_again_while_a_node_is_away(make_cluster: Any) -> No
     away.start()
     cluster.until_in_sync("t")
     work.more()
-    work.finish()  # the records of the first workload were never sent, for this history
+    work.finish()  # the second history does not have the records of the first workload
     cluster.until_replicas_agree("t")
 
 
-def test_s24_the_preferred_leader_moves_all_the_time(make_cluster: Any, measured: Any) -> None:
-    """Every second the next replica is preferred and elected, for a minute, under load."""
+def test_s24_the_preferred_leader_changes_every_second(make_cluster: Any, measured: Any) -> None:
+    """Every second the next replica becomes the preferred leader and is elected, for a minute, under load."""
     cluster = make_cluster()
     cluster.create_topic("t", min_insync_replicas=2)
     work = Workload(cluster, "t").start()

@@ -1,5 +1,5 @@
-"""Scenarios 38, 42 to 44, 46, 47 and 50 of RELIABILITY 1.8: transactions while their coordinators, the
-leaders of what they write to and their producers are killed, paused and cut off."""
+"""Scenarios 38, 42 to 44, 46, 47 and 50 of RELIABILITY 1.8: transactions while their coordinators, partition
+leaders and producers are killed, paused and isolated."""
 
 import threading
 import time
@@ -30,8 +30,8 @@ def coordinator(cluster: FaultCluster, transactional_id: str) -> Server:
 
 
 def until_ended(cluster: FaultCluster, *tps: TopicPartition) -> dict[TopicPartition, int]:
-    """Wait until no transaction is open in the partitions: committed is answered before all markers are
-    written. Gives where they end."""
+    """Wait until no transaction is open in the partitions: EndTxn is acknowledged before all markers are
+    written. Returns the end offsets."""
     ends: dict[str, dict[TopicPartition, int]] = {}
 
     def is_so() -> bool:
@@ -45,7 +45,7 @@ def until_ended(cluster: FaultCluster, *tps: TopicPartition) -> dict[TopicPartit
 
 
 def committed_records(cluster: FaultCluster, *tps: TopicPartition) -> Iterator[list[Any]]:
-    """What polls of a reader of committed records give, once all transactions have ended."""
+    """The polls of a read_committed consumer, after all transactions have ended."""
     ends = until_ended(cluster, *tps)
     options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     with cluster.clients.consumer(**options) as consumer:
@@ -57,13 +57,13 @@ def committed_records(cluster: FaultCluster, *tps: TopicPartition) -> Iterator[l
 
 
 def committed_values(cluster: FaultCluster, tp: TopicPartition) -> list[bytes]:
-    """Of one partition, once all transactions have ended."""
+    """The committed values of one partition, after all transactions have ended."""
     return [record.value for records in committed_records(cluster, tp) for record in records]
 
 
 class Transactor:
-    """One transactional producer in a thread of its own, whose clients come and go: each transaction sends
-    a value to every partition, moving money from one to the next; what became of it goes into the history."""
+    """One transactional id in a thread, with one producer after the other: each transaction sends a value to
+    every partition, a transfer from one to the next; its outcome goes into the history."""
 
     def __init__(self, history: History, cluster: FaultCluster, number: int, partitions: int) -> None:
         self.ended = 0
@@ -80,17 +80,17 @@ class Transactor:
         self._thread.start()
 
     def rest(self) -> None:
-        """End the transaction at hand and begin none."""
+        """Complete the current transaction and pause."""
         self._may_go.clear()
         wait_for(lambda: self.is_resting or self.complaint, "the transactor rests")
 
     def go_on(self) -> None:
-        """After `rest`."""
+        """Resume after `rest`."""
         self.is_resting = False
         self._may_go.set()
 
     def end(self) -> None:
-        """No further transaction."""
+        """Stop after the current transaction."""
         self._is_over.set()
         self._may_go.set()
         self._thread.join(2 * PATIENCE_S)
@@ -105,7 +105,7 @@ class Transactor:
             self.complaint = error
 
     def _live(self) -> None:
-        """Until the producer is of no use any more."""
+        """Run transactions until the producer fails."""
         self.lives += 1
         process = self._history.process(f"transactor-{self._number}-{self.lives}")
         options = {"transactional_id": f"t-{self._number}", "client_id": f"client-{self._number}", **QUICK}
@@ -120,7 +120,7 @@ class Transactor:
                     return
 
     def _transact(self, producer: Any, op: Op) -> bool:
-        """Whether another can follow."""
+        """Run one transaction; returns whether the producer is still usable."""
         commit_error: BaseException | None = None
         is_to_commit = self._random.random() < 0.75
         try:
@@ -149,7 +149,7 @@ class Transactor:
 
 
 def until_more(transactors: list[Transactor], count: int, cluster: FaultCluster) -> None:
-    """Each has ended this many more transactions."""
+    """Wait until each has completed this many more transactions."""
     goals = [transactor.ended + count for transactor in transactors]
 
     def is_so() -> bool:
@@ -157,11 +157,11 @@ def until_more(transactors: list[Transactor], count: int, cluster: FaultCluster)
             assert transactor.complaint is None, transactor.complaint
         return all(each.ended >= goal for each, goal in zip(transactors, goals, strict=True))
 
-    cluster.until(is_so, "transactions go on")
+    cluster.until(is_so, "more transactions are completed")
 
 
 class Follower:
-    """Reads what is committed all along, into the history."""
+    """A read_committed consumer in a thread; its reads go into the history."""
 
     def __init__(self, history: History, cluster: FaultCluster) -> None:
         self.complaint: BaseException | None = None
@@ -186,7 +186,7 @@ class Follower:
 
 
 def read_finally(history: History, cluster: FaultCluster, partitions: int) -> None:
-    """Everything committed, once more, as the last process."""
+    """Read all committed records once more, as the last process of the history."""
     process = history.process("final")
     for records in committed_records(cluster, *(TopicPartition("t", number) for number in range(partitions))):
         note(process, records)
@@ -196,8 +196,8 @@ def read_finally(history: History, cluster: FaultCluster, partitions: int) -> No
 def test_s43_the_coordinator_is_killed_while_transactions_run(
     make_cluster: Any, record_property: Any, kills: int
 ) -> None:
-    """At random moments, so in every state: no transaction is torn, none that was acknowledged is lost,
-    none that was aborted is seen."""
+    """The coordinator is killed at random moments, so in every state: each transaction is visible whole or
+    not at all, no acknowledged one is lost, and no aborted one is read."""
     cluster, history = make_cluster(), History(lambda: time.monotonic_ns() // 1_000_000)
     cluster.create_topic("t", 2, min_insync_replicas=2)
     transactors = [Transactor(history, cluster, number, 2) for number in range(3)]
@@ -224,9 +224,9 @@ def test_s43_the_coordinator_is_killed_while_transactions_run(
     record_property(FIGURES, f"{ended} transactions, {kills} kills, {lives} lives in {took_s:.1f} s")
 
 
-def test_s38_s42_a_zombie_whose_answers_were_lost_is_fenced(make_cluster: Any) -> None:
-    """A producer is cut off in the middle of a transaction; another of its name goes on. When its link is
-    whole again nothing of it counts, at no leader, coordinator or group."""
+def test_s38_s42_zombie_with_lost_responses_is_fenced(make_cluster: Any) -> None:
+    """A producer is isolated during a transaction; another with its transactional id takes over. When the
+    link heals, leaders, coordinators and groups refuse all requests of the first."""
     cluster = make_cluster()
     cluster.create_topic("t", 2, min_insync_replicas=2)
     tps = [TopicPartition("t", number) for number in range(2)]
@@ -239,7 +239,7 @@ def test_s38_s42_a_zombie_whose_answers_were_lost_is_fenced(make_cluster: Any) -
         for tp in tps:
             txn.send("t", b"new", partition=tp.partition)
         txn.send_offsets({tps[0]: 5}, headrace.GroupMetadata("g"))
-    # it may have been stored, in the transaction that was aborted: then the answer that says so is lost, too
+    # it may have been appended to the aborted transaction, and its response lost, too
     cluster.network.reset(cluster.client_links(cluster.nodes, 1))
     cluster.network.heal()
     assert isinstance(late.exception(PATIENCE_S), errors.InvalidProducerEpochError)
@@ -259,9 +259,9 @@ def test_s38_s42_a_zombie_whose_answers_were_lost_is_fenced(make_cluster: Any) -
 
 @pytest.mark.faults
 @pytest.mark.parametrize("rounds", [3, 20])
-def test_s50_money_is_neither_made_nor_lost(make_cluster: Any, rounds: int) -> None:
-    """Transfers between two partitions while nodes are killed: at every snapshot of what is committed, taken
-    between transfers, all of it sums to nothing."""
+def test_s50_transfers_keep_their_sum(make_cluster: Any, rounds: int) -> None:
+    """Transfers between two partitions while nodes are killed: every snapshot of the committed records, taken
+    between transfers, sums to 0."""
     cluster, history = make_cluster(), History()
     cluster.create_topic("t", 2, min_insync_replicas=2)
     tps = [TopicPartition("t", number) for number in range(2)]
@@ -288,8 +288,8 @@ def test_s50_money_is_neither_made_nor_lost(make_cluster: Any, rounds: int) -> N
 
 @pytest.mark.faults
 def test_s44_markers_wait_for_a_leader(make_cluster: Any) -> None:
-    """A partition has no leader when its transaction is committed: the commit counts elsewhere, the marker
-    comes when there is a leader again, and nothing stays open."""
+    """A partition has no leader when its transaction is committed: the commit is visible in other partitions,
+    and the marker is written when the partition has a leader again."""
     cluster = make_cluster(nodes=4)
     cluster.create_topic("t", 1, min_insync_replicas=2)
     cluster.create_topic("alone", 1, 1)
@@ -297,7 +297,7 @@ def test_s44_markers_wait_for_a_leader(make_cluster: Any) -> None:
     only = cluster.node(cluster.leader("alone"))
     names = (f"me-{number}" for number in range(1000))
     with cluster.clients.producer(transactional_id="any") as producer, producer.transaction() as txn:
-        txn.send("t", b"first")  # there are coordinators from now on
+        txn.send("t", b"first")  # creates the coordinators
     cluster.until_in_sync(STATE)
     name = next(name for name in names if coordinator(cluster, name) is not only)
     with cluster.clients.producer(transactional_id=name) as producer:
@@ -305,7 +305,7 @@ def test_s44_markers_wait_for_a_leader(make_cluster: Any) -> None:
         for topic in ("t", "alone"):
             producer.send(topic, b"x").result(PATIENCE_S)
         only.kill()
-        cluster.until(lambda: cluster.partition("alone").leader < 0, "nobody leads")
+        cluster.until(lambda: cluster.partition("alone").leader < 0, "the partition has no leader")
         producer.commit_transaction()
         assert committed_values(cluster, there) == [b"first", b"x"]
         only.start()
@@ -315,9 +315,9 @@ def test_s44_markers_wait_for_a_leader(make_cluster: Any) -> None:
     assert committed_values(cluster, alone) == [b"x", b"y"]
 
 
-def test_s46_a_produce_that_comes_after_the_abort_is_refused(make_cluster: Any) -> None:
-    """What a paused link holds back arrives when the transaction has timed out: it is refused, and readers
-    do not wait for it."""
+def test_s46_produce_after_the_abort_is_refused(make_cluster: Any) -> None:
+    """A produce request held back by a frozen link arrives after the transaction has timed out: it is
+    refused, and the last stable offset does not wait for it."""
     cluster = make_cluster(config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100})
     cluster.create_topic("t", 1, min_insync_replicas=2)
     tp = TopicPartition("t", 0)
@@ -343,7 +343,7 @@ def test_s46_a_produce_that_comes_after_the_abort_is_refused(make_cluster: Any) 
 
 @pytest.mark.faults
 def test_s47_a_transaction_times_out_under_a_paused_leader(make_cluster: Any) -> None:
-    """The leader stands still with a produce in its buffers while the transaction runs out."""
+    """The leader is paused with a pending produce request while the transaction times out."""
     cluster = make_cluster(config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100})
     cluster.create_topic("t", 1, min_insync_replicas=2)
     tp = TopicPartition("t", 0)
@@ -354,10 +354,10 @@ def test_s47_a_transaction_times_out_under_a_paused_leader(make_cluster: Any) ->
         leader = cluster.node(cluster.leader("t"))
         leader.pause()
         held = slow.send("t", b"1")
-        cluster.until(lambda: cluster.leader("t") != leader.id, "another leads")
+        cluster.until(lambda: cluster.leader("t") != leader.id, "another node leads")
         until_ended(cluster, tp)
         leader.resume()
-        wait_for(held.done, "the record has an end")
+        wait_for(held.done, "the record has its outcome")
         with pytest.raises(errors.HeadraceError):
             slow.commit_transaction()
     assert committed_values(cluster, tp) == []

@@ -128,7 +128,7 @@ class Fuzzer:
         *,
         lies: bool = False,
     ) -> None:
-        """Send, and parse whatever comes back. Where lengths lie, nobody knows what the answers are to."""
+        """Send, and parse all responses. With wrong lengths, responses cannot be matched to requests."""
         client = await WireClient.to(dice.choice(self._probe.kafka_ports))
         try:
             for piece in pieces:

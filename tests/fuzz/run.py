@@ -45,7 +45,7 @@ async def fuzz(fuzzer: Fuzzer, kinds: list[str], seed: int, first: int, seconds:
 
 
 def main() -> int:
-    """Parse, fuzz, tell."""
+    """Parse the arguments, fuzz, print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)

@@ -23,15 +23,15 @@ from kafka_wire import request_head, written
 from kio.index import load_request_schema
 
 TOPIC = "fuzz"
-# Both planes have these; the others are of servers among themselves.
+# The APIs that both listeners serve; all others are between servers.
 OWN_APIS = [
     api
     for api in vars(registry).values()
     if isinstance(api, Api) and api.key in SERVED and api is not registry.API_VERSIONS
 ]
 VERSIONS = [(api.key, version) for api in SERVED.values() for version in range(api.low, api.high + 1)]
-# No request comes near the ids of real servers: who removes those has what was asked for.
-NOBODY = 4_711
+# Requests never have ids of real servers: removing those would succeed.
+UNKNOWN_NODE = 4_711
 WALL_MS = 1_700_000_000_000
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -71,7 +71,7 @@ _SENSIBLE: dict[str, Any] = {
     "group_id": "g",
     "group": "g",
     "groups_names": "g",
-    "key": "request_percentage",  # the quota that keeps nobody waiting for long, should it be set for all
+    "key": "request_percentage",  # a quota that delays no client for long, should it apply to all
     "entity_type": "user",
     "entity_name": TOPIC,
     "feature": "group.version",
@@ -93,8 +93,8 @@ _SENSIBLE: dict[str, Any] = {
     "producer_id": 1,
     "producer_epoch": 0,
     "isolation_level": 0,
-    "voter_id": NOBODY,
-    "broker_id": NOBODY,
+    "voter_id": UNKNOWN_NODE,
+    "broker_id": UNKNOWN_NODE,
     "broker_ids": 1,
     "client_software_name": "x",
     "client_software_version": "1",
@@ -275,7 +275,9 @@ def _own_value(name: str, kind: Any, dice: random.Random, chance: float, topic_i
             return dice.random() < 0.5
         case msgspec.inspect.FloatType():
             return 0.5
-    return NOBODY if name.endswith(("node_id", "broker_id", "voter_id")) else dice.choice((0, 1, -1, 50))
+    return (
+        UNKNOWN_NODE if name.endswith(("node_id", "broker_id", "voter_id")) else dice.choice((0, 1, -1, 50))
+    )
 
 
 # --- bytes ---------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ MEANINGS: dict[str, tuple[Any, Any]] = {
         TransactionValue(1000, 999, 1001, 32767, 60_000, 2, TOPICS, TIME, TIME, 2, next_producer_epoch=1),
     ),
 }
-# What Kafka 4.1 writes; the others are of older versions, or versions that it only reads.
+# Versions that Kafka 4.1 writes; the others are older, or only read.
 WRITTEN = {
     name
     for name in MEANINGS
@@ -175,8 +175,8 @@ def dumped(folder: Path, pairs: list[tuple[bytes, bytes | None]], decoder: str) 
         ),
     ],
 )
-def test_kafkas_tools_read_what_is_written(tmp_path: Path, decoder: str, wanted: list[str]) -> None:
-    """Kafka's dump tool with its decoders of both topics: no record is one that it could not decode."""
+def test_kafka_tools_read_the_files(tmp_path: Path, decoder: str, wanted: list[str]) -> None:
+    """Kafka's dump tool decodes every record of both topics."""
     kafka_oracle.require()
     of_transactions = decoder == "--transaction-log-decoder"
     records = [MEANINGS[name] for name in sorted(WRITTEN)]

@@ -34,7 +34,7 @@ def applications() -> Iterator[tuple[Case, str]]:
 def described(case: Case) -> str:
     """Our text for a case."""
     app = Builder(optimization=case["config"].get("topology.optimization", "none"))
-    Building(app, []).build(case)
+    Building(app, [], {}).build(case)
     return app.describe()
 
 

@@ -9,16 +9,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace.clients.serdes import int64, utf8
-from headrace.stream.records import RecordContext, ValueAndTimestamp, VersionedRecord, Window, Windowed
-from headrace.stream.state.builders import StoreBuilder, StoreKind
+from headrace.stream.records import (
+    AggregationWithHeaders,
+    RecordContext,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    VersionedRecord,
+    Window,
+    Windowed,
+)
+from headrace.stream.state.builders import StoreBuilder
 from headrace.stream.state.rocksdict_io import RocksEngine
 from headrace.stream.state.sqlite_io import SqliteEngine
+from headrace.stream.state.store_spec import StoreKind
 from headrace.stream.state.stores import NOT_PUT
 from store_context import FakeStoreContext
+
+if TYPE_CHECKING:
+    from headrace.clients.records import Headers
 
 STORES: dict[str, list[str]] = {}
 for line in (Path(__file__).parent / "kafka_streams_stores.txt").read_text().splitlines():
@@ -32,6 +44,7 @@ WINDOW = StoreBuilder(
 TIMESTAMPED = replace(WINDOW, kind=StoreKind.TIMESTAMPED_WINDOW)
 SESSION = StoreBuilder("store", StoreKind.SESSION, utf8, int64, retention_ms=100)
 KEY_VALUE = StoreBuilder("store", StoreKind.KEY_VALUE, utf8, int64)
+HEADERS = replace(KEY_VALUE, kind=StoreKind.TIMESTAMPED_KEY_VALUE_WITH_HEADERS)
 VERSIONED = StoreKind.VERSIONED_KEY_VALUE
 BUILDERS = {
     "key-value-memory": replace(KEY_VALUE, persistent=False),
@@ -49,6 +62,17 @@ BUILDERS = {
     "window-rocks-duplicates": replace(WINDOW, retain_duplicates=True),
     "timestamped-window-by-time-index": replace(TIMESTAMPED, is_time_ordered=True, has_index=True),
     "session-by-time-index": replace(SESSION, is_time_ordered=True, has_index=True),
+    "headers-memory": replace(HEADERS, persistent=False),
+    "headers-rocks": HEADERS,
+    "headers-window-rocks": replace(WINDOW, kind=StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS),
+    "headers-session-rocks": replace(SESSION, kind=StoreKind.SESSION_WITH_HEADERS),
+    "headers-window-by-time-index": replace(
+        WINDOW,
+        kind=StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS,
+        segment_interval_ms=60_000,
+        is_time_ordered=True,
+        has_index=True,
+    ),
     "versioned": replace(KEY_VALUE, kind=VERSIONED, history_retention_ms=100, segment_interval_ms=30),
 }
 
@@ -57,6 +81,10 @@ def text(value: Any) -> str:
     """A key or value as the Java program writes it."""
     if isinstance(value, ValueAndTimestamp):
         return f"{value.value}~{value.timestamp}"
+    if isinstance(value, ValueTimestampHeaders):
+        return f"{value.value}~{value.timestamp}~{header_text(value.headers)}"
+    if isinstance(value, AggregationWithHeaders):
+        return f"{value.aggregation}~~{header_text(value.headers)}"
     if isinstance(value, VersionedRecord):
         return f"{value.value}~{value.timestamp}"
     if isinstance(value, Windowed):
@@ -64,12 +92,27 @@ def text(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
+def header_text(headers: Headers) -> str:
+    """Headers as the Java program writes them."""
+    return "+".join(f"{name}:{'null' if value is None else value.hex()}" for name, value in headers)
+
+
+def headers_of(word: str) -> Headers:
+    """The reverse."""
+    pairs = [pair.split(":") for pair in word.split("+") if pair]
+    return tuple((name, None if value == "null" else bytes.fromhex(value)) for name, value in pairs)
+
+
 def typed(word: str) -> Any:
     """An argument of an operation."""
     if word == "null":
         return None
     if "~" in word:
-        value, timestamp = word.split("~")
+        value, timestamp, *headers = word.split("~")
+        if not timestamp:
+            return AggregationWithHeaders(int(value), headers_of(headers[0]))
+        if headers:
+            return ValueTimestampHeaders(int(value), int(timestamp), headers_of(headers[0]))
         return ValueAndTimestamp(int(value), int(timestamp))
     return int(word) if word.lstrip("-").isdigit() else word
 
@@ -78,7 +121,7 @@ def perform(store: Any, builder: StoreBuilder, operation: str) -> str:
     """The result of an operation, as the Java program writes it."""
     name, *words = operation.split()
     arguments = [typed(word) for word in words]
-    if builder.kind is StoreKind.SESSION and name in ("put", "remove"):
+    if builder.kind in (StoreKind.SESSION, StoreKind.SESSION_WITH_HEADERS) and name in ("put", "remove"):
         key, start, end, *value = arguments
         arguments = [Windowed(key, Window(start, end)), *value]
     if name == "prefix_scan":
@@ -119,11 +162,12 @@ def test_operations(name: str, engine: str, tmp_path: Path) -> None:
         if kind == "log":
             if logged == 0:
                 store.flush()
-            key, value, timestamp = rest.split()
+            key, value, timestamp, *headers = rest.split(" ")
             record = context.changelog[logged]
             assert (record.key.hex(), text(record.value and record.value.hex()), record.timestamp) == (
                 key, value, int(timestamp)
             ), f"{number}: {line}"  # fmt: skip
+            assert record.headers == headers_of("".join(headers)), f"{number}: {line}"
             logged += 1
             continue
         if kind == "record":
@@ -132,7 +176,8 @@ def test_operations(name: str, engine: str, tmp_path: Path) -> None:
             assert len(context.changelog) == logged, f"{number}: {line}"
             context.changelog.clear()
             logged = 0
-            context.record_context = RecordContext(int(rest), number, "in", 0)
+            time, _, headers = rest.partition(" ")
+            context.record_context = RecordContext(int(time), number, "in", 0, headers_of(headers))
             continue
         operation, _, expected = line.partition(" -> ")
         if builder.is_cached and operation.startswith(("backward", "reverse")) and "=null" in expected:

@@ -1,4 +1,4 @@
-"""What integration tests share: a Ray that no test kills, rigs, and the command line of a file's cluster."""
+"""Fixtures of integration tests: a Ray that no test kills, rigs, and the command line of a file's cluster."""
 
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
@@ -21,13 +21,13 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> AbstractAsyncContextManager[Rig]:
-    """A storage node beside a controller that does as it is told."""
+    """A storage node with a scripted controller."""
     return node_rig(tmp_path)
 
 
 @pytest.fixture
 def probe(cluster: LocalCluster) -> AbstractAsyncContextManager[Probe]:
-    """The well-behaved client of the `cluster` of the file, beside an attack."""
+    """The well-behaved client of the file's `cluster` during an attack."""
     return attack(cluster)
 
 

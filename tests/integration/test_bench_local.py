@@ -147,7 +147,7 @@ def test_missing_topic(bench: Any, command: str) -> None:
 
 
 def test_too_large_records(bench: Any, topic: str, tmp_path: Path) -> None:
-    """They fail; the others are sent, the result is printed, and the exit code is 1."""
+    """Some records fail; the others are sent, the result is printed, and the exit code is 1."""
     (tmp_path / "lines").write_bytes(b"fits\n" + b"x" * 3000 + b"\nfits too\n")
     for api in ("send", "send-many"):
         code, report, err = bench(

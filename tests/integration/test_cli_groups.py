@@ -65,9 +65,9 @@ def test_group_is_listed_described_reset_and_deleted(
 
 
 def lag_of(cluster: LocalCluster, name: str) -> Any:
-    """As the node tells that coordinates the group."""
-    told = [node["coordinators"]["consumer_lag"] for node in cluster.status()["nodes"]]
-    return next((each[name] for each in told if name in each), None)
+    """The state of the group, from its coordinator."""
+    response = [node["coordinators"]["consumer_lag"] for node in cluster.status()["nodes"]]
+    return next((each[name] for each in response if name in each), None)
 
 
 def counted(cluster: LocalCluster, name: str) -> Counter[str]:
@@ -104,7 +104,7 @@ def look(shell: CommandLine, name: str, topic: str, protocol: str) -> None:
 
 
 def reset(shell: CommandLine, name: str, topic: str, folder: Path) -> None:
-    """Each rule from where the one before has left it."""
+    """Each reset rule in turn, on the result of the previous one."""
     place = ("--topic", f"{topic}:0")
     steps: list[tuple[tuple[str, ...], int]] = [
         (("--to-current",), 4),

@@ -110,7 +110,7 @@ def test_configs_are_set_listed_and_unset(shell: CommandLine, topic: str) -> Non
         ("group g", "consumer.session.timeout.ms", "50000", "group"),
         (f"topic {topic}", "retention.ms", "5", "topic"),
     ]
-    # nobody named: everybody who has some
+    # without a name: all users with credentials
     assert all(row in shell.json("config", "describe") for row in rows)
     code, out, _ = shell("config", "describe", *where[1], "--all", "-v")
     assert code == 0

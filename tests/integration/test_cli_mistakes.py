@@ -19,7 +19,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "told"),
+    ("line", "code", "response"),
     [
         ("topic describe", 2, "name a topic, or give a filter such as"),
         ("topic create orders", 1, "hint: `headrace topic describe NAME` shows the existing topic"),
@@ -42,11 +42,11 @@ def cluster() -> Iterator[LocalCluster]:
         ("txn describe nope", 3, "'nope'"),
     ],
 )
-def test_error_messages_say_what_to_do(shell: CommandLine, line: str, code: int, told: str) -> None:
+def test_error_messages_say_what_to_do(shell: CommandLine, line: str, code: int, response: str) -> None:
     """Exit code, message on standard error, and nothing on standard output."""
     found, out, err = shell(*shlex.split(line))
     assert (found, out) == (code, "")
-    assert told in err
+    assert response in err
 
 
 def test_consume_commits_no_offsets(

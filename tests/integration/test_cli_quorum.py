@@ -9,7 +9,7 @@ from headrace.services.local_io import local
 from waiting import wait_for
 
 QUORUM = {
-    "controller_quorum_auto_join_enable": False,  # or who is taken out would join again
+    "controller_quorum_auto_join_enable": False,  # a removed controller would join again
     "controller_quorum_election_timeout_ms": 500,
     "controller_quorum_fetch_timeout_ms": 1_500,
     "controller_quorum_election_backoff_max_ms": 100,
@@ -37,7 +37,7 @@ def test_voter_is_removed_and_added(command_line: CommandLine) -> None:
         check_errors(shell, follower)
 
         assert shell("remove-voter", number) == (0, f"removed controller {number} from the voters\n")
-        wait_for(lambda: roles(status()).get(follower["id"]) == "observer", "it goes on as an observer")
+        wait_for(lambda: roles(status()).get(follower["id"]) == "observer", "it is an observer")
         assert len(status()["voters"]) == 2
         code, said = shell("remove-voter", number)
         assert (code, f"controller {number} is not a voter" in said) == (3, True)
@@ -88,7 +88,7 @@ def check_errors(shell: Callable[..., tuple[int, str]], follower: Any) -> None:
     ):
         found, said = shell(*arguments)
         assert (found, what in said) == (code, True), (arguments, said)
-    # nobody has this disk, so it never catches up: the command says why when its time is over
+    # no controller has this directory id, so it never catches up: the command times out with the reason
     code, said = shell(
         "add-voter", "9", endpoint, "--directory", "11" * 16, "-X", "default.api.timeout.ms=5000"
     )

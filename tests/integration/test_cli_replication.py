@@ -32,8 +32,8 @@ def drain_and_return(shell: CommandLine) -> None:
     """The drained node leads nothing and is not elected until the drain is taken back."""
     drained = shell.json("node", "drain", "1", "--wait", "--timeout", "60")
     assert drained == {"node_id": 1, "state": "drained", "leaders_left": 0, "below_min_isr": 0}
-    wait_for(lambda: shell.json("node", "list")[0]["state"] == "shutting_down", "the drain is seen")
-    wait_for(lambda: shell.json("node", "list")[0]["leaders"] == 0, "the new leaders are seen")
+    wait_for(lambda: shell.json("node", "list")[0]["state"] == "shutting_down", "the node is draining")
+    wait_for(lambda: shell.json("node", "list")[0]["leaders"] == 0, "the drained node leads nothing")
     first = next(p for p in partitions(shell, "t") if p["replicas"][0] == 1)
     place = ("-t", "t", "-p", str(first["partition"]))
     code, _, err = shell("partition", "elect", "--preferred", *place)
@@ -53,21 +53,26 @@ def drain_and_return(shell: CommandLine) -> None:
 
 
 def move(shell: CommandLine, folder: Path) -> None:
-    """Partition plans, from the generator to the end."""
+    """A reassignment plan, from its generation to its completion."""
     code, text, _ = shell("partition", "reassign", "--generate", "-t", "t", "--nodes", "2,3", "-r", "2")
     assert code == 0
     plan = folder / "plan.json"
     plan.write_text(text)
     code, back, err = shell("partition", "reassign", "--execute", str(plan), "--throttle", "100000000")
     assert code == 0, err
-    wait_for(lambda: shell("partition", "reassign", "--verify", str(plan))[0] == 0, "the move is done")
+    wait_for(
+        lambda: shell("partition", "reassign", "--verify", str(plan))[0] == 0, "the reassignment is complete"
+    )
     assert shell.json("partition", "reassign", "--list") == []
-    wait_for(lambda: replicas(shell) == [[2, 3]] * 3, "every node knows it")
+    wait_for(lambda: replicas(shell) == [[2, 3]] * 3, "every node has the metadata")
     code, _, err = shell("partition", "reassign", "--cancel", str(plan))
     assert (code, "NoReassignmentInProgressError" in err) == (1, True)
     assert shell("partition", "reassign", "--execute", back)[0] == 0
-    wait_for(lambda: shell("partition", "reassign", "--verify", back)[0] == 0, "it is as before")
-    wait_for(lambda: replicas(shell) == [[1, 2, 3]] * 3, "every node knows it")
+    wait_for(
+        lambda: shell("partition", "reassign", "--verify", back)[0] == 0,
+        "the partition has its original replicas",
+    )
+    wait_for(lambda: replicas(shell) == [[1, 2, 3]] * 3, "every node has the metadata")
 
 
 def replicas(shell: CommandLine) -> list[list[int]]:
@@ -75,7 +80,8 @@ def replicas(shell: CommandLine) -> list[list[int]]:
 
 
 def lose_and_regain(shell: CommandLine, cluster: LocalCluster) -> None:
-    """A dead node is fenced, its partitions are told as missing replicas; it cannot be forgotten."""
+    """A dead node is fenced, and its partitions are listed with missing replicas; it cannot be
+    unregistered."""
     cluster.kill_node(2)
     wait_for(lambda: shell.json("node", "list")[2]["state"] == "fenced", "node 3 is fenced")
 

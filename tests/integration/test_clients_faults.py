@@ -1,4 +1,4 @@
-"""Clients on a real cluster whose nodes are killed, restarted and whose controller goes away."""
+"""Clients on a real cluster whose nodes are killed and restarted, and whose controller is down."""
 
 import threading
 from typing import Any
@@ -54,7 +54,7 @@ def test_killed_nodes_lose_no_acknowledged_record() -> None:
 
 
 def test_producing_continues_without_a_controller() -> None:
-    """Admin requests wait until it is back."""
+    """Admin requests wait until the controller is back."""
     with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
         admin = clients.admin()
         admin.create_topics(NewTopic("t")).raise_for_errors()
@@ -67,7 +67,7 @@ def test_producing_continues_without_a_controller() -> None:
 
 
 def test_topic_recreated_during_produce_and_consume() -> None:
-    """The consumer reads the new one from its start, the producer continues into it."""
+    """The consumer reads the new topic from its start, and the producer continues with it."""
     with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
         admin = clients.admin()
         admin.create_topics(NewTopic("t")).raise_for_errors()
@@ -97,20 +97,20 @@ def test_producer_without_a_cluster_fails_in_time() -> None:
 
 
 def read_to_the_end(consumer: Any) -> dict[tuple[int, int], bytes]:
-    """By partition and offset everything up to the ends as they are now, however long a leader takes."""
+    """All records up to the present end offsets, by partition and offset; waits for leaders."""
     ends, found = consumer.end_offsets(), {}
     for _ in range(600):
         if all(consumer.position(tp) >= end for tp, end in ends.items()):
             return found
         found.update({(record.partition, record.offset): record.value for record in consumer.poll(0.1)})
-    raise AssertionError(f"only {len(found)} records up to {ends} came")
+    raise AssertionError(f"only {len(found)} records up to {ends} were read")
 
 
 def take(consumer: Any, count: int) -> list[bytes]:
-    """At least `count` values; fails when they do not come."""
+    """At least `count` values; fails after a time limit."""
     values: list[bytes] = []
     for _ in range(100):
         values += [record.value for record in consumer.poll(0.5)]
         if len(values) >= count:
             return values
-    raise AssertionError(f"only {len(values)} of {count} records came")
+    raise AssertionError(f"only {len(values)} of {count} records were read")

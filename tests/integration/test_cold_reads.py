@@ -1,4 +1,4 @@
-"""Real files that are not in the page cache: read by threads, and then without waiting."""
+"""Files outside of the page cache: threads read them, and later reads are served from the cache."""
 
 import asyncio
 import os
@@ -58,8 +58,8 @@ async def cold_topic(rig: Rig, directory: Path) -> tuple[bytes, Any]:
 
 
 async def held_fetch(rig: Rig, directory: Path, client: Any, topic_id: bytes) -> asyncio.Task[Any]:
-    """A fetch that waits for a cold read, which `held` holds up. One that finds the pages in the cache after
-    all, because something else has read them, is made again."""
+    """A fetch that waits for a cold read, which `held` blocks. Repeated if another read has brought the pages
+    into the cache."""
     while True:
         slow = asyncio.create_task(client.fetch(topic_id, 0, max_wait_ms=1))
         await until(lambda: rig.core.cold_reads.running == 1 or slow.done())  # noqa: B023 - used at once
@@ -69,7 +69,7 @@ async def held_fetch(rig: Rig, directory: Path, client: Any, topic_id: bytes) ->
 
 
 async def read_all(client: Any, topic_id: bytes) -> list[int]:
-    """The numbers in front of all values."""
+    """The number at the start of each value."""
     numbers: list[int] = []
     while len(numbers) < BATCHES:
         answer, found = await client.fetch(topic_id, len(numbers), max_wait_ms=1_000)
@@ -80,7 +80,7 @@ async def read_all(client: Any, topic_id: bytes) -> list[int]:
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Cold reads wait on their threads until it is set."""
+    """Cold reads block on their threads until this event is set."""
     release = threading.Event()
     read = ColdRead.run
 
@@ -153,13 +153,13 @@ async def test_hanging_cold_reads_delay_no_other_requests(tmp_path: Path, held: 
 async def test_node_stops_during_a_cold_read(
     rig: Rig, tmp_path: Path, held: threading.Event, crash: bool
 ) -> None:
-    """It waits for the thread and restarts on the same disk without loss. A crash answers no request; a node
-    that shuts down may answer, with the right records."""
+    """The stop waits for the thread, and the node restarts on the same disk without loss. After a crash no
+    request gets a response; during a shutdown it may get one, with the right records."""
     topic_id, client = await cold_topic(rig, tmp_path)
     slow = await held_fetch(rig, tmp_path, client, topic_id)
     router = rig.node._router
     ending = asyncio.create_task(rig.restart(crash=crash))
-    # not before: while it takes its leave of the controller it still answers
+    # not before: during its controlled shutdown the node still responds
     await until(lambda: router._is_closed or router._is_stopping)
     held.set()
     await ending
@@ -198,7 +198,7 @@ async def test_corrupt_batch_on_disk_is_not_served(rig: Rig, tmp_path: Path) -> 
     try:
         answer, found = await client.fetch(topic_id, 0)
     except CorruptMessageError:
-        pass  # served from the page cache, which a read ahead had filled by then: the reader checks
+        pass  # served from the page cache, which a read-ahead has filled: the consumer checks the CRC
     else:
         assert answer.error_code == CorruptMessageError.code
         assert not found
@@ -206,7 +206,7 @@ async def test_corrupt_batch_on_disk_is_not_served(rig: Rig, tmp_path: Path) -> 
 
 
 def test_partly_cached_range_counts_as_not_cached(tmp_path: Path) -> None:
-    """No reader gets half of a range. (How much of a file is cached is up to the kernel.)"""
+    """No read returns part of a range. (The kernel decides how much of a file is cached.)"""
     files = OsFiles()
     file = files.open(str(tmp_path / "a"), create=True)
     assert isinstance(file, OsFile)

@@ -1,4 +1,4 @@
-"""Compacted topics on real nodes and real files: clients, restarts, a follower that was away."""
+"""Compacted topics on real nodes and files: clients, restarts, a follower that was down."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def write(cluster: LocalCluster, rounds: range) -> None:
 
 
 def read(cluster: LocalCluster) -> list[tuple[int, bytes, bytes]]:
-    """(offset, key, value) of everything in the topic."""
+    """(offset, key, value) of all records in the topic."""
     found = []
     with cluster.consumer("t", auto_offset_reset="earliest") as consumer:
         end = consumer.end_offsets(PLACE)[PLACE]
@@ -38,7 +38,7 @@ def read(cluster: LocalCluster) -> list[tuple[int, bytes, bytes]]:
 
 
 def test_restarted_follower_catches_up_with_a_compacted_leader(tmp_path: Path) -> None:
-    """It replicates the gaps, becomes leader when the other node dies, and is compacted itself."""
+    """The follower replicates the gaps, becomes leader when the other node dies, and compacts its own log."""
     keys = {"log_cleaner_backoff_ms": 20, "broker_session_timeout_ms": 3_000}
     with local(nodes=2, data_dir=str(tmp_path), **keys) as cluster:
         with cluster.admin() as admin:
@@ -131,7 +131,7 @@ async def test_compacted_log_survives_a_restart(tmp_path: Path, crash: bool) -> 
 
 
 async def test_node_stops_during_a_throttled_cleaning(tmp_path: Path) -> None:
-    """At once, however low the rate; no partial segment is left."""
+    """The node stops at once at any rate; no partial segment is left."""
     config = {**CONFIG, "log.cleaner.io.max.bytes.per.second": 1}
     async with node_rig(tmp_path, config=config) as rig:
         topic_id = await rig.topic(cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01")
@@ -149,7 +149,7 @@ async def test_node_stops_during_a_throttled_cleaning(tmp_path: Path) -> None:
 
 
 async def test_topic_is_recreated_during_a_cleaning(tmp_path: Path) -> None:
-    """The cleaning ends first; the new topic never sees its files."""
+    """The cleaning ends first; the new topic has none of its files."""
     config = {**CONFIG, "log.cleaner.io.max.bytes.per.second": 5_000}
     async with node_rig(tmp_path, config=config) as rig:
         keys = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0.01"}

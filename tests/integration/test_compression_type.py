@@ -79,7 +79,7 @@ def test_every_client_writes_the_topics_codec(cluster: LocalCluster, folder: Pat
 
 
 def test_compression_type_of_a_topic_may_change(cluster: LocalCluster, folder: Path) -> None:
-    """What was stored stays; what comes behind has the new codec."""
+    """Stored batches keep their codec; later ones have the new codec."""
     topic = new_topic(cluster, "changes", 1)
     with cluster.producer() as producer, cluster.admin() as admin:
         producer.send(topic, value=b"before").result(WAIT_S)

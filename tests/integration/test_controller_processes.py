@@ -69,13 +69,13 @@ class Three:
         assert codes == [0] * len(codes)
 
     async def leader(self, timeout_s: float = 120) -> Any:
-        """A connection to whoever leads."""
+        """A connection to the active controller."""
         ends_at = time.monotonic() + timeout_s
         while True:
             try:
                 return await self.search.find("test")
             except KafkaError:
-                assert time.monotonic() < ends_at, "nobody leads"
+                assert time.monotonic() < ends_at, "no controller leads"
                 await asyncio.sleep(0.02)
 
 
@@ -98,7 +98,7 @@ async def all_metadata(connection: Any) -> MetadataImage:
 
 
 async def storm(three: Three, number: int, made: set[str], is_over: asyncio.Event) -> None:
-    """Create one topic after the other at whoever leads."""
+    """Create one topic after the other at the active controller."""
     connection: Any = None
     count = 0
     while not is_over.is_set():

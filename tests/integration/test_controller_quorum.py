@@ -1,4 +1,4 @@
-"""Three controllers on real sockets and real files: they elect, replicate, lose a leader and go on."""
+"""Three controllers on real sockets and files: election, replication, failure of the leader."""
 
 import asyncio
 import shutil
@@ -74,7 +74,7 @@ class Cluster:
         return self.leaders()[0]
 
     async def caught_up(self) -> None:
-        """Every living controller has what is committed."""
+        """Wait until every live controller has the committed records."""
         await eventually(lambda: len({s.status()["metadata_offset"] for s in self.alive}) == 1)
 
     async def ask(self, node: int, api: Any, body: Any) -> Any:
@@ -92,7 +92,7 @@ class Cluster:
         return answer.topics[0]
 
     async def image(self, node: int) -> MetadataImage:
-        """All metadata as a node fetches it."""
+        """The image from FetchMetadata of a controller."""
         image = MetadataImage()
         while True:
             request = control.FetchMetadataRequest(1, image.offset, 0)
@@ -105,7 +105,7 @@ class Cluster:
                 return image
 
     async def join_node(self, leader: int) -> int:
-        """A storage node registers and is unfenced; its broker epoch."""
+        """Register and unfence a storage node; returns its broker epoch."""
         request = control.BrokerRegistrationRequest(1, "", incarnation(1), "localhost", 9000)
         epoch = (await self.ask(leader, registry.BROKER_REGISTRATION, request)).broker_epoch
         beat = control.BrokerHeartbeatRequest(1, epoch, epoch)
@@ -118,7 +118,7 @@ async def eventually(condition: Callable[[], bool], timeout_s: float = 120) -> N
         if condition():
             return
         await asyncio.sleep(0.005)
-    raise AssertionError("it never came to be")
+    raise AssertionError("the condition never held")
 
 
 @asynccontextmanager
@@ -145,7 +145,7 @@ def three(tmp_path: Path) -> AbstractAsyncContextManager[Cluster]:
 
 
 async def test_three_controllers_form_a_quorum(three: Cluster) -> None:
-    """One leads; all three apply its decisions; the others refuse requests and name the leader."""
+    """One controller leads; all three apply its decisions; followers refuse requests and name the leader."""
     leader = await three.leader()
     await three.join_node(leader)
     assert (await three.create(leader, "t")).error_code == 0
@@ -157,18 +157,18 @@ async def test_three_controllers_form_a_quorum(three: Cluster) -> None:
             await three.create(other, "u")
         with pytest.raises(errors.NotControllerError):
             await three.image(other)
-        told = await three.ask(other, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
-        assert (told.leader_id, (told.endpoint.host, told.endpoint.port)) == (
+        response = await three.ask(other, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
+        assert (response.leader_id, (response.endpoint.host, response.endpoint.port)) == (
             leader,
             three.addresses[leader],
         )
-    told = await three.ask(leader, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
-    assert [each.replica_id for each in told.voters] == [1, 2, 3]
+    response = await three.ask(leader, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
+    assert [each.replica_id for each in response.voters] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
 async def test_leader_change_keeps_acknowledged_decisions(three: Cluster, is_killed: bool) -> None:
-    """Killed or stopped: the session of a node continues, and the old leader returns."""
+    """The leader is killed or stopped: the session of a node continues, and the old leader returns."""
     leader = await three.leader()
     epoch = await three.join_node(leader)
     assert (await three.create(leader, "before")).error_code == 0
@@ -282,7 +282,7 @@ async def test_wiped_controller_is_another_voter(three: Cluster, tmp_path: Path)
     removed = await three.ask(leader, registry.REMOVE_RAFT_VOTER, quorum.RemoveRaftVoterRequest("", *old_key))
     assert removed.error_code == 0
     added = await three.ask(leader, registry.ADD_RAFT_VOTER, add)
-    while added.error_code == errors.RequestTimedOutError.code:  # the removal: it fetches it a moment later
+    while added.error_code == errors.RequestTimedOutError.code:  # until the new one has fetched the removal
         added = await three.ask(leader, registry.ADD_RAFT_VOTER, add)
     assert added.error_code == 0
     await eventually(lambda: key in server.quorum.voters)
@@ -290,7 +290,7 @@ async def test_wiped_controller_is_another_voter(three: Cluster, tmp_path: Path)
 
 
 async def test_wiped_controller_joins_by_auto_join(tmp_path: Path) -> None:
-    """As the hosts of several controllers configure it."""
+    """With controller.quorum.auto.join.enable, as for clusters of several hosts."""
     async with cluster(tmp_path, **{"controller.quorum.auto.join.enable": True}) as three:
         leader = await three.leader()
         victim = next(node for node in (1, 2, 3) if node != leader)
@@ -302,7 +302,7 @@ async def test_wiped_controller_joins_by_auto_join(tmp_path: Path) -> None:
 
 
 async def test_quorum_grows_from_one_to_three(tmp_path: Path) -> None:
-    """The others discover it, catch up and join one by one."""
+    """The other two controllers find the first one, catch up and join one by one."""
     async with cluster(tmp_path, size=1) as grown:
         await grown.join_node(1)
         assert (await grown.create(1, "t")).error_code == 0

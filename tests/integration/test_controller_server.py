@@ -1,4 +1,4 @@
-"""A controller on real sockets and real files: nodes come and go, topics are made, nothing is forgotten."""
+"""A controller on real sockets and files: registrations, topics, fencing, restarts."""
 
 import asyncio
 import dataclasses
@@ -22,7 +22,7 @@ from metadata_rig import Voter
 
 @asynccontextmanager
 async def controller(directory, **config):
-    # the nodes of these tests send heartbeats when the test says so, however slow the machine is
+    # the tests send the nodes' heartbeats, on a machine of any speed
     keys = {"metadata.log.dir": str(directory), "broker.session.timeout.ms": 60_000}
     server = ControllerServer(ControllerConfig.of({**keys, **config}))
     await server.start()
@@ -35,7 +35,7 @@ async def controller(directory, **config):
 
 
 class Node:
-    """A storage node as the controller sees it: registers, beats, and follows the metadata."""
+    """A storage node's requests: registration, heartbeats, FetchMetadata."""
 
     def __init__(self, connection: Connection, node_id: int = 1, process: int = 1) -> None:
         self.connection, self.node_id, self.process = connection, node_id, process
@@ -98,12 +98,12 @@ async def node(server, node_id: int = 1, process: int = 1):
 
 
 async def eventually(condition) -> None:
-    """Let the loop run until something is so; it is soon, or never."""
+    """Run the loop until the condition holds."""
     for _ in range(60_000):
         if condition():
             return
         await asyncio.sleep(0.001)
-    raise AssertionError("it never came to be")
+    raise AssertionError("the condition never held")
 
 
 async def test_node_registers_and_topics_are_changed(tmp_path) -> None:

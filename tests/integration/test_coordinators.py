@@ -1,4 +1,4 @@
-"""Coordinators in a whole cluster in this process: found, killed, moved, and read again from their logs."""
+"""Coordinators in a cluster in this process: lookup, failover, and loads from their logs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,13 +32,13 @@ async def client_of(cluster: LocalCluster) -> AsyncIterator[CoordinatorClient]:
 
 
 async def until(look: Callable[[], Awaitable[object]], wanted: object) -> None:
-    """Look until it is so; the time limit of a test bounds the wait."""
+    """Poll until the result is `wanted`; the test's time limit bounds the wait."""
     while await look() != wanted:  # noqa: ASYNC110 -- as said
         await asyncio.sleep(0.01)
 
 
 async def counted(cluster: LocalCluster, gauge: str, of: str = "group") -> int:
-    """The sum over all nodes."""
+    """The sum of a metric over all nodes."""
     nodes = (await asyncio.to_thread(cluster.status))["nodes"]
     metrics = (node["coordinators"]["metrics"][f"{of}-coordinator-metrics"] for node in nodes)
     return sum(each.get(gauge, 0) for each in metrics)
@@ -72,7 +72,7 @@ async def test_group_joins_commits_and_leaves() -> None:
 
 
 async def test_group_survives_its_coordinator() -> None:
-    """The next one loads its copy of the log; the old one, restarted, answers only if it leads."""
+    """The next coordinator loads its copy of the log; the old one, restarted, serves only if it leads."""
     with local(nodes=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100, **FAST) as cluster:
         async with client_of(cluster) as client:
             await client.create("t", 1)
@@ -147,7 +147,7 @@ async def test_transaction_commits_aborts_and_fences() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 async def test_transaction_survives_its_coordinator(commit: bool) -> None:
-    """The next coordinator has it, ends it, and sends its markers."""
+    """The next coordinator loads the transaction, completes it, and writes its markers."""
     with local(nodes=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100, **FAST) as cluster:
         async with client_of(cluster) as client:
             addresses = cluster.bootstrap.split(",")
@@ -164,7 +164,7 @@ async def test_transaction_survives_its_coordinator(commit: bool) -> None:
 
 
 async def led_elsewhere(client: CoordinatorClient, address: tuple[str, int]) -> str:
-    """A topic that is not led by that node, which is to be killed; asked over another one."""
+    """Create a topic that is led by another node than the one to be killed."""
     for number in range(20):
         await client.create(f"t{number}", 1)
         _, leader = await client.leader(f"t{number}")

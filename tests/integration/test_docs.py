@@ -1,4 +1,4 @@
-"""What the README and the pages of docs/ show works as it is printed there: every Python block is run."""
+"""Every Python block of the README and of docs/ runs as printed."""
 
 import os
 import re
@@ -21,7 +21,7 @@ with headrace.local() as cluster:
     cluster.admin().create_topics(headrace.NewTopic("orders")).raise_for_errors()
     asyncio.run(main(cluster.bootstrap))
 """
-# On a busy machine the servers warn that they stood still: nothing that the program of a page did.
+# On a loaded machine the servers warn about stalls, which the page's program has not caused.
 QUIET_SERVERS = """
 import logging
 for name in ("headrace.controller", "headrace.storage_node"):
@@ -42,13 +42,13 @@ ON_RAY = [place for place in OPERATING if place[0] == TUTORIAL]  # tests/integra
 
 
 def run_program(program: str, **environment: str) -> str:
-    """What it prints, in a process of its own, warnings as errors."""
+    """The output of a program, run in a process of its own with warnings as errors."""
     mild = [word for name in KAFKA_PYTHON_CALLS for word in ("-W", f"ignore:{name} is deprecated")]
     command = [sys.executable, "-W", "error", *mild, "-c", QUIET_SERVERS + program]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=500, check=False, env={**os.environ, **environment}
     )
-    # librdkafka says on level 6 that it got an id to push its metrics under
+    # librdkafka logs at level 6 that it got a client instance id
     errors = [
         line for line in done.stderr.splitlines() if not re.match(r"%6\|\d+\.\d+\|GETSUBSCRIPTIONS\|", line)
     ]
@@ -77,7 +77,7 @@ def test_test_of_a_page_passes(page: str, number: int, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def operated() -> Iterator[headrace.LocalCluster]:
-    """A cluster that has been running for a while: node 4 is down for good, "billing" has read orders."""
+    """A cluster in use: node 4 has failed permanently, the group "billing" has read orders."""
     with headrace.local(
         nodes=4, controllers=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100
     ) as cluster:
@@ -94,7 +94,7 @@ def operated() -> Iterator[headrace.LocalCluster]:
 
 @pytest.mark.parametrize(("page", "number"), [each for each in OPERATING if each not in ON_RAY])
 def test_commands_for_operators_run(operated: headrace.LocalCluster, page: str, number: int) -> None:
-    """One after the other on one cluster, which is found by the environment."""
+    """One after the other on one cluster, whose address is in the environment."""
     run_program(programs(page)[number], HEADRACE_BOOTSTRAP=operated.bootstrap)
 
 

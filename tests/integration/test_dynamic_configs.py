@@ -1,4 +1,4 @@
-"""Configs that change while a cluster runs: they act at once, stay, and reach who comes later."""
+"""Dynamic configs: they take effect at once, survive restarts, and reach nodes that start later."""
 
 import time
 from pathlib import Path
@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 
 def is_refused(cluster: LocalCluster, topic: str, size: int) -> bool:
-    """Whether a record of so many bytes is too large now."""
+    """Whether a record of this size is refused now."""
     with cluster.producer() as producer:
         try:
             producer.send(topic, b"v" * size).result(60)
@@ -70,7 +70,7 @@ def test_message_size_is_overridden_by_node_and_topic(tmp_path: Path) -> None:
 
 
 def test_segments_roll_by_the_cluster_default(tmp_path: Path) -> None:
-    """Of an existing topic without its own size."""
+    """For an existing topic without its own segment.bytes."""
     with local(data_dir=str(tmp_path)) as cluster:
         with cluster.admin() as admin:
             admin.create_topics(NewTopic("t", 1)).raise_for_errors()
@@ -97,7 +97,7 @@ def test_cluster_default_of_retention_applies_at_once(tmp_path: Path) -> None:
         alter(cluster, CLUSTER, log_retention_bytes=MIB, log_retention_check_interval_ms=100)
         place, end_s = TopicPartition("t", 0), time.monotonic() + 120
         while not admin.list_offsets({place: EARLIEST})[place].offset:
-            assert time.monotonic() < end_s, "nothing goes"
+            assert time.monotonic() < end_s, "no segment is deleted"
         assert admin.list_offsets({place: LATEST})[place].offset == 6
 
 
@@ -121,23 +121,26 @@ def test_restarted_and_new_nodes_have_dynamic_configs(tmp_path: Path) -> None:
 
 
 def test_each_server_describes_its_own_file() -> None:
-    """Whichever node receives the request: the client contacts the node itself."""
+    """The client sends the request to the described node itself."""
     with local(nodes=3, log_roll_ms=77_000, num_partitions=5) as cluster, cluster.admin() as admin:
         admin.create_topics(NewTopic("t", 1)).raise_for_errors()
         resources = (NODE_1, NODE_2, NODE_3, CLUSTER, Resource.topic("t"))
-        told = admin.describe_configs(*resources, synonyms=True)
-        ids = [told[node]["node.id"] for node in resources[:3]]
+        response = admin.describe_configs(*resources, synonyms=True)
+        ids = [response[node]["node.id"] for node in resources[:3]]
         assert [(each.value, each.is_read_only) for each in ids] == [("1", True), ("2", True), ("3", True)]
         # As in Kafka: a topic key without a built-in synonym, since log.roll.hours has the default.
         for resource, name, synonyms in (
             (NODE_2, "log.roll.ms", [ConfigSource.STATIC, ConfigSource.BUILT_IN]),
             (Resource.topic("t"), "segment.ms", [ConfigSource.STATIC]),
         ):
-            found = told[resource][name]
+            found = response[resource][name]
             assert (found.value, found.source) == ("77000", ConfigSource.STATIC)
             assert [each.source for each in found.synonyms] == synonyms
-        assert (told[CLUSTER]["num.partitions"].value, told[CLUSTER]["num.partitions"].source) == ("5", 4)
-        assert not any(found.doc for found in told[NODE_1].values())
+        assert (response[CLUSTER]["num.partitions"].value, response[CLUSTER]["num.partitions"].source) == (
+            "5",
+            4,
+        )
+        assert not any(found.doc for found in response[NODE_1].values())
         assert all(found.doc for found in admin.describe_configs(NODE_1, docs=True)[NODE_1].values())
         alter(cluster, NODE_3, log_roll_ms=88_000)
         alter(cluster, Resource.topic("t"), segment_ms=99_000)
@@ -147,7 +150,7 @@ def test_each_server_describes_its_own_file() -> None:
 
 
 def test_description_includes_the_last_change_on_every_node() -> None:
-    """The change was answered by one node; another one waits for it."""
+    """After a change through one node, the description by another node waits for it."""
     with local(nodes=3) as cluster, cluster.admin() as admin:
         admin.create_topics(NewTopic("t", 1)).raise_for_errors()
         for number in range(1, 30):
@@ -173,8 +176,8 @@ def test_refused_changes_have_no_effect(tmp_path: Path) -> None:
         tried: dict[Resource | str, dict[str, Any]] = {CLUSTER: {"background.threads": 1}}
         admin.alter_configs(tried, validate_only=True).raise_for_errors()
         assert admin.list_config_resources(configured_only=True) == [Resource.topic("t"), CLUSTER]
-        (told,) = admin.describe_configs(CLUSTER).values()
-        assert told["background.threads"].source is ConfigSource.BUILT_IN
+        (response,) = admin.describe_configs(CLUSTER).values()
+        assert response["background.threads"].source is ConfigSource.BUILT_IN
 
 
 def test_topics_and_the_node_are_described_without_a_controller() -> None:

@@ -1,5 +1,5 @@
-"""A group changes to the new protocol and back while its members are replaced one by one, records come in and
-everybody reads on: nothing is lost, no place in a partition goes back."""
+"""A group is migrated to the new protocol and back while its members are replaced one by one under load: no
+record is lost, and no position goes back."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ Place = tuple[int, int]
 
 @pytest.fixture
 def cluster() -> Iterator[headrace.LocalCluster]:
-    """Two nodes, whose groups are quick."""
+    """Two nodes with short group timeouts."""
     with headrace.local(
         nodes=2,
         group_initial_rebalance_delay_ms=0,
@@ -36,7 +36,7 @@ def cluster() -> Iterator[headrace.LocalCluster]:
 
 
 class Load:
-    """Sends on until it is ended; `sent` are the places of what was acknowledged."""
+    """A producer that sends until it is stopped; `sent`: partition and offset of acknowledged records."""
 
     def __init__(self, cluster: headrace.LocalCluster) -> None:
         self.sent: set[Place] = set()
@@ -60,7 +60,7 @@ class Load:
 
 
 class Reader:
-    """A member in a thread of its own, on the sync face or on the asyncio one."""
+    """A member in a thread of its own, with the blocking or the asyncio API."""
 
     def __init__(self, cluster: headrace.LocalCluster, face: str, options: dict[str, Any]) -> None:
         self.seen: list[Place] = []
@@ -91,8 +91,8 @@ class Reader:
                 while not self._is_over.is_set():
                     self._saw(consumer.poll(0.05))
                     self.share = consumer.assignment()
-                consumer.commit()  # what it got last: nobody has come back for more
-        except BaseException as error:  # noqa: BLE001 - the test tells it
+                consumer.commit()  # the last batch: no later poll commits it
+        except BaseException as error:  # noqa: BLE001 - raised by the test
             self.failure = error
 
     def _run_aio(self) -> None:
@@ -107,7 +107,7 @@ class Reader:
 
         try:
             asyncio.run(read())
-        except BaseException as error:  # noqa: BLE001 - the test tells it
+        except BaseException as error:  # noqa: BLE001 - raised by the test
             self.failure = error
 
     def _saw(self, records: list[Any]) -> None:
@@ -121,7 +121,7 @@ class Reader:
 
 
 class Group:
-    """The members, and what the group has committed so far."""
+    """The members, and the committed offsets so far."""
 
     def __init__(self, cluster: headrace.LocalCluster, face: str) -> None:
         self._cluster, self._face = cluster, face
@@ -142,12 +142,12 @@ class Group:
         self.settled()
 
     def settled(self, least: int = 1) -> None:
-        """Each partition has one reader, each reader some and reads on, and no offset went back."""
-        wait_for(lambda: self._is_shared(least), "all is shared out", evidence=self._shares)
+        """Wait until each partition has one owner and each member reads; no committed offset decreases."""
+        wait_for(lambda: self._is_shared(least), "each partition has one owner", evidence=self._shares)
         counts = [len(member.seen) for member in self.members]
         wait_for(
             lambda: all(len(m.seen) > count for m, count in zip(self.members, counts, strict=True)),
-            "everybody reads on",
+            "every member reads more records",
             evidence=self._shares,
         )
         for tp, offset in self.committed().items():
@@ -179,20 +179,22 @@ def test_group_migrates_and_returns_under_load(cluster: headrace.LocalCluster, k
         assert group.protocol() == "classic"
         for place in range(MEMBERS):
             group.replace(place, NEW)
-            assert group.protocol() == "consumer", "from the first member of the new protocol on"
+            assert group.protocol() == "consumer", (
+                "the group converts with its first member of the new protocol"
+            )
         for place in range(MEMBERS):
             group.replace(place, OLD[kind])
-        wait_for(lambda: group.protocol() == "classic", "the last one of the new protocol is gone")
+        wait_for(lambda: group.protocol() == "classic", "the last member of the new protocol has left")
         group.settled()
         sent = load.end()
         everyone = [*group.former, *group.members]
-        wait_for(lambda: {place for each in everyone for place in each.seen} >= sent, "all was read")
+        wait_for(lambda: {place for each in everyone for place in each.seen} >= sent, "all records were read")
     finally:
         load.end()
         for member in group.members:
             member.close()
     ends = {TopicPartition("t", partition): offset + 1 for partition, offset in sorted(sent)}
     assert group.committed() == ends
-    assert [each.lost for each in everyone] == [[]] * (3 * MEMBERS), "nobody was thrown out"
+    assert [each.lost for each in everyone] == [[]] * (3 * MEMBERS), "no member was fenced"
     seen = [place for each in everyone for place in each.seen]
-    assert len(seen) == len(set(seen)), "in order handed over, nothing is read twice"
+    assert len(seen) == len(set(seen)), "a clean migration reads no record twice"

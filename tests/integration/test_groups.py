@@ -1,5 +1,5 @@
-"""Groups on real nodes, under every protocol: nodes that bounce, members that are killed, static ones that
-come back."""
+"""Groups on real nodes, under every protocol: nodes that restart, members that are killed, static members
+that rejoin."""
 
 import signal
 import subprocess
@@ -20,14 +20,14 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 each_kind = pytest.mark.parametrize("kind", sorted(KINDS))
 PARTITIONS, RECORDS = 6, 3_000
-# How long members may be silent: in the new protocol the cluster says it, in the older one each member.
+# The session timeout of members: in the new protocol a broker config, in the classic one the member's.
 SOON_MS, PATIENT_MS = 6_000, 40_000
 noticing_soon = pytest.mark.parametrize("cluster", [SOON_MS], indirect=True, ids=[""])
 
 
 @pytest.fixture(scope="module", params=[PATIENT_MS])
 def cluster(request: pytest.FixtureRequest) -> Iterator[headrace.LocalCluster]:
-    """Three nodes that notice their deaths fast, and those of members as the test wants it."""
+    """Three nodes with short broker sessions, and group sessions by the test's parameter."""
     with headrace.local(
         nodes=3,
         broker_session_timeout_ms=1_000,
@@ -41,12 +41,12 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[headrace.LocalCluster]:
 
 
 class Reader:
-    """A member in a thread of its own; `seen` are the places of records that it has had."""
+    """A member in a thread of its own; `seen`: partition and offset of its records."""
 
     def __init__(self, cluster: headrace.LocalCluster, topic: str, kind: str, **options: Any) -> None:
         self.seen: list[tuple[int, int]] = []
-        self.heard: list[str] = []
-        self.holds: set[TopicPartition] = set()  # as its listener was told
+        self.events: list[str] = []
+        self.holds: set[TopicPartition] = set()  # as reported by its listener
         self.failure: Exception | None = None
         self._is_over = threading.Event()
         self.consumer = cluster.consumer(
@@ -63,21 +63,21 @@ class Reader:
         self._thread.start()
 
     def on_assigned(self, _consumer: Any, tps: Any) -> None:
-        self.heard.append(f"assigned {len(tps)}")
+        self.events.append(f"assigned {len(tps)}")
         self.holds |= set(tps)
 
     def on_revoked(self, _consumer: Any, tps: Any) -> None:
         self.holds -= set(tps)
 
     def on_lost(self, _consumer: Any, tps: Any) -> None:
-        self.heard.append("lost")
+        self.events.append("lost")
         self.holds -= set(tps)
 
     def _run(self) -> None:
         try:
             while not self._is_over.is_set():
                 self.seen += [(record.partition, record.offset) for record in self.consumer.poll(0.1)]
-        except Exception as error:  # noqa: BLE001 - the test tells it
+        except Exception as error:  # noqa: BLE001 - raised by the test
             self.failure = error
 
     def owned(self) -> tuple[TopicPartition, ...]:
@@ -111,19 +111,23 @@ def test_members_continue_while_nodes_restart(cluster: headrace.LocalCluster, ki
     topic = topic_of(cluster, f"bounce-{kind}")
     readers = [Reader(cluster, topic, kind) for _ in range(3)]
     try:
-        wait_for(lambda: all(len(reader.owned()) == 2 for reader in readers), "all have their shares")
+        wait_for(
+            lambda: all(len(reader.owned()) == 2 for reader in readers), "each member has two partitions"
+        )
         sent = fill(cluster, topic)
         for node in range(3):
             cluster.kill_node(node)
             sent |= fill(cluster, topic, 300)
             cluster.restart_node(node)
-        wait_for(lambda: {place for reader in readers for place in reader.seen} >= sent, "all is read")
+        wait_for(
+            lambda: {place for reader in readers for place in reader.seen} >= sent, "all records are read"
+        )
         ends = {TopicPartition(topic, number): 0 for number in range(PARTITIONS)}
         for partition, offset in sent:
             tp = TopicPartition(topic, partition)
             ends[tp] = max(ends[tp], offset + 1)
 
-        assert [reader.heard.count("lost") for reader in readers] == [0, 0, 0]
+        assert [reader.events.count("lost") for reader in readers] == [0, 0, 0]
     finally:
         for reader in readers:
             reader.close()
@@ -156,16 +160,16 @@ def test_killed_member_is_replaced(cluster: headrace.LocalCluster, kind: str) ->
             seen = {tuple(map(int, victim.stdout.readline().split())) for _ in range(500)}
         finally:
             victim.kill()
-        # what it said before it died was its own, too, and may be committed
+        # records in its output were its own, too, and may be committed
         seen |= {tuple(map(int, line.split())) for line in victim.stdout if line.endswith("\n")}
     reader = Reader(cluster, topic, kind)
     try:
-        wait_for(lambda: {*reader.seen, *seen} >= sent, "the other has the rest")
+        wait_for(lambda: {*reader.seen, *seen} >= sent, "the other member has read the rest")
     finally:
         reader.close()
     again = len(set(reader.seen) & seen)
-    assert len(reader.seen) == len(set(reader.seen)), "nothing twice by one member"
-    assert again < 100, "what was committed is not read again"
+    assert len(reader.seen) == len(set(reader.seen)), "no member reads a record twice"
+    assert again < 100, "committed records are not read again"
 
 
 SLEEPER = """
@@ -205,12 +209,12 @@ def test_member_stopped_past_its_session_loses_its_partitions(
             sleeper.send_signal(signal.SIGSTOP)
             reader = Reader(cluster, topic, kind)
             try:
-                wait_for(lambda: len(reader.owned()) == PARTITIONS, "the other has everything")
+                wait_for(lambda: len(reader.owned()) == PARTITIONS, "the other member owns all partitions")
                 fill(cluster, topic, 600)
                 sleeper.send_signal(signal.SIGCONT)
-                wait_for(lambda: "lost 6\n" in said, "it hears what it has lost")
-                wait_for(lambda: len(reader.owned()) < PARTITIONS, "they share again")
-                assert "lost" not in reader.heard
+                wait_for(lambda: "lost 6\n" in said, "the stopped member reports its lost partitions")
+                wait_for(lambda: len(reader.owned()) < PARTITIONS, "both members have partitions again")
+                assert "lost" not in reader.events
             finally:
                 reader.close()
         finally:
@@ -220,7 +224,7 @@ def test_member_stopped_past_its_session_loses_its_partitions(
 
 @each_kind
 def test_restarted_static_member_causes_no_rebalance(cluster: headrace.LocalCluster, kind: str) -> None:
-    """It keeps its partitions, and the others are not notified."""
+    """The member keeps its partitions, and the listeners of other members are not called."""
     topic = topic_of(cluster, f"static-{kind}", 1)
     readers = [Reader(cluster, topic, kind, group_instance_id=name) for name in ("a", "b")]
     try:
@@ -228,19 +232,19 @@ def test_restarted_static_member_causes_no_rebalance(cluster: headrace.LocalClus
         def is_shared() -> bool:
             return all(len(reader.owned()) == 3 and reader.holds == {*reader.owned()} for reader in readers)
 
-        wait_for(is_shared, "both have their shares, and know it")
-        had, heard = readers[0].owned(), list(readers[1].heard)
+        wait_for(is_shared, "both members have their assignments")
+        had, received = readers[0].owned(), list(readers[1].events)
         readers[0].close()
         readers[0] = Reader(cluster, topic, kind, group_instance_id="a")
-        wait_for(lambda: readers[0].owned() == had, "it has its partitions again")
-        assert readers[1].heard == heard
+        wait_for(lambda: readers[0].owned() == had, "the static member has its partitions again")
+        assert readers[1].events == received
     finally:
         for reader in readers:
             reader.close(leave=True)
 
 
 def test_missing_coordinator_error_gives_the_reason() -> None:
-    """Fewer nodes than the replication factor."""
+    """The cluster has fewer nodes than the replication factor."""
     with headrace.local(nodes=1, offsets_topic_replication_factor=3) as cluster:
         topic = topic_of(cluster, "t", 1)
         with (

@@ -1,4 +1,4 @@
-"""Random faults on a real cluster, and an independent check of everything that clients did and saw."""
+"""Random faults on a real cluster, and an independent check of the history of its clients."""
 
 import os
 
@@ -6,7 +6,7 @@ import headrace
 import pytest
 from random_workload import LocalCluster, RandomWorkload
 
-# HEADRACE_FAULT_SEEDS=20 plays twenty longer runs, HEADRACE_FAULT_SECONDS says how long the faults last.
+# HEADRACE_FAULT_SEEDS=20 runs twenty seeds, HEADRACE_FAULT_SECONDS is the duration of the faults.
 SEEDS = int(os.environ.get("HEADRACE_FAULT_SEEDS", "1"))
 FAULT_S = float(os.environ.get("HEADRACE_FAULT_SECONDS", "4"))
 

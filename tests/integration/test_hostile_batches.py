@@ -1,4 +1,4 @@
-"""Record batches gone wrong, over real sockets and both planes: each is refused with its error.
+"""Invalid record batches, over real sockets and both listeners: each is refused with its error.
 
 RELIABILITY 3.3, rows 23 to 30.
 """
@@ -32,18 +32,18 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def record(**facts: int) -> bytes:
-    """One record without a key; the facts may lie."""
+    """One record without a key; the facts may be wrong."""
     return by_hand.record(key=None, **facts)
 
 
 def forged(records: bytes, *, base_ms: int = 1_700_000_000_000, **facts: Any) -> bytes:
-    """A batch that says of itself whatever is asked, with a right CRC unless another is given."""
+    """A batch with any header fields, and a valid CRC unless another is given."""
     return by_hand.batch(records, base_timestamp=base_ms, max_timestamp=base_ms, **facts)
 
 
 @functools.cache
 def bomb(compression: Compression) -> bytes:
-    """A megabyte that says it grows to a gigabyte."""
+    """A megabyte of compressed data whose header claims a gigabyte."""
     builder = active_codec().builder(max_bytes=1 << 30, compression=compression)
     for _ in range(8):
         builder.append(1_700_000_000_000, None, bytes(100 * MIB))
@@ -97,7 +97,7 @@ BAD_BATCHES: dict[str, tuple[bytes, tuple[type[errors.KafkaError], ...]]] = {
 
 
 class Sender:
-    """Produces over one plane: batches for partition 0 of a topic, in one request; codes and offsets."""
+    """Produces over one listener: batches for partition 0 of a topic, in one request."""
 
     def __init__(self, probe: Probe, plane: str) -> None:
         self._probe, self._plane = probe, plane
@@ -127,8 +127,8 @@ class Sender:
         else:
             entries = tuple(data_messages.ProducePartition(topic_id, 0) for _ in batches)
             request = data_messages.ProduceRequest(1, 1_000, entries)
-            told = await self._own.request(registry.PRODUCE, request, batches, timeout_s=TIMEOUT_S)
-            results = told.body.partitions
+            response = await self._own.request(registry.PRODUCE, request, batches, timeout_s=TIMEOUT_S)
+            results = response.body.partitions
         return [(int(each.error_code), each.base_offset) for each in results]
 
 

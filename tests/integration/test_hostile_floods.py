@@ -1,4 +1,4 @@
-"""Too much at once: clients that ask without end, or never read. Others are served, and memory is bounded."""
+"""Floods: clients that send without end, or never read. Other clients are served, and memory is bounded."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from hostile_rig import MIB, TIMEOUT_S, Probe, attacked_cluster, rss_bytes
 from node_rig import until
 
 FORGED_ID = 77
-# Bound: above what a server lets unread answers take (see attacked_cluster), with room for the allocator.
+# Bound: the limit of unread responses (see attacked_cluster) plus the allocator's overhead.
 UNREAD_BYTES = 150 * MIB
 
 
@@ -28,7 +28,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 async def flood(probe: Probe, to: tuple[str, int], api: Any, body: Any, connections: int, each: int) -> int:
-    """Send many requests and read nothing for a while; how many were answered."""
+    """Send many requests and read nothing for a while; returns the number of responses."""
     opened = [await Connection.open(*to, client_id="bad", timeout_s=TIMEOUT_S) for _ in range(connections)]
     sent = [connection.send(api, body) for connection in opened for _ in range(each)]
     await probe.check()
@@ -50,7 +50,7 @@ async def test_flood_of_endless_fetches_is_bounded(probe: Probe, cluster: LocalC
 
 
 class Deaf:
-    """A client that shakes hands, asks and never reads; what it holds itself is next to nothing."""
+    """A client that sends requests after its handshake and never reads; it uses little memory itself."""
 
     def __init__(self, to: tuple[str, int]) -> None:
         self._socket = shared_context().socket(zmq.DEALER)
@@ -77,7 +77,7 @@ class Deaf:
 
 
 def unread_bytes(cluster: LocalCluster, is_node: bool) -> int:
-    """What the server holds for clients that do not read, by its own account, asked on its own loop."""
+    """The server's own count of unread response bytes, read on its own loop."""
     cores = cluster._cores
     server: Any = cores._nodes[0] if is_node else cores._controllers[0]
 
@@ -114,12 +114,12 @@ async def test_unread_responses_are_bounded(probe: Probe, cluster: LocalCluster,
         await probe.check()
         await probe.check()
         growth = rss_bytes() - before
-        if kind == "snapshots":  # far more than the kernel's buffers take
+        if kind == "snapshots":  # far more than the kernel's buffers
             assert await asyncio.to_thread(unread_bytes, cluster, False) > MIB, "bodies count"
     finally:
         for client in deaf:
             client.close()
-    assert growth < UNREAD_BYTES, f"{growth / MIB:.0f} MiB for answers that nobody reads"
+    assert growth < UNREAD_BYTES, f"{growth / MIB:.0f} MiB for unread responses"
     names = tuple(spec.name for spec in specs)
     await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(names))
 

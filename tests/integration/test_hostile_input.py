@@ -1,8 +1,8 @@
-"""Whatever arrives, the servers live on: RELIABILITY 3.3 rows 11 to 13, 32 to 37 and 48, over real sockets.
+"""Servers survive any input: RELIABILITY 3.3 rows 11 to 13, 32 to 37 and 48, over real sockets.
 
-Every api of a storage node and of the controller gets requests that are wrong in one field or one byte, and
-such as are well-formed and absurd. After each lot a well-behaved client must be served by the same processes,
-its data must be what it wrote, and memory must not have grown.
+Every API of a storage node and of the controller gets requests with one wrong field or byte, and well-formed
+requests with absurd values. After each group of requests a well-behaved client must be served by the same
+processes, must read the data that it wrote, and memory must not have grown.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ def controller_requests(broker_epoch: int) -> dict[Any, Any]:
 
 @pytest.mark.parametrize("name", NODE_APIS)
 async def test_node_survives_every_mutation(probe: Probe, name: str) -> None:
-    """Of each API of a storage node; those of the controller pass through it."""
+    """For each API of a storage node; those of the controller are forwarded."""
     spec = control.NewTopicSpec("target", 1, 1)
     made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
     target = made.body.topics[0].topic_id or probe.topic_id
@@ -166,7 +166,7 @@ async def test_requests_for_too_many_partitions_are_refused(probe: Probe) -> Non
 
 
 async def until_answered(probe: Probe, api: Any, body: Any) -> None:
-    """Again when the node has looked for its controller anew meanwhile, which was busy for too long."""
+    """Retry if the node had to find its controller again, because the controller was busy for too long."""
     while True:
         with contextlib.suppress(errors.RequestTimedOutError, errors.NotControllerError):
             await probe.ask(api, body)

@@ -1,6 +1,6 @@
-"""What a client of Kafka's may do wrong, over real sockets (RELIABILITY 3.3; table: docs/TESTING.md).
+"""Wrong requests of Kafka clients, over real sockets (RELIABILITY 3.3; table: docs/TESTING.md).
 
-The well-behaved client of the rig is served over both planes before and after, and memory is bounded.
+The well-behaved client of the rig is served over both listeners before and after, and memory is bounded.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def head(api_key: int, version: int, client_length: int = -1, client: bytes = b"") -> bytes:
-    """A header as it may not be."""
+    """An invalid header."""
     return struct.pack(">hhih", api_key, version, 1, client_length) + client
 
 
@@ -48,7 +48,7 @@ def topics_of(count: bytes) -> bytes:
     return framed(request_head(METADATA, 9) + count)
 
 
-# Each ends its connection, and nothing of it is executed.
+# Each closes its connection, and is not executed.
 REFUSED: dict[str, bytes] = {
     "01 size 2^31-1": struct.pack(">i", 2**31 - 1),
     "02 size -1": struct.pack(">i", -1),
@@ -115,7 +115,7 @@ async def test_unusual_request_is_answered(probe: Probe, name: str) -> None:
 
 
 def listener_of(cluster: LocalCluster) -> dict[str, Any]:
-    """Its own account."""
+    """The listener's own metrics."""
     facts: dict[str, Any] = cluster.status()["nodes"][0]["kafka"]
     return facts
 
@@ -198,7 +198,7 @@ async def test_invalid_batches_with_acks_0_close_the_connection(probe: Probe) ->
 
 
 async def test_endless_fetches_end_with_their_connections(probe: Probe, cluster: LocalCluster) -> None:
-    """Row 33: hundreds of clients wait for more than will come."""
+    """Row 33: hundreds of clients wait for more bytes than ever arrive."""
     forever = {"max_wait": (2**31 - 1) * MS, "min_bytes": 2**31 - 1, "max_bytes": 2**31 - 1}
     where = {"topic": probe.topic, "partition": 0, "session_epoch": -1, "isolation_level": 0}
     body = example(FETCH, 11, fetch_offset=0, current_leader_epoch=-1, **forever, **where)
@@ -214,7 +214,7 @@ async def test_endless_fetches_end_with_their_connections(probe: Probe, cluster:
 
 
 def parked(cluster: LocalCluster) -> int:
-    """Requests that wait in the node."""
+    """The number of requests that wait in the node."""
     return int(cluster.status()["nodes"][0]["parked_requests"])
 
 
@@ -285,7 +285,7 @@ async def test_invalid_topics_are_refused(probe: Probe) -> None:
 
 
 async def everything(probe: Probe) -> Any:
-    """Metadata of all topics."""
+    """The metadata of all topics."""
     client = await WireClient.to(probe.kafka[1])
     client.write(topics_of(b"\0\0\0\0\0"))
     _, answer = await client.answer(METADATA, 9)
@@ -312,7 +312,7 @@ async def test_client_text_cannot_forge_log_lines(
     async with attack(cluster) as probe:
         name = b"x\nERROR the node is dead\x1b[2J"
         bad = framed(head(METADATA, 8, len(name), name) + b"\x7f\xff\xff\xffSECRET")
-        while not any("dead" in line for line in said()):  # one line in a second, of whomever
+        while not any("dead" in line for line in said()):  # one line per second, for any connection
             client = await WireClient.to(probe.kafka[1])
             client.write(bad)
             await client.ended()

@@ -1,4 +1,4 @@
-"""What clients of Kafka's may say of things that a cluster remembers: sequences, groups, commits and configs
+"""Wrong requests of Kafka clients about the state of a cluster: sequences, groups, commits and configs
 (RELIABILITY 3.3, rows 30, 35, 36 and 38; table: docs/TESTING.md)."""
 
 import asyncio
@@ -54,12 +54,12 @@ async def test_invalid_sequences_and_epochs_are_refused(probe: Probe) -> None:
     assert (await produced(2))[0] == out_of_order
     assert (await produced(LAST_SEQUENCE))[0] == out_of_order
     assert await produced(1, 5) == (0, 1)
-    assert await produced(1, 5) == (0, 1), "the same again is the same"
+    assert await produced(1, 5) == (0, 1), "a duplicate gets the same response"
     assert (await produced(1, 4))[0] == out_of_order
     assert await produced(0, epoch=1) == (0, 6)
     assert (await produced(1, epoch=0))[0] == errors.InvalidProducerEpochError.code
     assert (await produced(5, epoch=2))[0] == out_of_order
-    # nobody knows this one: whatever it begins with, as where its records have been deleted
+    # an unknown producer id may begin with any sequence, as after its records were deleted
     assert await produced(LAST_SEQUENCE - 1, 2, producer=78) == (0, 7)
     assert await produced(0, producer=78) == (0, 9)
     assert (await produced(2, producer=78))[0] == out_of_order
@@ -74,12 +74,12 @@ async def test_invalid_sequences_and_epochs_are_refused(probe: Probe) -> None:
 
 
 async def code_of(probe: Probe, api_key: int, version: int, **values: Any) -> int:
-    """Of an answer that has one for all."""
+    """The top-level error code of a response."""
     return int((await probe.ask_kafka(api_key, version, **values)).error_code)
 
 
 async def settled(code: Callable[[], Awaitable[int]]) -> int:
-    """Not before there is a coordinator, which comes with the first one who looks for it."""
+    """Retry until there is a coordinator, which the first lookup creates."""
     while True:
         found = await code()
         if found not in (14, 15, 16):
@@ -148,7 +148,7 @@ async def test_members_and_their_metadata_are_bounded(probe: Probe) -> None:
         codes = [int(each.result()[1].error_code) for each in answers if each.done()]
         return codes.count(errors.GroupMaxSizeReachedError.code)
 
-    # a generation may be full of members, and the next one of those who wait for it
+    # the present generation may be full, and the next one full of waiting members
     await until(lambda: refused() >= len(clients) - 2 * GROUP_SIZE)
     for each in answers:
         each.cancel()
@@ -187,9 +187,9 @@ async def test_commits_of_too_many_partitions_are_refused(probe: Probe, count: i
         assert await client.ended() == b""
     else:
         _, answer = await client.answer(OFFSET_COMMIT, 8)
-        (told,) = answer.topics
-        assert len(told.partitions) == count
-        assert all(int(each.error_code) for each in told.partitions)
+        (response,) = answer.topics
+        assert len(response.partitions) == count
+        assert all(int(each.error_code) for each in response.partitions)
     client.close()
     assert rss_bytes() - before < 200 * MIB
 
@@ -218,9 +218,9 @@ async def test_invalid_configs_are_refused(probe: Probe) -> None:
         where = {"resource_type": kind, "resource_name": name, "validate_only": False}
         change = {"name": key, "config_operation": operation, "value": value}
         answer = await probe.ask_kafka(INCREMENTAL_ALTER_CONFIGS, 1, **where, **change)
-        (told,) = answer.responses
-        assert int(told.error_code) in wrong, (name, key[:50], told)
-        assert len(told.error_message) < 1_000
-        assert told.error_message.isprintable()
+        (response,) = answer.responses
+        assert int(response.error_code) in wrong, (name, key[:50], response)
+        assert len(response.error_message) < 1_000
+        assert response.error_message.isprintable()
     assert await described(probe) == before
     await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("good",)))

@@ -1,4 +1,4 @@
-"""What requests of Kafka's clients may take of a node's memory together; others are served beside them."""
+"""The memory of all requests of Kafka clients together is bounded; other clients are served meanwhile."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ async def test_requests_with_many_small_elements_are_bounded(probe: Probe, clust
 
 
 def fetch() -> bytes:
-    """Of a topic with many partitions, for more than there will be."""
+    """A fetch of many partitions, for more bytes than ever arrive."""
     body = example_request(
         FETCH, 11, topic="wide", session_epoch=-1, isolation_level=0, current_leader_epoch=-1,
         fetch_offset=0, max_wait=100_000 * MS, min_bytes=MIB, max_bytes=MIB, partition_max_bytes=MIB,
@@ -64,7 +64,7 @@ def fetch() -> bytes:
 
 
 def held(cluster: LocalCluster) -> int:
-    """By the listener's own account."""
+    """The listener's own count of held bytes."""
     return int(cluster.status()["nodes"][0]["kafka"]["held_request_bytes"])
 
 
@@ -84,7 +84,7 @@ async def test_incomplete_requests_time_out(probe: Probe, cluster: LocalCluster)
 
     async def attacker(probe: Probe) -> None:
         while True:
-            with contextlib.suppress(ConnectionError, RuntimeError):  # it was cut off
+            with contextlib.suppress(ConnectionError, RuntimeError):  # the server closed the connection
                 await trickle(probe)
 
     def refused() -> int:

@@ -1,6 +1,6 @@
-"""Idempotent and transactional producers on a real cluster, while answers get lost and leaders fall.
+"""Idempotent and transactional producers on a real cluster, with lost responses and killed leaders.
 
-Scenarios 38 to 40 and 42 of RELIABILITY 1.8, by a network that loses answers which the servers gave.
+Scenarios 38 to 40 and 42 of RELIABILITY 1.8, with a network that loses responses of executed requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOSABLE = (registry.PRODUCE, registry.END_TXN, registry.TXN_OFFSET_COMMIT, regis
 
 
 class LossyNetwork(ZmqNetwork):
-    """Loses `share` of the answers that matter: the request was executed, the connection is gone."""
+    """Loses a share of the responses: the request was executed, and the connection is closed."""
 
     def __init__(self, config: Any, random: Random, share: float) -> None:
         super().__init__(config, monotonic_ms, random)
@@ -37,11 +37,11 @@ class LossyNetwork(ZmqNetwork):
         if api in LOSABLE and self._loss.random() < self._share:
             self.lost += 1
             self.drop(address)
-            raise errors.NetworkError("the answer was lost")
+            raise errors.NetworkError("the response was lost")
         return reply
 
     def submit(self, *_args: Any, **_facts: Any) -> None:
-        """Everything goes by `request`."""
+        """Not used: clients fall back to `request`."""
 
 
 class Lossy:
@@ -69,7 +69,7 @@ class Lossy:
 
 
 def read(clients: Any, topic: str, partition: int = 0, **options: Any) -> list[Any]:
-    """All records of a partition, once all that is decided is carried out."""
+    """All records of a partition, after all markers are written."""
     until_markers_are_written(clients)
     with clients.consumer(auto_offset_reset="earliest", **options) as consumer:
         consumer.assign([TopicPartition(topic, partition)])
@@ -86,12 +86,12 @@ def test_s38_lost_responses_cause_no_duplicates() -> None:
         lossy.clients.admin().create_topics(NewTopic("t", partitions=2)).raise_for_errors()
         producer = lossy.clients.producer(batch_size=1, linger_ms=0, retry_backoff_ms=5)
         sent: dict[int, list[Any]] = {0: [], 1: []}
-        for number in range(20_000):  # how many go in one request is up to the machine
+        for number in range(20_000):  # the number of requests depends on the machine
             if number >= 600 and lossy.lost > 20:
                 break
             future = producer.send("t", b"%d" % number, partition=number % 2)
             sent[number % 2].append((b"%d" % number, future))
-            if number >= 20:  # never more than three of a partition under way, in however few requests
+            if number >= 20:  # at most three batches of a partition in flight
                 sent[number % 2][-3][1].result(60)
         producer.flush(60)
         assert lossy.lost > 10
@@ -121,7 +121,7 @@ def test_s39_next_leader_recognizes_retries() -> None:
             leader = admin.describe_topics("t")["t"].partitions[0].leader
             cluster.kill_node(leader - 1)
             send(200)
-            wait_for(lambda: futures[-1].done(), "another leader has taken over")
+            wait_for(lambda: futures[-1].done(), "another leader acknowledges")
             cluster.restart_node(leader - 1)
             wait_for(lambda: are_in_sync(admin, "t"), "all are in sync")
         producer.flush(60)

@@ -1,4 +1,4 @@
-"""What admin clients of Kafka ask: topics, configs, offsets, groups, transactions, disks, the cluster."""
+"""Kafka's admin clients: topics, configs, offsets, groups, transactions, log dirs, the cluster."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ from kafka_clients import WAIT_S, confluent_consumer, confluent_producer, new_to
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Two nodes, so that half of everything is at the other one."""
+    """Two nodes, so that half of all partitions and groups are at the other node."""
     with headrace.local(nodes=2, listeners="PLAINTEXT://127.0.0.1:0") as made:
         yield made
         assert [node["kafka"]["broken"] for node in made.status()["nodes"]] == [0, 0]

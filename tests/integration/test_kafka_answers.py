@@ -1,5 +1,4 @@
-"""What answers hold besides their error codes: each once differed from that of an Apache Kafka that was
-asked the same (tests/oracle)."""
+"""Response fields besides error codes, each of which once differed from Apache Kafka's (tests/oracle)."""
 
 import logging
 from collections.abc import Iterator
@@ -45,8 +44,8 @@ def test_created_and_deleted_topics_have_the_fields_that_java_needs(wire: Wire) 
 def test_topic_named_twice_is_returned_once(wire: Wire) -> None:
     """Clients read responses by name."""
     twice = [{"name": "twice", "num_partitions": 1, "replication_factor": 1}] * 2
-    (told,) = wire.ask("create_topics", 5, topics=twice, timeout=10_000)["topics"]
-    assert told["error_code"] == "invalid_request"
+    (response,) = wire.ask("create_topics", 5, topics=twice, timeout=10_000)["topics"]
+    assert response["error_code"] == "invalid_request"
 
 
 def test_fetch_errors_have_kafkas_fields(wire: Wire) -> None:
@@ -54,18 +53,18 @@ def test_fetch_errors_have_kafkas_fields(wire: Wire) -> None:
     for partition, offset, aborted in ((0, 99, None), (9, 0, [])):
         part = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1000}
         fields = {"replica_id": -1, "max_bytes": 1000, "topics": [{"topic": TOPIC, "partitions": [part]}]}
-        (told,) = wire.ask("fetch", 11, session_epoch=-1, **fields)["responses"][0]["partitions"]
-        assert told["error_code"] != "none"
-        assert (told["log_start_offset"], told["aborted_transactions"]) == (-1, aborted)
+        (response,) = wire.ask("fetch", 11, session_epoch=-1, **fields)["responses"][0]["partitions"]
+        assert response["error_code"] != "none"
+        assert (response["log_start_offset"], response["aborted_transactions"]) == (-1, aborted)
 
 
 def test_configs_have_documentation_on_request_only(wire: Wire) -> None:
     """Null, not an empty text."""
     resources = [{"resource_type": 2, "resource_name": TOPIC, "configuration_keys": ["retention.ms"]}]
     for is_asked in (False, True):
-        told = wire.ask("describe_configs", 3, resources=resources, include_documentation=is_asked)
-        assert bool(told["results"][0]["configs"][0]["documentation"]) is is_asked
-        assert is_asked or told["results"][0]["configs"][0]["documentation"] is None
+        response = wire.ask("describe_configs", 3, resources=resources, include_documentation=is_asked)
+        assert bool(response["results"][0]["configs"][0]["documentation"]) is is_asked
+        assert is_asked or response["results"][0]["configs"][0]["documentation"] is None
 
 
 def listed(wire: Wire, version: int, timestamp: int) -> dict[str, Any]:
@@ -94,12 +93,12 @@ def test_unknown_member_gets_its_id_in_the_response(wire: Wire) -> None:
         "group_id": "g",
         "session_timeout": 10_000,
         "rebalance_timeout": 10_000,
-        "member_id": "nobody",
+        "member_id": "unknown",
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
     }
-    told = wire.ask("join_group", 3, **fields)
-    assert (told["error_code"], told["member_id"]) == ("unknown_member_id", "nobody")
+    response = wire.ask("join_group", 3, **fields)
+    assert (response["error_code"], response["member_id"]) == ("unknown_member_id", "unknown")
 
 
 def commit(wire: Wire, version: int, group: str, generation: int, partition: int = 0) -> str:
@@ -109,8 +108,8 @@ def commit(wire: Wire, version: int, group: str, generation: int, partition: int
         "generation_id_or_member_epoch": generation,
         "topics": [{"name": TOPIC, "partitions": [part]}],
     }
-    told = wire.ask("offset_commit", version, **fields)
-    return str(told["topics"][0]["partitions"][0]["error_code"])
+    response = wire.ask("offset_commit", version, **fields)
+    return str(response["topics"][0]["partitions"][0]["error_code"])
 
 
 @pytest.mark.parametrize(("version", "code"), [(8, "illegal_generation"), (9, "group_id_not_found")])
@@ -124,11 +123,11 @@ def test_deletion_of_offsets_of_unknown_partitions_fails(wire: Wire) -> None:
     assert commit(wire, 8, "simple", -1) == "none"
     parts = [{"partition_index": 0}, {"partition_index": 7}]
     topics = [{"name": TOPIC, "partitions": parts}, {"name": "no-such-topic", "partitions": parts[:1]}]
-    told = wire.ask("offset_delete", 0, group_id="simple", topics=topics)
-    assert told["error_code"] == "none"
+    response = wire.ask("offset_delete", 0, group_id="simple", topics=topics)
+    assert response["error_code"] == "none"
     codes = {
         (topic["name"], part["partition_index"]): part["error_code"]
-        for topic in told["topics"]
+        for topic in response["topics"]
         for part in topic["partitions"]
     }
     assert codes == {
@@ -143,12 +142,12 @@ def test_metadata_of_new_connections_has_new_topics(wire: Wire) -> None:
     for number in range(3):
         name = f"later-{number}"
         create(wire, 7, name)
-        assert until(partial(is_heard_of, wire, name), 30)
-        assert all(is_heard_of(wire, name) for _ in range(5))
+        assert until(partial(has_topic, wire, name), 30)
+        assert all(has_topic(wire, name) for _ in range(5))
 
 
-def is_heard_of(wire: Wire, name: str) -> bool:
-    """Among all topics, by who has just come."""
+def has_topic(wire: Wire, name: str) -> bool:
+    """In the list of all topics, over a new connection."""
     with Wire("{}:{}".format(*wire._socket.getpeername())) as other:
         other.ask("api_versions", 3, client_software_name="a", client_software_version="1")
         return name in {topic["name"] for topic in other.ask("metadata", 9, topics=None)["topics"]}
@@ -171,8 +170,13 @@ def test_one_request_alters_loggers_and_topic_configs(wire: Wire) -> None:
     ]
     try:
         answer = wire.ask("incremental_alter_configs", 1, resources=resources)
-        told = [(each["resource_type"], each["error_code"]) for each in answer["responses"]]
-        assert told == [(8, "none"), (2, "none"), (8, "invalid_request"), (2, "unknown_topic_or_partition")]
+        response = [(each["resource_type"], each["error_code"]) for each in answer["responses"]]
+        assert response == [
+            (8, "none"),
+            (2, "none"),
+            (8, "invalid_request"),
+            (2, "unknown_topic_or_partition"),
+        ]
         keys = (("8", "1", name), ("2", TOPIC, "retention.ms"))
         wanted = [
             {"resource_type": int(kind), "resource_name": of, "configuration_keys": [key]}

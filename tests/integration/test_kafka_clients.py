@@ -77,7 +77,7 @@ def test_wrong_port_is_reported(cluster: LocalCluster) -> None:
 
 
 def test_idle_listener_holds_no_memory(cluster: LocalCluster) -> None:
-    produce(cluster, new_topic(cluster, "told"), [b"x"])
+    produce(cluster, new_topic(cluster, "reported"), [b"x"])
     for node in cluster.status()["nodes"]:
         assert node["kafka"]["listeners"].keys() == {"PLAINTEXT"}
         assert node["kafka"]["broken"] == 0

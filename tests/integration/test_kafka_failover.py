@@ -1,4 +1,4 @@
-"""Kafka's clients through the death of a leader: nothing acknowledged is lost, nothing is there twice."""
+"""Kafka's clients while a leader is killed: no acknowledged record is lost or duplicated."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from kafka_clients import WAIT_S, confluent_consumer, confluent_producer, values
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    """Three nodes that notice a death soon."""
+    """Three nodes with short sessions."""
     settings: dict[str, Any] = {
         "broker_session_timeout_ms": 1_000,
         "broker_heartbeat_interval_ms": 100,

@@ -1,4 +1,4 @@
-"""Groups and transactions of unmodified Kafka clients: coordinators wherever they are."""
+"""Groups and transactions of unmodified Kafka clients, with coordinators on both nodes."""
 
 from collections.abc import Iterator
 from typing import Any

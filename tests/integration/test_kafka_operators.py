@@ -1,4 +1,4 @@
-"""What operators set for Kafka's clients, seen by real ones: metrics that they push, quotas, features."""
+"""Client metrics subscriptions, quotas and features, with real Kafka clients."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ from kafka_clients import WAIT_S, confluent_consumer, confluent_producer, new_to
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """One node, which is quick to forget how much a client did."""
+    """One node with short quota windows."""
     with headrace.local(listeners="PLAINTEXT://127.0.0.1:0", quota_window_num=2) as made:
         yield made
         assert [node["kafka"]["broken"] for node in made.status()["nodes"]] == [0]
@@ -95,7 +95,7 @@ def test_quotas_throttle_clients(cluster: LocalCluster, shell: CommandLine) -> N
     counts = cluster.status()["nodes"][0]["kafka"]["quotas"]["throttled"]
     assert counts["producer_byte_rate"] > 0
     assert counts["consumer_byte_rate"] > 0
-    # the other plane has the same quotas, and the same meters
+    # the other listener has the same quotas and the same meters
     with headrace.connect(cluster.bootstrap, client_id="slow") as own:
         with own.producer(linger_ms=0) as sender:
             for value in values:

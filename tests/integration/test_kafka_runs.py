@@ -1,4 +1,4 @@
-"""Records that go from a log's file to a Kafka client's socket: the same bytes as those that were read."""
+"""Records sent from a log's file to a Kafka client's socket have the same bytes as those read into memory."""
 
 import socket
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from headrace.runtime.files.files_io import OsFiles
 
 TOPIC = "runs"
 BATCHES, VALUE_BYTES = 300, 10_000
-# What one answer reads out of files. Source: storage_node/replica/reading.py
+# The most bytes that a response reads into memory. Source: storage_node/replica/reading.py
 READ_BYTES = 512 * 1024
 
 
@@ -34,12 +34,12 @@ def fill(bootstrap: str, topic: str) -> None:
         for number in range(BATCHES):
             part = {"index": 0, "records": batch(number)}
             data = [{"name": topic, "partition_data": [part]}]
-            (told,) = wire.ask("produce", 9, acks=-1, timeout=10_000, topic_data=data)["responses"]
-            assert told["partition_responses"][0]["error_code"] == "none"
+            (response,) = wire.ask("produce", 9, acks=-1, timeout=10_000, topic_data=data)["responses"]
+            assert response["partition_responses"][0]["error_code"] == "none"
 
 
 def can_lend(folder: Path) -> bool:
-    """Whether this kernel says what is cached."""
+    """Whether this kernel reports cached pages."""
     file = OsFiles().open(f"{folder}/probe", create=True)
     file.pwrite(0, [b"x"])
     return file.lend(0, 1) is not None
@@ -59,15 +59,15 @@ def asked(offset: int, isolation: int = 0, max_bytes: int = 1 << 23, topic: str 
 
 
 def fetch(wire: Wire, version: int, *of: Any) -> bytes:
-    told = wire.ask("fetch", version, **asked(*of))
-    (one,) = told["responses"][0]["partitions"]
+    response = wire.ask("fetch", version, **asked(*of))
+    (one,) = response["responses"][0]["partitions"]
     assert one["error_code"] == "none"
     records: bytes = one["records"]
     return records
 
 
 def everything(wire: Wire, version: int, isolation: int, max_bytes: int) -> tuple[bytes, int]:
-    """All of the partition, and the size of the largest answer."""
+    """All bytes of the partition, and the size of the largest response."""
     offset, data, largest = 0, b"", 0
     while offset < BATCHES:
         records = fetch(wire, version, offset, isolation, max_bytes)
@@ -94,7 +94,7 @@ def test_all_response_sizes_return_the_same_bytes(
     assert small == large == mixed
     assert len(large) > BATCHES * VALUE_BYTES
     if can_lend(tmp_path):
-        assert largest > READ_BYTES, "nothing was sent out of the file"
+        assert largest > READ_BYTES, "no bytes were sent from the file"
 
 
 def test_topic_is_deleted_while_it_is_sent(bootstrap: str) -> None:

@@ -1,4 +1,4 @@
-"""`headrace.local(controllers=3)`: a whole cluster whose controllers die, one after the other."""
+"""`headrace.local(controllers=3)`: a cluster whose controllers are killed one after the other."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ FAST = {
 
 
 def active(cluster: Any) -> int:
-    """The index of the controller that decides, once there is one."""
+    """The index of the active controller; waits for one."""
     wait_for(lambda: cluster.active_controller() is not None, "a controller leads")
     return int(cluster.active_controller())
 
@@ -64,7 +64,7 @@ def test_topics_survive_killed_leaders() -> None:
             thread.start()
         for _ in range(2):
             goal = len(made) + 20
-            wait_for(lambda goal=goal: len(made) >= goal or bool(failed), "topics are made")  # type: ignore[misc]
+            wait_for(lambda goal=goal: len(made) >= goal or bool(failed), "topics are created")  # type: ignore[misc]
             leader = active(cluster)
             cluster.kill_controller(leader)
             active(cluster)
@@ -125,9 +125,9 @@ def test_restart_starts_all_controllers_of_the_data_dir(tmp_path: Path) -> None:
         assert facts["controller"]["quorum"]["voters"] == [1, 2, 3]
         assert (facts["controller"]["cluster_id"], facts["controller"]["topics"]) == (cluster_id, 1)
         with cluster.admin() as admin:
-            told = admin.describe_metadata_quorum()
-            assert told.leader_id == facts["controller"]["controller_id"]
-            assert {each.replica_id for each in told.voters} == {1, 2, 3}
+            response = admin.describe_metadata_quorum()
+            assert response.leader_id == facts["controller"]["controller_id"]
+            assert {each.replica_id for each in response.voters} == {1, 2, 3}
             wait_for(lambda: not any(e.lag for e in admin.describe_metadata_quorum().voters), "no lag")
 
 

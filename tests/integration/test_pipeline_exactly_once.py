@@ -1,5 +1,5 @@
-"""Random histories of a query that writes exactly once: attempts that are lost, repeated or come too late,
-drivers that die at any step or are replaced. What is visible is each batch, once.
+"""Random histories of an exactly-once query: attempts that are lost, repeated or late, drivers that die at
+any step or are replaced. Each batch must be visible once.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class History:
-    """One query, and what it knows it has written."""
+    """One query, and the values that it has written."""
 
     def __init__(self, cluster: LocalCluster, seed: int, *, has_gates: bool) -> None:
         self.random, self.query = Random(seed), f"history{seed}-{has_gates}"
@@ -52,7 +52,7 @@ class History:
     def attempt(
         self, batch: int, task: int, gate: Gate | None = None, *, is_late: bool = False
     ) -> tuple[str, PreparedWrite]:
-        """A late one does not wait for a driver that waits for it here."""
+        """One attempt of a task; a late one does not wait for its driver, which waits for it here."""
         self.attempts += 1
         value = f"{batch}.{task}.{self.attempts}"
         table = pa.record_batch({"value": [value] * 3})
@@ -60,7 +60,7 @@ class History:
         return value, prepare_arrow([table], options, query=self.query, task=task, gate=gate)
 
     def tasks(self, batch: int, gate: Gate | None = None) -> tuple[set[str], list[PreparedWrite]]:
-        """All tasks, some of them more than once; now and then the driver has an old message."""
+        """Run all tasks, some more than once; sometimes the driver uses an old commit message."""
         values, writes = set(), []
         for task in range(TASKS):
             made = [self.attempt(batch, task, gate) for _ in range(self.random.choice([1, 1, 1, 2, 3]))]
@@ -73,13 +73,13 @@ class History:
         for batch in range(BATCHES):
             while not self.is_committed(batch):
                 self.try_batch(batch)
-            for _ in range(self.random.choice([0, 0, 1])):  # the engine plays it again
+            for _ in range(self.random.choice([0, 0, 1])):  # the engine repeats the batch
                 with Sink(self.options, self.query) as sink:
                     assert not sink.commit(batch, self.tasks(batch)[1])
                     sink.abort_leftovers()
 
     def is_committed(self, batch: int) -> bool:
-        """A new driver finishes what the one before has decided."""
+        """Whether the batch is committed, for a new driver, which completes a decided commit."""
         with Sink(self.options, self.query) as sink:
             return sink.is_committed(batch)
 
@@ -99,7 +99,7 @@ class History:
 
 
 class Dying(Sink):
-    """Dies at some step; an attempt that nobody waits for may begin at another."""
+    """A sink whose process dies at a random step; a speculative attempt of a task may begin at another."""
 
     values: set[str]
     gate: Gate | None = None
@@ -111,7 +111,7 @@ class Dying(Sink):
     def step(self) -> None:
         random = self.history.random
         if random.random() < 0.08:
-            with contextlib.suppress(ProducerFencedError, ApiTimeoutError):  # it came too late
+            with contextlib.suppress(ProducerFencedError, ApiTimeoutError):  # the attempt came too late
                 self.history.attempt(self.batch, random.randrange(TASKS), self.gate, is_late=True)
         if random.random() < 0.15:
             raise Killed
@@ -161,7 +161,7 @@ def test_each_batch_is_visible_once(cluster: LocalCluster, seed: int, has_gates:
 
 
 def test_finished_query_is_forgotten(cluster: LocalCluster) -> None:
-    """Its records stay; its name may be used for another query."""
+    """Its records stay; its name may be reused."""
     cluster.admin().create_topics(NewTopic("forgotten")).raise_for_errors()
     given = write_options({"bootstrap": cluster.bootstrap, "topic": "forgotten"})
     for value in ("first", "second"):

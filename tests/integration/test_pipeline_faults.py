@@ -28,7 +28,7 @@ COUNT = 20_000
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Three nodes that miss each other soon; whoever kills one brings it back."""
+    """Three nodes with a short session timeout; a test restarts each node that it kills."""
     with local(nodes=3, broker_session_timeout_ms=3_000, log_cleaner_backoff_ms=20) as started:
         started.producer(transactional_id="first").init_transactions()  # its topic has three replicas
         yield started
@@ -179,14 +179,14 @@ def test_forked_worker_opens_its_own_connections(cluster: LocalCluster) -> None:
     (whole,) = Planner(wanted).batch().ranges
     begun = fetch_arrow(whole, wanted, max_rows=1)
     assert values([next(begun)]) == [0]
-    told, tell = os.pipe()
+    response, tell = os.pipe()
     child = os.fork()
     if not child:
         with os.fdopen(tell, "wb") as pipe:
             pipe.write(pickle.dumps(values(fetch_arrow(whole, wanted))))
         os._exit(0)
     os.close(tell)
-    with os.fdopen(told, "rb") as pipe:
+    with os.fdopen(response, "rb") as pipe:
         assert pickle.loads(pipe.read()) == list(range(10))
     os.waitpid(child, 0)
     assert values(begun) == list(range(1, 10))
@@ -203,8 +203,8 @@ def test_connections_are_shared_and_closed_when_idle(cluster: LocalCluster) -> N
         assert again is first
     assert close_idle(3600) == 1
     assert close_idle() == 0
-    with shared_cluster(one.bootstrap, one.client) as anew:
-        assert anew is not first
-        anew.close()
+    with shared_cluster(one.bootstrap, one.client) as reopened:
+        assert reopened is not first
+        reopened.close()
         with shared_cluster(one.bootstrap, one.client) as better:
             assert better.io.failure is None

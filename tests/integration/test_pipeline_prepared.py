@@ -1,4 +1,4 @@
-"""What is decided is never lost: attempts that come late, drivers that are away for long, nodes that die."""
+"""A decided batch is never lost: with late attempts, drivers that are down for long, and killed nodes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -80,7 +80,7 @@ def die_before(patch: pytest.MonkeyPatch, step: str, first: Callable[[], None] =
 def leave_prepared(
     patch: pytest.MonkeyPatch, given: Any, query: str, writes: Sequence[PreparedWrite]
 ) -> None:
-    """By a driver that dies before it decides."""
+    """Leave prepared transactions by a driver that dies before its decision."""
     with patch.context() as patched, Sink(given, query) as sink:
         die_before(patched, "_record")
         with pytest.raises(Killed):
@@ -90,7 +90,7 @@ def leave_prepared(
 def test_late_attempt_cannot_fence_a_decided_batch(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its InitProducerId waits, and gets the reason. So does an admin who would fence the id."""
+    """InitProducerId waits, and its timeout has the reason. The same for an admin that fences the id."""
     wanted = options(cluster, "zombie")
     zombie = options(cluster, "zombie", max_block_ms="2000")
     finish = Sink._finish
@@ -161,7 +161,7 @@ def test_prepared_transaction_survives_its_coordinator(
 def test_next_driver_aborts_undecided_transactions(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else readers would wait for ever. Open transactions of its own tasks stay."""
+    """Otherwise consumers would wait for ever. Open transactions of its own tasks stay."""
     wanted = options(cluster, "undecided")
     writes = [prepare(wanted, "undecided", f"{task}", task) for task in range(2)]
     leave_prepared(monkeypatch, wanted, "undecided", writes)

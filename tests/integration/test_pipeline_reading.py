@@ -1,4 +1,4 @@
-"""Ranges of topics as Arrow, on a real cluster: exact rows whatever lies at their ends, and what is gone."""
+"""Ranges of topics as Arrow, on a real cluster: exact rows for any range ends, and deleted records."""
 
 import pickle
 from collections.abc import Iterator
@@ -279,22 +279,22 @@ def test_topic_of_a_stream_is_recreated(cluster: LocalCluster, monkeypatch: pyte
 
 def test_topic_unknown_to_one_node(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other nodes have it."""
-    wanted = options(cluster, subscribe="heard", fetchOffset__numRetries=0)
+    wanted = options(cluster, subscribe="new-topic", fetchOffset__numRetries=0)
     stale = answers_of(monkeypatch)
-    with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'heard'"):
+    with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'new-topic'"):
         Planner(wanted).batch()
-    create(cluster, "heard")
-    fill(cluster, "heard", 3)
+    create(cluster, "new-topic")
+    fill(cluster, "new-topic", 3)
     stale.play()
     assert [each.size for each in Planner(wanted).batch().ranges] == [3]
     assert stale.played == 1
 
 
 def answers_of(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A node that says again what it said of topics before, when it is told to play."""
+    """Records a node's metadata response, and repeats it after `play`."""
 
     class Stale(AdminRequester):
-        told: Any = None
+        response: Any = None
         is_playing = False
         played = 0
 
@@ -302,9 +302,9 @@ def answers_of(monkeypatch: pytest.MonkeyPatch) -> Any:
             if Stale.is_playing:
                 Stale.is_playing = False
                 Stale.played += 1
-                return Stale.told
+                return Stale.response
             answer = await super().ask(api, request, call)
-            Stale.told = Stale.told or answer
+            Stale.response = Stale.response or answer
             return answer
 
         @classmethod
@@ -316,7 +316,7 @@ def answers_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_topic_of_a_stream_is_deleted(cluster: LocalCluster) -> None:
-    """An error; or the stream continues with the others, and the plan lists the loss."""
+    """An error; or the stream continues with the other partitions, and the plan lists the loss."""
     for name in ("stays", "goes"):
         create(cluster, name)
         fill(cluster, name, 5)
@@ -368,10 +368,10 @@ def test_progress_is_committed_to_a_group(
 ) -> None:
     """A group with members refuses it: after a warning the stream continues."""
     monkeypatch.setattr(group_progress_io, "TIMEOUT_S", 60.0)  # the first group makes its topic
-    create(cluster, "told", 2)
-    fill(cluster, "told", 10)
-    wanted = options(cluster, stream=True, subscribe="told", **{"kafka.group.id": "telling"})
-    first, second = TopicPartition("told", 0), TopicPartition("told", 1)
+    create(cluster, "published", 2)
+    fill(cluster, "published", 10)
+    wanted = options(cluster, stream=True, subscribe="published", **{"kafka.group.id": "telling"})
+    first, second = TopicPartition("published", 0), TopicPartition("published", 1)
     progress = GroupProgress(wanted)
     progress.publish({first: 4, second: 0})
     assert {tp: each.lag for tp, each in cluster.admin().group_lag("telling").items()} == {
@@ -381,11 +381,11 @@ def test_progress_is_committed_to_a_group(
     progress.publish({first: 10, second: 0})
     assert cluster.admin().group_lag("telling")[first].lag == 0
     assert "failed" not in caplog.text
-    with cluster.consumer("told", group="telling") as member:
+    with cluster.consumer("published", group="telling") as member:
         wait_for(lambda: not member.poll(0.1) and member.assignment(), "it is a member")
         progress.publish({first: 3, second: 0})
         progress.publish({first: 2, second: 0})
     warnings = [each for each in caplog.records if "to group 'telling' failed" in each.message]
     assert len(warnings) == 1
     assert cluster.admin().group_lag("telling")[first].lag == 0
-    GroupProgress(options(cluster, stream=True, subscribe="told")).publish({first: 1})
+    GroupProgress(options(cluster, stream=True, subscribe="published")).publish({first: 1})

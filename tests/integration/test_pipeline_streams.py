@@ -1,5 +1,5 @@
-"""Streams from topic to topic whose driver dies at any step between plan, run and commit, and goes on from
-what an engine keeps in its checkpoint: each row is there once. Engines are played here, as Spark does it.
+"""Streams from topic to topic whose driver dies at any step between plan, run and commit, and restarts from
+the engine's checkpoint: each row is there once. The engines here are fakes that behave as Spark does.
 """
 
 import json
@@ -147,8 +147,8 @@ def test_offsets_in_the_engines_checkpoint(cluster: LocalCluster, seed: int) -> 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_plans_in_a_topic(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """As for PySpark 3.5: the engine counts batches, and repeats the last one if its end was not stored, or
-    the one before if the disk lost it."""
+    """As for PySpark 3.5: the engine numbers batches, and repeats the last one if its commit was not stored,
+    or the previous one if the disk lost it."""
     query = Copying(cluster, "clock", seed)
     monkeypatch.setattr(stream_io, "frame", lambda _spark, plan, _options: plan.ranges)
     number = 0

@@ -100,7 +100,7 @@ def test_asyncio(headrace_session_cluster):
 
 
 @pytest.mark.parametrize(
-    ("lines", "marker", "told"),
+    ("lines", "marker", "response"),
     [
         (["headrace_options = nodes"], "", "headrace_options: 'nodes' is not key=value"),
         (["headrace_options = nodes=many"], "", "headrace_options: nodes is a number, not 'many'"),
@@ -108,12 +108,12 @@ def test_asyncio(headrace_session_cluster):
         ([], "@pytest.mark.headrace(3)", "takes keywords, such as nodes=3"),
     ],
 )
-def test_invalid_options_are_refused(tmp_path: Path, lines: list[str], marker: str, told: str) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, lines: list[str], marker: str, response: str) -> None:
     """No cluster is started with a part of the options."""
     tests = f"import pytest\n\n{marker}\ndef test_it(headrace_cluster):\n    pass\n"
     code, output = outcome_of(tmp_path, tests, *lines)
     assert code != 0
-    assert told in output
+    assert response in output
 
 
 def test_fixtures_are_typed(headrace_cluster: LocalCluster, headrace_cluster_factory: ClusterFactory) -> None:

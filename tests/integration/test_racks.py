@@ -31,9 +31,9 @@ def read_up_to(consumer: Any, read: list[bytes], count: int) -> None:
 
 
 def test_consumer_reads_from_the_replica_in_its_rack() -> None:
-    """All its bytes come from the follower there, not one from the leader. What a replica that died does not
-    have is not shown, although the follower has it, before the ISR goes on without it. When the follower
-    dies too, the leader is read: each record once, in order."""
+    """All bytes come from the follower in the rack. A record that a dead ISR member lacks is not visible,
+    although the follower has it, until the ISR shrinks. When the follower dies, too, the consumer reads from
+    the leader: each record once, in order."""
     with local(nodes=3, replica_selector_class="RackAwareReplicaSelector", **FAST) as cluster:
         put_into_racks(cluster)
         with cluster.admin() as admin, cluster.producer(acks="all", linger_ms=0) as producer:

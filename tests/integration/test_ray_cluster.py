@@ -1,4 +1,4 @@
-"""A cluster on real Ray: it comes up, survives kill -9 of its servers, and goes without a trace."""
+"""A cluster on real Ray: `up`, kill -9 of its servers, and `down` without leftovers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def headrace(tmp_path_factory: pytest.TempPathFactory, ray_address: str) -> Iter
 
 
 class SteadyProducer:
-    """Sends numbered records to every partition, acks=1, and remembers what was acknowledged where."""
+    """Sends numbered records to every partition with acks=1, and records the acknowledged offsets."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged: dict[int, dict[int, bytes]] = defaultdict(dict)  # partition -> offset -> value
@@ -71,7 +71,7 @@ class SteadyProducer:
         return {partition: len(self.acknowledged[partition]) for partition in range(PARTITIONS)}
 
     def wait_for_more(self, what: str) -> None:
-        """Every partition acknowledges further records."""
+        """Wait until every partition has more acknowledged records."""
         before = self.count()
         wait_for(lambda: all(now > before[p] + 50 for p, now in self.count().items()), f"{what}: more acks")
 
@@ -104,7 +104,7 @@ def read_all(bootstrap: str, topic: str) -> dict[int, dict[int, bytes]]:
             consumer.seek(place, 0)
         ends_at = time.monotonic() + RECOVERY_S
         while any(consumer.position(place) < ends[place] for place in places):
-            assert time.monotonic() < ends_at, "the read does not come to its end"
+            assert time.monotonic() < ends_at, "the consumer has stalled"
             for record in consumer.poll(0.5):
                 assert record.value is not None
                 found[record.partition][record.offset] = record.value
@@ -198,7 +198,7 @@ def test_up_adopts_running_actors(headrace: Headrace) -> None:
 def test_records_through_the_command_line(headrace: Headrace, tmp_path: Path) -> None:
     """Produce from standard input and a file, consume with kcat's offsets and tokens, see the topic."""
     made = json.loads(headrace.run("topic", "create", "cli", "-p", "2", "-o", "json")[0])
-    assert made[0]["replication_factor"] == 3  # what `up` sets for three nodes
+    assert made[0]["replication_factor"] == 3  # the default for three nodes
     configs = json.loads(headrace.run("topic", "describe", "cli", "--all-configs", "-o", "json")[0])[0][
         "configs"
     ]
@@ -219,7 +219,7 @@ def test_records_through_the_command_line(headrace: Headrace, tmp_path: Path) ->
 
 
 def test_second_cluster_shares_the_ray(headrace: Headrace) -> None:
-    """And nothing else; the Ray survives the cluster that only joined it."""
+    """Nothing else is shared; the Ray cluster survives `down`."""
     headrace.up("--cluster", "second", "--nodes", "1")
     try:
         facts = json.loads(headrace.run("status", "--cluster", "second", "-o", "json")[0])

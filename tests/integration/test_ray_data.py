@@ -433,11 +433,11 @@ def test_topic_of_a_stream_is_recreated(cluster: LocalCluster) -> None:
     assert next(steps).count() == 10
     cluster.admin().delete_topics("renewed").raise_for_errors()
     create(cluster, "renewed", 1, 20)
-    told = (
+    response = (
         errors.DataLossError,
         errors.UnknownTopicOrPartitionError,
     )  # by what the node that is asked knows already
-    with pytest.raises(told), steps:
+    with pytest.raises(response), steps:
         next(steps).take_all()
     found: list[int] = []
 
@@ -445,7 +445,7 @@ def test_topic_of_a_stream_is_recreated(cluster: LocalCluster) -> None:
         try:
             with ray_data.stream("renewed", "r", failOnDataLoss=False, **at) as rest:
                 found.extend(dataset.count() for dataset in rest)
-        except told:  # a node still does not know, and nothing is committed
+        except response:  # a node still does not know, and nothing is committed
             return False
         return True
 

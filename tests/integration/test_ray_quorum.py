@@ -1,4 +1,4 @@
-"""Three controllers on real Ray: they come up in time, survive kill -9 of the leader, and come back."""
+"""Three controllers on real Ray: `up`, kill -9 of the active controller, restart."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def headrace(tmp_path_factory: pytest.TempPathFactory, ray_address: str) -> Iter
 
 
 def quorum_of(headrace: Headrace) -> Any:
-    """What `headrace quorum status` says."""
+    """The output of `headrace quorum status`."""
     return json.loads(headrace.run("-o", "json", "quorum", "status")[0])
 
 

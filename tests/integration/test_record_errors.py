@@ -1,4 +1,4 @@
-"""A batch with some bad records (KIP-467): what the wire says, and what becomes of its good records."""
+"""A batch with some invalid records (KIP-467): the response fields, and the retry of its valid records."""
 
 import time
 from collections.abc import Iterator
@@ -53,12 +53,12 @@ def test_response_names_the_invalid_records(
             fields = {"acks": -1, "timeout": 10_000, "transactional_id": None, "topic_data": topics}
             return wire.ask("produce", version, **fields)["responses"][0]["partition_responses"][0]
 
-        told = produce(batch_of([b"k", None, b"k", None], compression))
-        assert told["error_code"] == "invalid_record"
+        response = produce(batch_of([b"k", None, b"k", None], compression))
+        assert response["error_code"] == "invalid_record"
         if version >= 8:
-            assert [each["batch_index"] for each in told["record_errors"]] == [1, 3]
-            assert "no key" in told["record_errors"][0]["batch_index_error_message"]
-            assert "2 records" in told["error_message"]
+            assert [each["batch_index"] for each in response["record_errors"]] == [1, 3]
+            assert "no key" in response["record_errors"][0]["batch_index_error_message"]
+            assert "2 records" in response["error_message"]
         assert produce(batch_of([b"k", b"k"], compression))["base_offset"] == 0
 
 

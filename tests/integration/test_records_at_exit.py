@@ -1,4 +1,4 @@
-"""What becomes of records that a program sent when it ends without closing its producer, by every way out.
+"""The records of a program that ends without closing its producer, for every kind of exit.
 
 Each program runs in a process of its own beside a cluster in this one: it sends 101 records, and either all
 of them are stored, or its stderr has an ERROR line with their number and a ResourceWarning.

@@ -1,4 +1,4 @@
-"""Three real nodes and a controller: what was acknowledged outlives the death of its leader."""
+"""Three real nodes and a controller: acknowledged records survive a killed leader."""
 
 from headrace import NewTopic, local
 

@@ -1,4 +1,4 @@
-"""Segments that go under readers, and records that are deleted, on real nodes and real files."""
+"""Retention under readers, and DeleteRecords, on real nodes and files."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def value_of(number: int) -> bytes:
 
 
 def fill(cluster: LocalCluster, **configs: str) -> None:
-    """A topic whose record at each offset tells the offset."""
+    """A topic whose records have their offsets as values."""
     defaults = {"segment.bytes": str(MIB), "file.delete.delay.ms": "0"}
     with cluster.admin() as admin, cluster.producer(batch_size=50_000) as producer:
         replicas = len(cluster.status()["nodes"])
@@ -63,10 +63,10 @@ def test_segments_are_deleted_under_a_reader_and_a_follower(tmp_path: Path) -> N
                 starts.append(consumer.beginning_offsets(PLACE)[PLACE])
             assert offsets == sorted(set(offsets))
             assert starts == sorted(starts)
-            wait_for(lambda: consumer.beginning_offsets(PLACE)[PLACE] > COUNT // 2, "segments have gone")
+            wait_for(lambda: consumer.beginning_offsets(PLACE)[PLACE] > COUNT // 2, "segments were deleted")
             cluster.restart_node(2 - leader)
             wait_for(lambda: len(admin.describe_topics("t")["t"].partitions[0].isr) == 2, "both are in sync")
-            wait_for(lambda: len(files_of(tmp_path)) <= 2 * 4, "the files are gone")
+            wait_for(lambda: len(files_of(tmp_path)) <= 2 * 4, "the files are deleted")
             start = consumer.beginning_offsets(PLACE)[PLACE]
             consumer.seek_to_beginning(PLACE)
             (record,) = consumer.poll(60, max_records=1)
@@ -102,4 +102,4 @@ def test_deleted_records_stay_deleted(tmp_path: Path, command_line: CommandLine)
                 return isinstance(error, errors.PolicyViolationError)
 
             wait_for(is_refused, "a compacted topic keeps its records")
-        wait_for(lambda: len(files_of(tmp_path)) <= 3 * 2, "the files are gone")
+        wait_for(lambda: len(files_of(tmp_path)) <= 3 * 2, "the files are deleted")

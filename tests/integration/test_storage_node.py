@@ -74,7 +74,7 @@ async def test_waiting_fetch_completes_with_an_append(rig: Rig) -> None:
 
 
 async def test_fetch_of_a_closed_connection_leaves_purgatory(rig: Rig) -> None:
-    """Not only at its deadline."""
+    """At once, not only at its deadline."""
     topic_id = await rig.topic("t")
     reader = await rig.client()
     waiting = asyncio.create_task(reader.fetch(topic_id, max_wait_ms=200_000))

@@ -1,4 +1,4 @@
-"""A storage node with the real controller: they agree about registration, fencing, topics and shutdown."""
+"""A storage node with the real controller: registration, fencing, topics and shutdown."""
 
 import asyncio
 import json

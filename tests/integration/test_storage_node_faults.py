@@ -1,4 +1,4 @@
-"""A storage node meets bad input, floods and bad disks: it answers or refuses, and lives on."""
+"""A storage node under invalid input, floods and disk faults: it responds or refuses, and keeps serving."""
 
 import asyncio
 import errno
@@ -41,7 +41,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def hostile_messages(session: int) -> Iterator[list[bytes]]:
-    """Messages that no client of ours would send; `session` is a real one, so some get far."""
+    """Invalid messages; `session` is a valid one, so some of them reach the handlers."""
     yield [b""]
     yield [b"", b""]
     yield [os.urandom(100)] * 3
@@ -72,7 +72,7 @@ async def test_hostile_messages_delay_no_other_client(rig: Rig) -> None:
 
 
 async def test_invalid_body_on_a_valid_session_gets_an_error(rig: Rig) -> None:
-    """And the connection stays open."""
+    """The connection stays open."""
     client = await rig.client()
     for api in (registry.PRODUCE, registry.FETCH, registry.LIST_OFFSETS, registry.METADATA):
         for body in (b"", b"\xc1", b"\x93", encode({"a": 1}), encode([1] * 10), b"\x91" * 100_000):
@@ -136,7 +136,7 @@ async def test_fetches_of_too_many_partitions_are_refused(rig: Rig) -> None:
 
 
 async def produce_until_refused(rig: Rig, topic_id: bytes) -> tuple[int, int]:
-    """Produce one batch after the other; how many were acknowledged before the first refusal, its code."""
+    """Produce until the first error: the number of acknowledged batches, and the error code."""
     client = await rig.client()
     acked = 0
     while True:
@@ -218,7 +218,7 @@ async def test_disk_error_in_a_checkpoint_ends_the_node(tmp_path: Path) -> None:
 
 
 class HeldFiles(OsFiles):
-    """Real files, but syncs of those with `held` in their path wait until the test lets them go."""
+    """Real files; syncs of files with `held` in their path block until the test releases them."""
 
     def __init__(self, held: str) -> None:
         super().__init__()
@@ -234,7 +234,7 @@ class HeldFiles(OsFiles):
 
 
 class HeldFile:
-    """A file that waits; see HeldFiles."""
+    """A file whose syncs block; see HeldFiles."""
 
     def __init__(self, file: Any, files: HeldFiles) -> None:
         self._file, self._files = file, files

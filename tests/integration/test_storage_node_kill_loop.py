@@ -1,8 +1,9 @@
-"""A storage node killed again and again, at moments that nobody chose, while it works. Scenario 25.
+"""A storage node that is killed at random moments under load. Scenario 25.
 
-A real process on real files. Producers number their records and note what was acknowledged; topics come and
-go meanwhile; segments are tiny, so that a kill often meets a roll. At the end nothing acknowledged is
-missing, moved or changed, every index agrees with its log, and nothing half deleted is left.
+A real process on real files. Producers number their records and record the acknowledgements; topics are
+created and deleted meanwhile; segments are tiny, so that kills often happen during a roll. At the end every
+acknowledged record is unchanged at its offset, every index matches its log, and no partly deleted log is
+left.
 """
 
 import asyncio
@@ -92,7 +93,7 @@ class Writer:
         self._number = 0
 
     def batch(self, number: int) -> bytes:
-        """Two records that tell where they belong."""
+        """A batch of two records with partition and number in their values."""
         builder = active_codec().builder(max_bytes=1 << 20)
         for part in range(2):
             value = f"{self.name}/{number}/{part}".encode().ljust(200, b".")
@@ -100,13 +101,13 @@ class Writer:
         return builder.build()
 
     async def write(self, node: Node) -> None:
-        """Until cancelled; a refusal or a broken connection leaves the batch's fate open."""
+        """Send batches until cancelled; after an error the outcome of a batch is unknown."""
         entry = ProducePartition(self.topic_id, self.name.partition)
         while True:
             try:
                 connection = await Connection.open("127.0.0.1", node.port, client_id="w", timeout_s=0.5)
             except HeadraceError:
-                await asyncio.sleep(0.02)  # nothing tells when the next process listens
+                await asyncio.sleep(0.02)  # polls until the next process listens
                 continue
             try:
                 while True:

@@ -1,4 +1,4 @@
-"""A storage node dies, stops, comes back: what was acknowledged is there, and it is the same node."""
+"""A storage node restarts after a kill or a shutdown: same node id, and all acknowledged records."""
 
 import asyncio
 import contextlib
@@ -57,8 +57,8 @@ async def test_log_truncated_while_the_node_was_down_is_reported(
     cut_the_log_of("t-1")
     rig.node = rig.new_node()
     await rig.start()
-    told = rig.controller.registrations[-1]
-    assert (told.previous_broker_epoch, told.lost_replicas) == (epoch, (("t", 1),))
+    response = rig.controller.registrations[-1]
+    assert (response.previous_broker_epoch, response.lost_replicas) == (epoch, (("t", 1),))
     assert "since the last shutdown: t-1" in caplog.text
 
 
@@ -82,7 +82,7 @@ async def start_process(directory: Path, controller: FakeController) -> tuple[An
 
 
 async def end(process: Any) -> None:
-    """Whatever state it is in: nothing is left behind."""
+    """End the process in any state, and remove its files."""
     with contextlib.suppress(ProcessLookupError):
         process.kill()
     await process.wait()
@@ -126,7 +126,7 @@ async def test_kill_9_loses_no_acknowledged_batch(tmp_path: Path) -> None:
                 break
         client.close()
         assert found[: len(acked)] == acked
-        assert len(found) <= len(acked) + 1, "at most the one that was under way"
+        assert len(found) <= len(acked) + 1, "at most the batch in flight"
     finally:
         await end(process)
         controller.close()

@@ -1,4 +1,4 @@
-"""Stopping a node in the middle of its own chores."""
+"""Stops of a node during its background work."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from node_rig import Rig, batch, node_rig, until
 
 
 class HeldTask:
-    """A checkpoint that waits until it is let go."""
+    """A checkpoint that blocks until it is released."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -36,7 +36,7 @@ async def test_stop_during_a_checkpoint_is_clean(tmp_path: Path) -> None:
         await asyncio.to_thread(held.has_begun.wait, 30)
         node._manager.checkpoints.tasks = make_tasks
         stop = asyncio.create_task(node.stop())
-        await node._link.may_stop.wait()  # the farewell is said, the shutdown has begun
+        await node._link.may_stop.wait()  # the controlled shutdown is answered, the shutdown has begun
         held.may_go_on.set()
         await stop
         await asyncio.gather(checkpoint, return_exceptions=True)

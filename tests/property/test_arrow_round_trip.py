@@ -1,6 +1,6 @@
-"""Random tables through send_arrow and back through arrow_batches: the same rows, as poll sees them too.
+"""Random tables through send_arrow and back through arrow_batches: equal rows, also when read by poll.
 
-The oracle: each row lies where its future says; a partition holds its rows in the order of the table.
+The oracle: each row is at the offset of its future; a partition has its rows in the order of the table.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ def text(random: Random, longest: int) -> str | None:
 
 
 def binary_chunks(random: Random, words: list[str | None], cuts: list[int]) -> Any:
-    """The words in a random layout, cut at random places, each chunk a slice of something longer."""
+    """The words in a random layout, split at random places; each chunk is a slice of a longer array."""
     kind = random.choice(BINARY)
     chunks = []
     for start, end in zip([0, *cuts], [*cuts, len(words)], strict=True):
@@ -139,8 +139,8 @@ async def check(random: Random, fake: FakeCluster, cluster: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("codec", ["compiled", "python"])
-def test_tables_come_back_as_they_went(seed: int, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Layouts, cuts, nulls, batch sizes and bounds at random."""
+def test_tables_round_trip(seed: int, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random layouts, chunks, nulls, batch sizes and bounds."""
     for module in USERS:
         monkeypatch.setattr(f"headrace.clients.{module}.active_codec", lambda: pick_codec(codec))
     fake = FakeCluster()

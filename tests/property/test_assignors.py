@@ -1,5 +1,5 @@
-"""What every assignor promises: all partitions, once each, to members that want them, evenly; the sticky ones
-besides, that nothing moves without a reason."""
+"""Laws of all assignors: each partition is assigned once, to a subscriber, and assignments are balanced.
+Sticky assignors also move no partition without need."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def check(topics: Any, members: Any, shares: Any) -> None:
 
 
 def remembering(kind: Any, members: Any, shares: Any, generation: int = 5) -> Any:
-    """The members as they come to the next rebalance."""
+    """The members with their assignments, as in the next rebalance."""
     found = {}
     for name, member in members.items():
         had = tuple(shares.get(name, ()))
@@ -62,7 +62,7 @@ def remembering(kind: Any, members: Any, shares: Any, generation: int = 5) -> An
 @pytest.mark.parametrize("kind", ASSIGNORS)
 @given(group=groups(racks=True))
 def test_each_partition_goes_to_one_member_that_wants_it(kind: Any, group: Any) -> None:
-    """Whatever members subscribe to, wherever they run."""
+    """For any subscriptions and racks."""
     topics, members = group
     check(topics, members, kind().assign(topics, members))
 
@@ -105,7 +105,7 @@ def test_range_prefers_racks_where_shares_stay_equal() -> None:
 @pytest.mark.parametrize("kind", [RoundRobinAssignor, *STICKY])
 @given(group=groups(same=True))
 def test_equal_subscriptions_give_equal_shares(kind: Any, group: Any) -> None:
-    """Over all topics together."""
+    """Counted over all topics together."""
     sizes = [len(share) for share in kind().assign(*group).values()]
     assert max(sizes) - min(sizes) <= 1
 
@@ -113,7 +113,7 @@ def test_equal_subscriptions_give_equal_shares(kind: Any, group: Any) -> None:
 @pytest.mark.parametrize("kind", STICKY)
 @given(group=groups())
 def test_sticky_is_as_even_as_subscriptions_allow(kind: Any, group: Any) -> None:
-    """No partition could go from a member to one that has two less."""
+    """No partition could move from a member to one that has two fewer."""
     topics, members = group
     shares = kind().assign(topics, members)
     for share in shares.values():
@@ -133,7 +133,7 @@ def test_nothing_moves_when_nothing_changes(kind: Any, group: Any) -> None:
 
 @pytest.mark.parametrize("kind", STICKY)
 @given(group=groups(same=True), gone=st.integers(0, 5))
-def test_survivors_keep_what_they_have(kind: Any, group: Any, gone: int) -> None:
+def test_remaining_members_keep_their_partitions(kind: Any, group: Any, gone: int) -> None:
     """One member leaves: only its partitions move."""
     topics, members = group
     before = kind().assign(topics, members)
@@ -149,7 +149,7 @@ def test_survivors_keep_what_they_have(kind: Any, group: Any, gone: int) -> None
 @pytest.mark.parametrize("kind", STICKY)
 @given(group=groups(same=True))
 def test_a_new_member_takes_only_its_share(kind: Any, group: Any) -> None:
-    """Nothing moves between the old ones, and it gets no more than it must."""
+    """No partition moves between old members, and the new one gets no more than its share."""
     topics, members = group
     before = kind().assign(topics, members)
     grown = {**remembering(kind, members, before), "new": MemberSubscription(tuple(NAMES))}
@@ -162,7 +162,7 @@ def test_a_new_member_takes_only_its_share(kind: Any, group: Any) -> None:
 
 
 def test_of_two_claims_the_newer_counts_and_of_equal_ones_none() -> None:
-    """A member that missed a generation claims what is another's now."""
+    """A member that missed a generation claims partitions of another member."""
     topics = {"t": Topic(2)}
     tps = (TopicPartition("t", 0), TopicPartition("t", 1))
     members = {
@@ -173,23 +173,23 @@ def test_of_two_claims_the_newer_counts_and_of_equal_ones_none() -> None:
 
 
 def test_eager_sticky_member_keeps_its_assignment_in_the_subscription() -> None:
-    """Invalid user data of others is no claim."""
+    """Invalid user data of other members is no claim."""
     assignor = StickyAssignor()
     assert assignor.user_data(("t",)) is None
     assignor.on_assigned(Assignment(3, (TopicPartition("t", 1),)), 7)
-    told = assignor.user_data(("t",))
-    assert told == encode_claims([TopicPartition("t", 1)], 7)
+    response = assignor.user_data(("t",))
+    assert response == encode_claims([TopicPartition("t", 1)], 7)
     members = {
         "a": MemberSubscription(("t",), user_data=b"\xff"),
         "b": MemberSubscription(("t",), user_data=encode_claims([TopicPartition("t", 0)], 7)),
-        "c": MemberSubscription(("t",), user_data=told),
+        "c": MemberSubscription(("t",), user_data=response),
     }
     shares = assignor.assign({"t": Topic(2)}, members)
     assert shares == {"a": [], "b": [TopicPartition("t", 0)], "c": [TopicPartition("t", 1)]}
 
 
 def test_assignors_are_checked() -> None:
-    """Names that do not exist, none at all, one twice, and what is none."""
+    """Unknown names, an empty list, a repeated name, and objects that are no assignors."""
     for bad in (["nope"], [], ["range", "range"], [5]):
         with pytest.raises(ConfigError):
             checked_assignors(bad)  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
-"""Committed offsets equal those of a naive reader of the log, in any mix of plain and transactional commits,
-deletions and markers; and a compacted log says the same."""
+"""Committed offsets equal those of a naive reader of the log, for any mix of plain and transactional commits,
+deletions and markers; also after compaction."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ Offsets = dict[tuple[str, str], int]
 
 
 def naive(log: list[Entry]) -> Offsets:
-    """A record counts at its own offset if its transaction commits; the last one or a later deletion wins."""
+    """A record counts at its own offset if its transaction commits; the last record or tombstone wins."""
     committed = {
         place
         for end, marker in enumerate(log)
@@ -53,8 +53,8 @@ def naive(log: list[Entry]) -> Offsets:
 
 
 def compacted(log: list[Entry]) -> list[Entry]:
-    """What is left in the end: the last record of each key, not of transactions that were aborted, and the
-    markers. Every transaction has ended."""
+    """The compacted log: the last record of each key, without aborted transactions, and the markers. Every
+    transaction has ended."""
     aborted: set[int] = set()
     open_places: dict[int, list[int]] = {}
     for place, entry in enumerate(log):
@@ -97,7 +97,7 @@ def take(rig: GroupRig, step: tuple[Any, ...], number: int) -> None:
 @settings(max_examples=150)
 @given(st.lists(STEPS, max_size=25))
 def test_offsets_are_those_of_the_log(steps: list[tuple[Any, ...]]) -> None:
-    """At every step, and after the log was compacted. What a transaction holds is not stable."""
+    """At every step, and after compaction. Offsets with a pending transactional commit are not stable."""
     rig = GroupRig(transaction_partition_verification_enable=False)
     for number, step in enumerate(steps):
         take(rig, step, number)

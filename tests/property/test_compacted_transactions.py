@@ -40,7 +40,7 @@ class Written:
 
 
 class Compacted:
-    """The log leads, and all of it is committed."""
+    """A leader's log, committed up to its end."""
 
     def __init__(self) -> None:
         self.log = open_log(FakeFiles(), **KEYS)
@@ -48,14 +48,14 @@ class Compacted:
         self.epochs, self.sequences = [0, 0], [0, 0]
         self.now_ms = NOW
 
-    def step(self, what: str, key: int, who: int) -> None:
+    def step(self, what: str, key: int, producer: int) -> None:
         """p: plain, t: in a transaction, which e ends and a aborts; r: roll, c: clean, C: with a small map,
-        w: time passes, f: producers are forgotten, s: stop and start, k: kill."""
+        w: time passes, f: producers expire, s: stop and start, k: kill."""
         log = self.log
         if what in "pt":
-            self._write(b"%d" % key, who if what == "t" else -1)
+            self._write(b"%d" % key, producer if what == "t" else -1)
         elif what in "ea":
-            self._end(who, is_commit=what == "e")
+            self._end(producer, is_commit=what == "e")
         elif what == "r":
             log.roll(self.now_ms)
         elif what in "cC":
@@ -110,7 +110,7 @@ class Compacted:
     # --- readers ----------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """What a consumer under read_committed sees."""
+        """Compare the reads of a read_committed consumer with the oracle."""
         log = self.log
         open_from = [offset for offset, each in self.written.items() if each.is_committed is None]
         assert log.last_stable_offset == min([log.high_watermark, *open_from])
@@ -126,7 +126,7 @@ class Compacted:
             assert all(found.get(key) == value for key, value in wanted.items())
 
     def seen(self, max_bytes: int) -> list[tuple[int, bytes | None, bytes | None]]:
-        """All of it, piece by piece."""
+        """All records of a consumer, fetch by fetch."""
         log, offset, found = self.log, 0, []
         while offset < log.last_stable_offset:
             read = log.reader.read(offset, max_bytes, upto_offset=log.last_stable_offset)
@@ -145,7 +145,7 @@ class Compacted:
 @settings(max_examples=120)
 @given(STEPS)
 def test_read_committed_sees_committed_records(steps: list[tuple[str, int, int]]) -> None:
-    """Interleaved in any order."""
+    """For transactions interleaved in any order."""
     compacted = Compacted()
     for step in steps:
         compacted.step(*step)

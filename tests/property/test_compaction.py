@@ -1,5 +1,5 @@
-"""A compacted log against a dictionary: whatever is appended, cleaned with any map, cut, killed in
-any operation, left without power: the last value of each key is there, where it was written, in order."""
+"""A compacted log against a dictionary: after any appends, cleanings with any map, truncations, kills in any
+operation and power losses, the last value of each key is at its offset, and offsets increase."""
 
 import hypothesis.strategies as st
 from cleaner_rig import Kept, clean, records
@@ -22,7 +22,7 @@ KEYS = {
 
 
 class CompactedLog(RuleBasedStateMachine):
-    """`written` is every record that the log should know of; `end` of the batches they came in."""
+    """`written`: every record that the log should have; `end`: the end offsets of their batches."""
 
     @initialize()
     def begin(self) -> None:
@@ -32,7 +32,7 @@ class CompactedLog(RuleBasedStateMachine):
         self.ends = [0]
         self.now_ms = NOW
         self.watermark = self.flushed = 0
-        self.seen_ms: dict[int, int] = {}  # of a tombstone: when a cleaning first kept it
+        self.seen_ms: dict[int, int] = {}  # by tombstone: when a cleaning first kept it
         self.clean_to = 0
 
     @rule(
@@ -87,7 +87,7 @@ class CompactedLog(RuleBasedStateMachine):
         clean(self.log, wall_ms=self.now_ms, map_bytes=slots * SLOT_BYTES, buffer_bytes=buffer_bytes)
         assert self.log.compaction.cleaner_offset is not None
         if plan.dirty_bytes:
-            assert before < self.log.compaction.cleaner_offset <= plan.end_offset, "a pass gets on"
+            assert before < self.log.compaction.cleaner_offset <= plan.end_offset, "a pass makes progress"
         self.clean_to = self.log.compaction.cleaner_offset
         self._note_kept_tombstones()
 
@@ -99,7 +99,7 @@ class CompactedLog(RuleBasedStateMachine):
         try:
             clean(self.log, wall_ms=self.now_ms, map_bytes=slots * SLOT_BYTES, buffer_bytes=300)
         except Crash:
-            # which operations were done is not known here: the tombstones may have got their horizon
+            # the crash may be after the tombstones got their horizons
             for record in self.written:
                 if record.value is None:
                     self.seen_ms.setdefault(record.offset, self.now_ms)
@@ -120,7 +120,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(part=st.floats(0, 1))
     def truncate(self, part: float) -> None:
-        """A new leader has less: never below the high watermark."""
+        """Truncate to a new leader's log, not below the high watermark."""
         offset = self.watermark + int(part * (self.log.log_end_offset - self.watermark))
         self.log.truncate_to(offset)
         self._forget_from(self.log.log_end_offset)
@@ -145,7 +145,7 @@ class CompactedLog(RuleBasedStateMachine):
         self.clean_to = min(self.clean_to, end)
 
     def _note_kept_tombstones(self) -> None:
-        """A pass gives whole segments their horizon, also where its map was full before their end."""
+        """A pass sets the horizons of whole segments, also where its map was full before their end."""
         for data in read_all(self.log):
             if read_batch_header(data).delete_horizon_ms is not None:
                 for record in active_codec().decode(data):
@@ -158,14 +158,14 @@ class CompactedLog(RuleBasedStateMachine):
         at = {record.offset: record for record in found}
         assert [record.offset for record in found] == sorted(at)
         known = {record.offset: record for record in self.written}
-        assert all(known.get(record.offset) == record for record in found), "a record came from nowhere"
+        assert all(known.get(record.offset) == record for record in found), "a record was never written"
         last = {record.key: record for record in self.written}
         for record in last.values():
             if record.offset not in at:
-                assert record.value is None, f"{record} is gone"
+                assert record.value is None, f"{record} is lost"
                 kept_ms = self.seen_ms.get(record.offset)
-                assert kept_ms is not None, f"{record} went without a horizon"
-                assert self.now_ms >= kept_ms + RETENTION_MS, f"{record} went too early"
+                assert kept_ms is not None, f"{record} was removed without a horizon"
+                assert self.now_ms >= kept_ms + RETENTION_MS, f"{record} was removed too early"
         uncleaned = max(self.clean_to, 0)
         if self.clean_to == self.log.compaction.cleaner_offset:
             assert {
@@ -175,7 +175,7 @@ class CompactedLog(RuleBasedStateMachine):
             assert len(below) == len(set(below)), "a key has two values in the clean part"
 
     def _dirty_end(self) -> int:
-        """From here on nothing may ever have been cleaned: the watermark only rises, so do the segments."""
+        """The offset from which no record was ever cleaned; high watermark and segments only advance."""
         return self.watermark
 
     @invariant()

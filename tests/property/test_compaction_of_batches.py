@@ -22,7 +22,7 @@ records = st.tuples(
 
 
 class Append(NamedTuple):
-    """One batch comes to the log."""
+    """Append one batch."""
 
     rows: list[Any]
     compression: Compression
@@ -31,11 +31,11 @@ class Append(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """One cleaning, with a map of so many slots, so many ms after what came before."""
+    """One cleaning: the slots of its map, and the ms since the previous step."""
 
     slots: int
     wait_ms: int
-    keeps_empty: bool  # of the batches that lose all records
+    keeps_empty: bool  # whether batches without remaining records are kept
 
 
 appends = st.builds(
@@ -49,7 +49,7 @@ passes = st.builds(Pass, st.integers(2, 12), st.sampled_from([0, 1, 600, 2000]),
 
 
 class Cleaner:
-    """A log as a list of batches, and how far it is clean."""
+    """A log as a list of batches, and its first dirty offset."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -85,7 +85,9 @@ class Cleaner:
             if not taken[0]:
                 break
         end = maps[0].latest_offset + 1
-        assert end > self.first_dirty or not self.batches or self.first_dirty == self.log_end, "it moves on"
+        assert end > self.first_dirty or not self.batches or self.first_dirty == self.log_end, (
+            "the pass makes progress"
+        )
         self.batches = [
             left
             for batch in self.batches
@@ -134,11 +136,11 @@ class Cleaner:
             assert not gone & set(last.values())
 
     def last_offsets(self) -> dict[bytes, int]:
-        """The oracle."""
+        """The oracle: the last offset of each key."""
         return {record.key: offset for offset, record in self.originals.items() if record.key is not None}
 
     def check(self) -> None:
-        """What any reader of the log may ever see."""
+        """Check the records that any consumer may read."""
         found: list[RecordLike] = []
         for batch in self.batches:
             COMPILED.check(batch, is_dense=False)

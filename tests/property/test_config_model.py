@@ -1,5 +1,5 @@
-"""Sequences of changes of configs against a model of dictionaries: what is taken, what is refused, what holds
-on every node, and what descriptions say of it."""
+"""Sequences of config changes against a model of dictionaries: accepted and refused changes, effective values
+on every node, and descriptions."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ class Model:
         self.configs: dict[tuple[int, str], dict[str, str]] = {CLUSTER: {"min.insync.replicas": "1"}}
 
     def alter(self, resource: tuple[int, str], wanted: list[tuple[str, int, str]]) -> bool:
-        """Take the changes, or (False) none of them."""
+        """Apply all changes, or none and return False."""
         before = self.configs
         try:
             values = dict(before.get(resource, {}))
@@ -87,7 +87,7 @@ class Model:
                     raise ValueError((node, topic))
 
     def value(self, node: str, topic: str, names: tuple[str, str, Any]) -> str:
-        """What holds for a topic on a node."""
+        """The effective value for a topic on a node."""
         broker, own, default = names
         levels = (((2, topic), own), ((4, node), broker), (CLUSTER, broker))
         held = [self.configs.get(resource, {}).get(name) for resource, name in levels]
@@ -129,10 +129,10 @@ def _check_node(driver: Driver, model: Model, node: str, live: LiveConfig) -> No
     assert live.now.background_threads == int(next((value for value in threads if value), "4"))
     resources = tuple(control.ConfigResource(2, topic) for topic in TOPICS)
     request = control.DescribeConfigsRequest(resources, include_synonyms=True)
-    told = answer_configs(
+    response = answer_configs(
         driver.image, live, int(node), request, control.DescribeConfigsResponse(()), ProcessLoggers()
     )
-    for topic, described in zip(TOPICS, told.results, strict=True):
+    for topic, described in zip(TOPICS, response.results, strict=True):
         defaults = live.topic_defaults(configs, int(node))
         config, faults = effective_log_config(defaults, configs.get((2, topic), {}))
         assert not faults
@@ -150,5 +150,5 @@ def _check_node(driver: Driver, model: Model, node: str, live: LiveConfig) -> No
                     (3, CLUSTER, names[0]),
                 )
                 if name in configs.get(resource, {})
-            ] + ([5] if names is POLICY else [])  # Kafka derives the defaults of the others
+            ] + ([5] if names is POLICY else [])  # Kafka derives the other defaults
             assert entry.is_default == (names[1] not in configs.get((2, topic), {}))

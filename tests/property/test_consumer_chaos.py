@@ -1,7 +1,7 @@
-"""Consumers over a cluster that fails in every way: each reads every record once and in order, from wherever
-it was last sent to.
+"""Consumers over a cluster with all kinds of faults: from its last position each consumer reads every record
+once and in order.
 
-The oracle is the history checker; the log itself is in the fake.
+The oracle is the history checker; the log is in the fake cluster.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ RECORDS = 600
 
 
 def chaos(random: Random) -> Any:
-    """A rule that makes one request in three fail somehow."""
+    """A rule by which one request in three fails in a random way."""
 
     def rule(ask: Ask) -> Fault | None:
         if random.random() > 0.33:
@@ -48,7 +48,7 @@ def chaos(random: Random) -> Any:
 
 
 class Play:
-    """One run: a writer, moving leaders, stopped nodes, and consumers that jump about."""
+    """One run: a producer, moving leaders, stopped nodes, and consumers that seek and pause."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -64,7 +64,7 @@ class Play:
             "max_partition_fetch_bytes": self.random.choice([1, 300, 100_000]),
             "fetch_max_bytes": self.random.choice([1024, 2000, 1 << 20]),
             "fetch_max_wait_ms": self.random.choice([0, 20, 500]),
-            "request_timeout_ms": self.random.choice([1000, 10_000]),  # or the leader moves away before
+            "request_timeout_ms": self.random.choice([1000, 10_000]),  # or the leader changes first
         }
         bootstrap = "node0:9000,node1:9001,node2:9002"
         async with AsyncCluster(bootstrap, make_hub=self.fake.make_hub, config=config) as cluster:
@@ -74,7 +74,7 @@ class Play:
                 await asyncio.gather(*readers)
 
     async def write(self) -> None:
-        """Batches of some records; in between leaders move, nodes stop and start, the topic grows."""
+        """Produce batches; in between leaders move, nodes stop and start, partitions are added."""
         writer, random, fake = self.history.process("writer"), self.random, self.fake
         topic, number = fake.topics["t"], 0
         while number < RECORDS:
@@ -122,7 +122,7 @@ class Play:
             await consumer.pause(*random.sample(assigned, 2))
 
     async def is_done(self, cluster: Any, consumer: Any) -> bool:
-        """Whether all that was written is read; new partitions have to be found first."""
+        """Whether all records are read, also of new partitions."""
         if not self.is_written:
             return False
         parts = self.fake.topics["t"].partitions
@@ -137,7 +137,7 @@ class Play:
 
 
 def note(process: Process, records: list[Any]) -> None:
-    """Take what one poll returned into the history."""
+    """Add the records of one poll to the history."""
     by_partition: dict[int, list[tuple[int, bytes]]] = {}
     for record in records:
         by_partition.setdefault(record.partition, []).append((record.offset, record.value))
@@ -147,7 +147,7 @@ def note(process: Process, records: list[Any]) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_record_is_read_once_and_in_order(seed: int) -> None:
-    """600 records on 3 to 5 partitions of 3 nodes under constant trouble; a last reader sees all of them."""
+    """600 records on 3 to 5 partitions of 3 nodes under constant faults; a final consumer reads them all."""
     play = Play(seed)
     virtual_loop.run(play.run())
     final = play.history.process("final")
@@ -155,4 +155,6 @@ def test_every_record_is_read_once_and_in_order(seed: int) -> None:
         final.poll(number, [(record.offset, record.value) for record in part.records()])
     assert play.history.anomalies() == {}
     for process in play.history.processes[1:-1]:
-        assert sum(len(poll.reads) for poll in process.polls) > RECORDS / 3, "it read next to nothing"
+        assert sum(len(poll.reads) for poll in process.polls) > RECORDS / 3, (
+            "the consumer read too few records"
+        )

@@ -1,8 +1,7 @@
-"""Members of the consumer protocol join, leave, die, are slow and miss responses, around a coordinator that
-moves.
+"""Members of the consumer protocol join, leave, die, stall and miss responses, while the coordinator moves.
 
-No partition is read by two members, and each may commit for its partitions; a member of the group is never
-fenced, however often its heartbeats are repeated; after the faults each partition has an owner.
+Laws: no partition has two owners, each member may commit for its partitions, repeated heartbeats never fence
+a member, and after the faults each partition has an owner.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ BEATS = ["", "", "slow", "slow", "lost", "full", "full slow", "full lost"]
 
 
 class ConsumerGroupModel(RuleBasedStateMachine):
-    """Each member is a SimMember; `lost` are those that wait for an answer that will not come."""
+    """Each member is a SimMember; `lost` are those whose last response is lost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,8 +69,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(beats=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(BEATS)), min_size=1, max_size=6))
     def heartbeats(self, beats: list[tuple[int, str]]) -> None:
-        """The next ones, or the same once more where the answer to the last one is missing; what an answer
-        wants may take its time."""
+        """Send the next heartbeats, or repeat those whose response is missing; assigned changes may be
+        applied later."""
         for place, how in beats:
             member = self._some(place)
             if member is not None:
@@ -81,7 +80,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(beats=st.lists(st.integers(0, 4), min_size=1, max_size=6))
     def go_on(self, beats: list[int]) -> None:
-        """A while without trouble."""
+        """Some rounds without faults."""
         self.heartbeats([(place, "") for place in beats])
 
     @rule(beats=st.lists(st.integers(0, 4), min_size=1, max_size=6))
@@ -137,7 +136,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         topic, partition = everything[seed % len(everything)]
         owner = self.rig.group.owner_of(self.rig.image.topics[topic].topic_id, partition)
         is_current = member.epoch == self.rig.group.members[member.member_id].epoch
-        if owner != member.member_id and not is_current:  # with its current epoch Kafka does not look further
+        # with its current epoch Kafka does not check the owner
+        if owner != member.member_id and not is_current:
             assert self._commit(member, (topic, partition)) == errors.StaleMemberEpochError.code
 
     def _commit(self, member: SimMember, *places: tuple[str, int]) -> int:
@@ -148,7 +148,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 4))
     def settle(self, place: int) -> None:
-        """The pending changes of members are done."""
+        """Apply the pending changes of a member."""
         member = self._some(place)
         if member is not None:
             member.settle()
@@ -165,7 +165,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 4), for_a_while=st.booleans())
     def leave(self, place: int, *, for_a_while: bool) -> None:
-        """It has revoked all partitions before; a static member may return under another id."""
+        """The member has revoked its partitions and leaves; a static one may return with another member
+        id."""
         member = self._some(place)
         if member is None or len(self.members) < 3:
             return
@@ -177,7 +178,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 4))
     def die(self, place: int) -> None:
-        """It is silent from now on, but as far as it knows it still reads what it has."""
+        """The member sends no more heartbeats, but still reads its partitions."""
         member = self._some(place)
         if member is not None and len(self.members) > 2:
             [at] = [at for at, each in self.members.items() if each is member]
@@ -185,7 +186,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule()
     def wake(self) -> None:
-        """One that was taken for dead was only paused."""
+        """A silent member resumes, as after a pause."""
         if not self.dead:
             return
         at = next(place for place in range(99) if place not in self.members)
@@ -195,12 +196,12 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1_000, 10_000, 30_000, 46_000]))
     def wait(self, ms: int) -> None:
-        """Sessions and the time to give back may end."""
+        """Sessions and revocation timeouts may expire."""
         self.rig.advance(ms)
 
     @rule(counts=st.tuples(*[st.integers(0, 5)] * 3))
     def change_topics(self, counts: tuple[int, ...]) -> None:
-        """Topics grow, go and come; members drop what is gone."""
+        """Topics are created, grow and are deleted; members drop deleted partitions."""
         old = {name: len(topic.partitions) for name, topic in self.rig.image.topics.items()}
         wanted = dict(zip(TOPICS, counts, strict=True))
         new = {name: max(count, old.get(name, 0)) for name, count in wanted.items() if count}
@@ -219,21 +220,21 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(refuses=st.booleans())
     def lose_replicas(self, *, refuses: bool) -> None:
-        """Nothing can be appended; or it can again."""
+        """Appends fail from now on, or succeed again."""
         self.rig.refuses = errors.NotEnoughReplicasError("no") if refuses else None
 
     # --- what must hold ----------------------------------------------------------------------------------
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
-        """A removed member has lost its session: its consumer stops by the clock."""
+        """OneOwner. A removed member does not count: its session has expired, so its consumer has stopped."""
         members = [each for each in [*self.members.values(), *self.dead] if self._is_member(each)]
-        shared = {place: who for place, who in held_by(*members).items() if len(who) > 1}
+        shared = {place: owners for place, owners in held_by(*members).items() if len(owners) > 1}
         assert not shared, shared
 
     @invariant()
     def groups_are_counted(self) -> None:
-        """As if all were looked at."""
+        """The counted metrics equal a full recount."""
         check_group_state_counts(self.rig.shard)
 
     def teardown(self) -> None:
@@ -255,7 +256,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         read = {(topic, each) for topic in group.all_topics() for each in self._partitions(topic)}
         held = held_by(*members)
         assert held.keys() == read
-        assert all(len(who) == 1 for who in held.values())
+        assert all(len(owners) == 1 for owners in held.values())
 
     def _partitions(self, topic: str) -> range:
         found = self.rig.image.topics.get(topic)

@@ -75,9 +75,9 @@ def _epochs(image: MetadataImage) -> dict:
 @settings(max_examples=150)
 @given(st.lists(STEPS, max_size=30))
 def test_random_histories_keep_the_invariants(steps) -> None:
-    """Nodes register, fall silent, shut down, restart, and are reported dead, rightly or not; topics are
-    created, grow and are deleted; the controller restarts. `check` runs after every decision; epochs never go
-    back; a partition without a leader has no active replica; the log and its snapshot both give the image."""
+    """Nodes register, miss heartbeats, shut down, restart, and are reported dead, rightly or not; topics are
+    created, grow and are deleted; the controller restarts. `check` runs after every decision; epochs never
+    decrease; a partition without a leader has no active replica; the log and its snapshot give the image."""
     driver = Driver()
     driver.join(1, 2)
     for step in steps:
@@ -89,7 +89,7 @@ def test_random_histories_keep_the_invariants(steps) -> None:
             for partition in topic.partitions:
                 state = state_of(driver.image, partition.replicas[0])
                 if state is BrokerState.SHUTTING_DOWN:
-                    continue  # it goes on leading where no other replica can
+                    continue  # it still leads where no other replica can
                 is_active = state is BrokerState.ACTIVE
                 assert (partition.leader == partition.replicas[0]) == is_active
     image = driver.image

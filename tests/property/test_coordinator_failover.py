@@ -27,7 +27,7 @@ class Cluster:
     """Three nodes with counters."""
 
     def __init__(self, **facts: Any) -> None:
-        self.shards: dict[int, Counter] = {}  # the newest of each node
+        self.shards: dict[int, Counter] = {}  # the newest shard of each node
         self.replicas = Replicas(3, topic=CONSUMER_OFFSETS, coordinators=self._coordinators, **facts)
         self.replicas.settle()
         self._sessions = 1_000
@@ -65,14 +65,14 @@ class Cluster:
                 size = 12 + int.from_bytes(view[8:12], "big")
                 for record in active_codec().decode(view[:size]):
                     _, value = decode_record(record.key, record.value)  # type: ignore[misc]
-                    if value is not None:  # else it was appended for a reader
+                    if value is not None:  # None: it was appended for a read
                         found.append(value.offset)
                 view = view[size:]
         return found
 
 
 def test_isolated_leader_acknowledges_nothing() -> None:
-    """Its successor has all acknowledged writes and no other; uncommitted ones are lost."""
+    """The next leader has all acknowledged writes and no others; uncommitted ones are lost."""
     cluster = Cluster()
     first = cluster.set(1, 1)
     cluster.replicas.settle()
@@ -106,8 +106,8 @@ def test_isolated_leader_acknowledges_nothing() -> None:
     assert cluster.logged(1) == [1, 4]
 
 
-def test_a_leader_that_stood_still_shows_nothing() -> None:
-    """It has decided nothing since, so all that it remembers is committed; and is not true any more."""
+def test_resumed_leader_serves_no_stale_state() -> None:
+    """All state of the resumed leader is committed, but newer writes are at the next leader."""
     cluster = Cluster()
     cluster.set(1, 1)
     cluster.replicas.settle()
@@ -126,7 +126,7 @@ def test_a_leader_that_stood_still_shows_nothing() -> None:
 
 
 def test_too_few_in_sync_replicas_stop_a_coordinator() -> None:
-    """It returns an error, and continues once they are back."""
+    """It returns an error, and continues once enough replicas are in sync."""
     cluster = Cluster(min_isr=2)
     for follower in (2, 3):
         cluster.replicas.cut.add((follower, 1))
@@ -152,8 +152,8 @@ class FailoverMachine(RuleBasedStateMachine):
         self.cluster = Cluster(min_isr=2)
         self.number = 0
         self.open: list[tuple[FakeRequest, int]] = []
-        self.told: list[int] = []
-        self.reads: list[tuple[FakeRequest, int]] = []  # and what was told before
+        self.reported: list[int] = []
+        self.reads: list[tuple[FakeRequest, int]] = []  # and the highest acknowledged number at the request
 
     @property
     def replicas(self) -> Replicas:
@@ -166,7 +166,7 @@ class FailoverMachine(RuleBasedStateMachine):
 
     @rule(node=st.integers(1, 3))
     def read(self, node: int) -> None:
-        self.reads.append((self.cluster.get(node), max(self.told, default=0)))
+        self.reads.append((self.cluster.get(node), max(self.reported, default=0)))
 
     @rule()
     def settle(self) -> None:
@@ -192,12 +192,12 @@ class FailoverMachine(RuleBasedStateMachine):
         """An ISR member leads; unreachable replicas leave the ISR as far as min ISR allows."""
         isr = self.replicas.registration.isr
         if node in isr and node not in self.replicas.frozen:
-            heard = tuple(member for member in isr if member not in self.replicas.frozen)
-            self.replicas.change(leader=node, isr=heard)
+            received = tuple(member for member in isr if member not in self.replicas.frozen)
+            self.replicas.change(leader=node, isr=received)
 
     @rule(node=st.integers(1, 3))
     def crash(self, node: int) -> None:
-        """The process ends and the next one begins over its files, if others lead on."""
+        """Restart the process of a node on its files."""
         if node == self.cluster.leader or node in self.replicas.frozen:
             return
         self.cluster.shards.pop(node, None)
@@ -211,23 +211,23 @@ class FailoverMachine(RuleBasedStateMachine):
     def acknowledged_writes_are_committed(self) -> None:
         for request, number in self.open:
             if request.answer is not None:
-                self.told.append(number)
+                self.reported.append(number)
         self.open = [(request, number) for request, number in self.open if not request.is_answered]
         node = self.cluster.leader
         if node in self.replicas.frozen:
             return
         logged = self.cluster.logged(node)
-        missing = [number for number in self.told if number not in logged]
+        missing = [number for number in self.reported if number not in logged]
         assert not missing, f"node {node} leads without {missing}"
 
     @invariant()
     def reads_return_committed_state(self) -> None:
-        """From any replica: there are no leases here."""
-        for request, told in self.reads:
+        """From any replica, since there are no leases here."""
+        for request, response in self.reads:
             if request.answer is not None and not request.answer.groups[0].error_code:
                 shown = request.answer.groups[0].group_state
-                assert int(shown if shown != "None" else 0) >= told
-        self.reads = [(request, told) for request, told in self.reads if not request.is_answered]
+                assert int(shown if shown != "None" else 0) >= response
+        self.reads = [(request, response) for request, response in self.reads if not request.is_answered]
 
     @invariant()
     def the_state_is_the_log(self) -> None:

@@ -1,8 +1,8 @@
-"""A shard through any run of requests, commits, refusals, lost leaderships and reloads.
+"""A shard under random requests, commits, append errors, lost leaderships and reloads.
 
-What is claimed: an answer leaves only when all that was applied before it is committed, and without a lease
-something that was appended for it; exactly one for each request; the state is at all times what the log says,
-so that a reload changes nothing; what is committed stays.
+Laws: a response is sent only when all records applied before it are committed, and without a lease only after
+a record appended for it; each request gets one response; the state always equals a replay of the log, so that
+a reload changes nothing; committed records stay.
 """
 
 from typing import Any
@@ -31,8 +31,8 @@ class ShardMachine(RuleBasedStateMachine):
         self.rig.lead()
         self.epoch, self.leads = 0, True
         self.number = 0
-        self.writes: list[tuple[Request, int | None]] = []  # and the offset behind what it wrote
-        self.reads: list[tuple[Request, int, str]] = []  # where the log ended, and what it must show
+        self.writes: list[tuple[Request, int | None]] = []  # and the end offset of its record
+        self.reads: list[tuple[Request, int, str]] = []  # the log end offset, and the expected state
         self.committed: list[bytes] = []
 
     @property
@@ -45,7 +45,7 @@ class ShardMachine(RuleBasedStateMachine):
         for data in self.log.batches:
             for record in active_codec().decode(data):
                 key, value = decode_record(record.key, record.value)  # type: ignore[misc]
-                if value is not None:  # else it says nothing
+                if value is not None:  # None: a record without a change
                     found[key.group] = value.offset
         return found
 
@@ -100,7 +100,7 @@ class ShardMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.leads)
     @rule()
     def lose(self) -> None:
-        """Another node leads: what is not committed may be lost, and it writes on its own."""
+        """Another node leads: uncommitted records may be lost, and it appends its own."""
         self.rig.leave()
         self.leads = False
 
@@ -158,7 +158,7 @@ class ShardMachine(RuleBasedStateMachine):
         self.committed = committed
 
     def teardown(self) -> None:
-        """Each pending request ends."""
+        """Each pending request gets a response."""
         if self.leads:
             self.rig.leave()
         assert all(request.answers for request, _ in self.writes)

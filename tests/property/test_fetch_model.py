@@ -1,4 +1,4 @@
-"""Whatever happens to a log while disks are slow, every answer is a right prefix below the high watermark."""
+"""While a log changes under slow disks, every fetch response is a valid range below the high watermark."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ OFFSETS = st.sampled_from([0.0, 0.2, 0.4, 0.6, 0.8, 0.99])
 
 
 class FetchMachine(RuleBasedStateMachine):
-    """Appends, rolls, truncations, deletions, evictions, and reads that come back when they like."""
+    """Appends, rolls, truncations, deletions, evictions, and reads that complete at any time."""
 
     @initialize(
         tail=st.sampled_from([0, 2_500, 1 << 20]),
@@ -62,7 +62,7 @@ class FetchMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        """With durability=fsync, what was appended is committed now."""
+        """With durability=fsync this commits the appended records."""
         self.rig.flush()
 
     @rule(number=st.integers(0, PARTITIONS - 1))
@@ -71,9 +71,9 @@ class FetchMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, PARTITIONS - 1), part=OFFSETS)
     def truncate(self, number: int, part: float) -> None:
-        """As a follower would, between two leaderships."""
+        """As a follower between two leaderships."""
         self.rig.flush()
-        self.answers_are_right()  # those given so far, by what held so far
+        self.answers_are_right()  # check the responses so far against the log so far
         partition = self.partition(number)
         end = int(part * len(self.values[number]))
         if end < self.starts[number]:
@@ -97,7 +97,7 @@ class FetchMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, PARTITIONS - 1))
     def commit_half(self, number: int) -> None:
-        """With durability=fsync the last batch is not committed, and the tail has it nevertheless."""
+        """With durability=fsync the last batch is uncommitted, but in the tail cache."""
         self.append(number, 2, 5)
         self.rig.flush()
         self.append(number, 2, 5)
@@ -107,7 +107,7 @@ class FetchMachine(RuleBasedStateMachine):
     def begin_epoch(self, lose: bool) -> None:
         """A new leader epoch, with or without another leader in between."""
         for leader in (-1, 1) if lose else (1,):
-            self.answers_are_right()  # those given so far, in the epoch in which they were given
+            self.answers_are_right()  # check the responses so far, in their epoch
             self.rig.set_leader(self.topic_id, leader)
             self.epochs[0] = self.partition(0).leader_epoch
 
@@ -184,7 +184,7 @@ class FetchMachine(RuleBasedStateMachine):
 
     @rule(first=OFFSETS, cut=OFFSETS)
     def truncate_under_a_read(self, first: float, cut: float) -> None:
-        """The very race: read on a thread, cut, come back."""
+        """The race: a read on a thread, a truncation, the completion of the read."""
         for _ in range(3):
             self.append(0, 1, 300)
         self.evict()
@@ -222,7 +222,7 @@ class FetchMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.reads)
     @rule(which=OFFSETS)
     def read_on_a_thread(self, which: float) -> None:
-        """The thread reads now; its completion is delivered later."""
+        """Run a read on its thread; its completion is delivered later."""
         item = self.reads[int(which * len(self.reads))]
         if not item[1]:
             item[0].run()
@@ -258,19 +258,19 @@ class FetchMachine(RuleBasedStateMachine):
             if answer.error_code or not found:
                 continue
             model = self.values[number]
-            assert epoch in (-1, self.epochs[number]), "who names an old leadership hears of the new one"
+            assert epoch in (-1, self.epochs[number]), "a fetch with an old leader epoch is fenced"
             for read in self.known_reads:
                 if read.run_found is not None and any(frame is read.run_found.data for frame in mine):
-                    assert read.leader_epoch == self.epochs[number], "read in a leadership that is over"
+                    assert read.leader_epoch == self.epochs[number], "read in an earlier leader epoch"
             committed = self.partition(number).high_watermark
             assert found[-1][0] < committed, "not committed"
-            assert found[0][0] <= offset <= found[-1][0], "the first batch holds the asked offset"
+            assert found[0][0] <= offset <= found[-1][0], "the first batch has the requested offset"
             assert found == [(at, model[at]) for at in range(found[0][0], found[-1][0] + 1)]
             assert found[-1][0] < answer.high_watermark <= len(model)
         assert not frames
 
     def teardown(self) -> None:
-        """No answer is owed for ever: with disks that work and time that passes, all come."""
+        """With working disks and enough time every request gets a response."""
         if not hasattr(self, "rig"):
             return
         for _ in range(400):

@@ -1,4 +1,4 @@
-"""Assignors: nothing twice, nothing left out, even, and as sticky as can be."""
+"""Assignors of the new protocol: complete, without duplicates, balanced, and sticky."""
 
 from collections import Counter
 
@@ -17,8 +17,8 @@ _counts = st.lists(st.integers(1, 12), min_size=1, max_size=6).map(
 
 @st.composite
 def _groups(draw: st.DrawFn, *, are_alike: bool) -> tuple[dict[str, MemberSpec], dict[bytes, int]]:
-    """Members with whatever targets they may have had before: of topics that are gone, that they read no
-    more, of partitions that do not exist, or that others claim too."""
+    """Members with any previous targets: of deleted topics, unsubscribed topics, missing partitions, or of
+    partitions with two claims."""
     topics = draw(_counts)
     ids = draw(st.lists(st.sampled_from(MEMBERS), min_size=1, unique=True))
     some_topics = st.frozensets(st.sampled_from(sorted(topics)))
@@ -54,14 +54,16 @@ def _kept(member: MemberSpec, held: Partitions) -> int:
 
 @given(_groups(are_alike=False) | _groups(are_alike=True))
 def test_all_assignors_give_everything_once(group: tuple[dict[str, MemberSpec], dict[bytes, int]]) -> None:
-    """Also twice in a row, and from whatever there was before."""
+    """Also twice in a row, and from any previous target."""
     members, topics = group
     for assign in ASSIGNORS.values():
         found = assign(members, topics)
         _check(members, topics, found)
         again = {each: member._replace(target=found[each]) for each, member in members.items()}
-        assert assign(again, topics) == found, "what is good already stays"
-        assert assign(dict(reversed(members.items())), topics) == found, "the order of members is nothing"
+        assert assign(again, topics) == found, "a balanced assignment is stable"
+        assert assign(dict(reversed(members.items())), topics) == found, (
+            "the order of members does not matter"
+        )
 
 
 @given(_groups(are_alike=True))
@@ -83,7 +85,7 @@ def test_uniform_assignor_is_balanced_and_moves_the_minimum(
 
 
 def _had(members: dict[str, MemberSpec], topics: dict[bytes, int]) -> dict[str, set[tuple[bytes, int]]]:
-    """What counts of the targets before: of topics that are read, and what two claim is the first one's."""
+    """The valid part of previous targets: of subscribed topics; of two claims the first one counts."""
     had: dict[str, set[tuple[bytes, int]]] = {}
     for member_id, member in sorted(members.items()):
         claims = {(topic, each) for topic in member.target for each in member.target[topic]}
@@ -112,8 +114,9 @@ def test_uniform_leaves_no_partition_that_could_better_be_elsewhere(
 def test_uniform_is_sticky_under_small_changes(
     group: tuple[dict[str, MemberSpec], dict[bytes, int]], data: st.DataObject
 ) -> None:
-    """When one member of a settled group leaves, members that read the same as others lose nothing; when one
-    joins, nothing moves between the others. Members that read the same topics are even after either."""
+    """When a member of a stable group leaves, members with equal subscriptions keep their partitions; when
+    one joins, no partition moves between the other members. In both cases members with equal subscriptions
+    end with balanced assignments."""
     members, topics = group
     members = {each: member._replace(target={}) for each, member in members.items()}
     shared = members[min(members)].subscribed
@@ -134,7 +137,7 @@ def test_uniform_is_sticky_under_small_changes(
 
 @given(_groups(are_alike=False))
 def test_range_gives_runs_of_neighbours(group: tuple[dict[str, MemberSpec], dict[bytes, int]]) -> None:
-    """Of every topic; topics with equal counts and readers are cut alike."""
+    """Contiguous ranges of every topic; topics with equal counts and subscribers are divided equally."""
     members, topics = group
     found = ASSIGNORS["range"](members, topics)
     for held in found.values():
@@ -152,7 +155,7 @@ def test_range_gives_runs_of_neighbours(group: tuple[dict[str, MemberSpec], dict
 def test_range_keeps_the_place_of_a_static_member(
     group: tuple[dict[str, MemberSpec], dict[bytes, int]],
 ) -> None:
-    """It comes back under another member id."""
+    """A static member rejoins with another member id."""
     members, topics = group
     static = [each for each, member in members.items() if member.instance_id is not None]
     found = ASSIGNORS["range"](members, topics)

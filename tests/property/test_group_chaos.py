@@ -40,7 +40,7 @@ KINDS = {
 
 @dataclass
 class Watch:
-    """The owner of each partition, and until when the group counts it."""
+    """The owner of each partition, and the end of its session."""
 
     held: dict[TopicPartition, tuple[str, float]] = field(default_factory=dict)
     finished: set[tuple[int, int]] = field(default_factory=set)
@@ -50,7 +50,7 @@ class Watch:
             tp = TopicPartition(record.topic, record.partition)
             holder, until = self.held.get(tp, (name, 0.0))
             assert holder == name or until <= now, f"{now}: {tp} goes to {name} while {holder} has it"
-            # A rebalance that began before this poll, and was not heard of yet, waits a little less for it.
+            # A rebalance that the member has not learned of before this poll waits a little less for it.
             self.held[tp] = (name, now + MAX_POLL_MS / 1000 - 1)
 
     def finish(self, records: list[Any]) -> None:
@@ -61,7 +61,7 @@ class Watch:
 
 
 def troubles(random: Random) -> Any:
-    """A rule that loses one request of members in twenty, or its answer, or delays it."""
+    """A rule that loses or delays one request of members in twenty, or its response."""
 
     def rule(ask: Ask) -> Fault | None:
         if ask.api not in GROUP_REQUESTS or random.random() > 0.05:
@@ -72,7 +72,7 @@ def troubles(random: Random) -> Any:
 
 
 class Member:
-    """One consumer and its user."""
+    """One consumer and its application."""
 
     def __init__(self, name: str, cluster: AsyncCluster, watch: Watch, random: Random, kind: str) -> None:
         self.name, self.watch, self.random = name, watch, random
@@ -101,18 +101,18 @@ class Member:
             await asyncio.sleep(random.choice([0.0, 0.01, 0.3, 0.3, 8.0 if random.random() < 0.05 else 0.1]))
             self.watch.finish(records)
             if random.random() < 0.3 and records:
-                with contextlib.suppress(errors.CommitFailedError):  # it came too late: others go on
+                with contextlib.suppress(errors.CommitFailedError):  # the commit came too late: reassigned
                     await self.consumer.commit(random.choice([None, records, records[-1]]))
             self.watch.drop(self.name)
         await self.consumer.close(leave=random.choice([True, None]))
 
     async def close(self) -> None:
-        """After what it is doing."""
+        """Close the consumer after its current step."""
         self.is_over = True
         await self.task
 
     async def kill(self) -> None:
-        """As SIGKILL: without LeaveGroup."""
+        """End without LeaveGroup, as by SIGKILL."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
         if self.consumer._holder.made is not None:
@@ -175,11 +175,11 @@ async def settle(fake: FakeCluster, watch: Watch) -> None:
         if watch.finished >= wanted:
             return
         await asyncio.sleep(0.5)
-    raise AssertionError(f"nobody finished {sorted(wanted - watch.finished)[:10]}")
+    raise AssertionError(f"no member finished {sorted(wanted - watch.finished)[:10]}")
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("seed", range(6))
-def test_records_are_shared_out_and_none_is_left_out(seed: int, kind: str) -> None:
+def test_every_record_is_processed_by_one_member(seed: int, kind: str) -> None:
     """Under every assignor and both protocols."""
     virtual_loop.run(play(seed, kind))

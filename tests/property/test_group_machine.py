@@ -51,9 +51,9 @@ class GroupMachine(RuleBasedStateMachine):
             offsets_retention_minutes=2**31 - 1,
         )
         self.clients = [Client("i" if number == 0 else "j" if number == 1 else None) for number in range(5)]
-        self.given: dict[tuple[int, bytes], str] = {}  # who was given what in which generation
-        self.offsets: dict[tuple[str, int], int] = {}  # as applied
-        self.safe_offsets: dict[tuple[str, int], int] = {}  # as committed
+        self.given: dict[tuple[int, bytes], str] = {}  # (generation, assignment): its member
+        self.offsets: dict[tuple[str, int], int] = {}  # applied
+        self.safe_offsets: dict[tuple[str, int], int] = {}  # committed
         self.next_offset = 0
 
     # --- clients -----------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(number=clients_of, protocols=st.sampled_from(PROTOCOLS))
     def joins(self, number: int, protocols: tuple[m.GroupProtocol, ...]) -> None:
-        """It begins, or has given up what it waited for."""
+        """The client joins, for the first time or again."""
         self.ask_join(self.clients[number], protocols)
 
     def on_sync_response(self, client: Client, generation: int, body: Any) -> None:
@@ -110,17 +110,18 @@ class GroupMachine(RuleBasedStateMachine):
         client.on_sync = not code
         if code or not body.assignment:
             return
-        who = client.instance_id or client.member_id
-        assert self.given.setdefault((generation, body.assignment), who) == who, "two hold the same"
+        member = client.instance_id or client.member_id
+        owner = self.given.setdefault((generation, body.assignment), member)
+        assert owner == member, "two members have the same assignment"
 
     @rule(number=clients_of)
     def syncs(self, number: int) -> None:
-        """Once more, or for the first time."""
+        """The client syncs, for the first time or again."""
         if self.clients[number].join is not None:
             self.ask_sync(self.clients[number])
 
     def ask_sync(self, client: Client) -> None:
-        """The leader gives partitions to members, and each to one."""
+        """Sync; the group leader assigns each partition to one member."""
         joined = client.join
         assert joined is not None
         ids = [each.member_id for each in joined.members] if not joined.skip_assignment else []
@@ -133,7 +134,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(number=clients_of)
     def heartbeats(self, number: int) -> None:
-        """Whatever it thinks to be."""
+        """A heartbeat with the client's own view of its generation."""
         self.ask_heartbeat(self.clients[number])
 
     def ask_heartbeat(self, client: Client) -> Asked:
@@ -141,7 +142,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(numbers=st.permutations(range(5)), count=st.integers(1, 5), rounds=st.integers(1, 4))
     def go_on(self, numbers: list[int], count: int, rounds: int) -> None:
-        """Some of them live, and do for a while what clients do."""
+        """Some clients run normally for a while."""
         for _ in range(rounds):
             self.all_go_on(numbers[:count])
             self.rig.advance(1_000)
@@ -149,7 +150,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """All live, and after a while they have what they want, or there is no room for them."""
+        """All clients run: in the end each has an assignment, or the group is full."""
         for _ in range(12):
             self.go_on(list(range(5)), 5, 2)
         group = self.rig.shard.groups["g"]
@@ -178,7 +179,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(number=clients_of)
     def leaves(self, number: int) -> None:
-        """Politely."""
+        """By LeaveGroup."""
         client = self.clients[number]
         self.rig.leave(m.LeavingMember(client.member_id, client.instance_id))
         self.forget(client)
@@ -186,14 +187,14 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(number=clients_of)
     def dies(self, number: int) -> None:
-        """And comes back, if at all, as one that knows nothing."""
+        """The client loses its state; it may join again as a new member."""
         client = self.clients[number]
         client.waits_for = client.hear = None
         self.forget(client)
 
     @rule(number=clients_of, topic=st.sampled_from(PARTITIONS), reset=st.booleans())
     def commits(self, number: int, topic: str, reset: bool) -> None:
-        """As a member, or as a tool that claims nothing."""
+        """As a member, or as a tool without a member id."""
         client = self.clients[number]
         self.next_offset += 1
         before = len(self.rig.log)
@@ -206,14 +207,14 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(by_ms=st.sampled_from([0, 1, 2_999, 5_000, 10_000, 30_000, 300_000]))
     def time_passes(self, by_ms: int) -> None:
-        """Sessions and rebalances run out."""
+        """Sessions and rebalances may time out."""
         self.rig.advance(by_ms)
         self.deliver_responses()
 
     @rule(mishap=st.sampled_from(["moves", "loses its tail", "stops", "fails"]), rounds=st.integers(0, 3))
     def has_a_mishap(self, mishap: str, rounds: int) -> None:
-        """The coordinator moves, also to a node that lacks what was not committed, or cannot write for a
-        while, in which the clients go on."""
+        """The coordinator moves, also to a node without uncommitted records, or cannot append for some
+        rounds, in which the clients continue."""
         self.rig.is_committing = mishap not in ("stops", "loses its tail")
         self.rig.refuses = NotEnoughReplicasError() if mishap == "fails" else None
         for _ in range(rounds):
@@ -271,7 +272,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert group.state is not S.COMPLETING_REBALANCE or group.leader in group.pending_syncs
 
     def teardown(self) -> None:
-        """Without any more requests all that wait are answered in the end, and the group is empty."""
+        """Without further requests all pending ones get a response, and the group becomes empty."""
         if not hasattr(self, "rig"):
             return
         self.rig.refuses, self.rig.is_committing = None, True

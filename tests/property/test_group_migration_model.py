@@ -15,7 +15,7 @@ WHAT = ["step"] * 8 + ["new", "classic", "eager", "leave", "die", "reload", "wai
 
 
 class Crowd:
-    """Consumers of one group; `dead` ones are silent, but read on as far as they know."""
+    """Consumers of one group; `dead` ones send no heartbeats, but still read their partitions."""
 
     def __init__(self) -> None:
         self.rig = ConsumerGroupRig()
@@ -76,7 +76,7 @@ class Crowd:
     def check(self) -> None:
         self.rig.advance(0)
         members = [each for each in [*self.alive, *self.dead] if self.is_member(each)]
-        shared = {place: who for place, who in held_by(*members).items() if len(who) > 1}
+        shared = {place: owners for place, owners in held_by(*members).items() if len(owners) > 1}
         assert not shared, shared
 
     def come_to_rest(self) -> None:
@@ -93,7 +93,7 @@ class Crowd:
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(WHAT), st.integers(0, 9)), max_size=60))
 def test_groups_of_both_protocols(happenings: list[tuple[str, int]]) -> None:
-    """Any mixture, with coordinators that move."""
+    """Any mix of protocols, with coordinators that move."""
     crowd = Crowd()
     crowd.appear("classic", is_static=False)
     crowd.appear("new", is_static=False)

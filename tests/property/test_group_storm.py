@@ -74,10 +74,10 @@ class Storm:
     def places(self) -> tuple[TopicPartition, ...]:
         return tuple(TopicPartition(*self.place()) for _ in range(self.random.randint(0, 3)))
 
-    # --- what anybody may do ------------------------------------------------------------------------------
+    # --- requests of any client ---------------------------------------------------------------------------
 
     def join(self, group_id: str) -> None:
-        def told(name: str) -> bytes:
+        def response(name: str) -> bytes:
             if self.random.random() < (0.5 if name == "mine" else 0.03):
                 return self.one_of(*GARBAGE)  # type: ignore[no-any-return]
             version, generation = self.random.randint(0, 3), self.one_of(-1, 1, 2)
@@ -89,7 +89,7 @@ class Storm:
             self.member(),
             group_id,
             protocols=tuple(
-                m.GroupProtocol(name, told(name)) for name in self.some(("range", "rr", "mine"), 1)
+                m.GroupProtocol(name, response(name)) for name in self.some(("range", "rr", "mine"), 1)
             ),
             protocol_type=self.one_of(*["consumer"] * 9, "connect"),
             group_instance_id=self.one_of(*INSTANCES),
@@ -157,8 +157,8 @@ class Storm:
 
     def commit_in_transaction(self, group_id: str) -> None:
         producer = ProducerIdAndEpoch(self.random.randint(1, 3), 0)
-        who = {"generation_id": self.epoch(group_id), "member_id": self.member()}
-        self.rig.txn_commit_offset(self.random.randint(0, 9), producer, group_id, self.place(), **who)
+        fields = {"generation_id": self.epoch(group_id), "member_id": self.member()}
+        self.rig.txn_commit_offset(self.random.randint(0, 9), producer, group_id, self.place(), **fields)
 
     def administrate(self, group_id: str) -> None:
         self.rig.describe(group_id, "none")
@@ -196,8 +196,8 @@ class Storm:
         self.check_log()
 
     def check_log(self) -> None:
-        """A coordinator that loads the log now believes the same; of a classic group that rebalances it knows
-        the generation before."""
+        """A shard loaded from the log has the same state; of a rebalancing classic group it has the previous
+        generation."""
         shard, other = self.rig.shard, GroupShard(3, _Surroundings(self.rig))  # type: ignore[arg-type]
         for offset, entry in enumerate(self.rig.log):
             if entry.data is None:
@@ -229,7 +229,7 @@ class Storm:
 
 
 class _Surroundings:
-    """Of a shard that only reads."""
+    """The host of a shard that only replays."""
 
     node_id, epoch = 7, 1
 
@@ -247,7 +247,7 @@ def _classic_facts(group: Any) -> Any:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_request_ends_the_coordinator(seed: int) -> None:
-    """See above."""
+    """See the module's docstring."""
     storm = Storm(seed)
     for _ in range(100):
         storm.step()

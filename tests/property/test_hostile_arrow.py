@@ -1,5 +1,5 @@
-"""Tables in every layout that Arrow has, sound and unsound, through send_arrow: exactly the rows, or a clear
-error and nothing sent.
+"""Tables in every Arrow layout, valid and invalid, through send_arrow: exactly their rows, or a clear error
+and nothing sent.
 
 The oracle is pyarrow's own view of the rows, `to_pylist`.
 """
@@ -20,7 +20,7 @@ BINARY = [
     pa.binary(FIXED), pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.uint32(), pa.large_binary()),
     pa.null(),
 ]  # fmt: skip
-# cannot be a key, a value, headers, a partition or a timestamp without being made something else first
+# types that need a conversion to be a key, a value, headers, a partition or a timestamp
 REFUSED = [pa.float32(), pa.bool_(), pa.list_(pa.string()), pa.struct([("x", pa.int8())]), pa.time32("s")]
 PARTITIONS = [pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.uint64(), pa.null()]
 TIMES = [pa.timestamp("s", "UTC"), pa.timestamp("ns", "Europe/Berlin"), pa.int32(), pa.uint64(), pa.null()]
@@ -56,7 +56,7 @@ def as_item(word: str | None, kind: Any) -> Any:
 
 @st.composite
 def laid_out(draw: Any, kind: Any, items: list[Any], filler: Any) -> Any:
-    """The items as chunks of this type, each a slice of something longer."""
+    """The items as chunks of this type, each a slice of a longer array."""
     cuts = sorted(draw(st.lists(st.integers(0, len(items)), max_size=3)))
     chunks = []
     for start, end in zip([0, *cuts], [*cuts, len(items)], strict=True):
@@ -82,7 +82,7 @@ def header_columns(draw: Any, count: int) -> Any:
     if kind == pa.null():
         rows = [None] * count
     elif kind.id in (pa.lib.Type_LIST, pa.lib.Type_LARGE_LIST) and pa.types.is_struct(kind.value_type):
-        # sometimes a pair, or the name of one, is missing: that is refused
+        # sometimes a header, or the name of one, is null: that is refused
         lost = draw(st.none() | st.sampled_from(["pair", "name"])) if draw(st.integers(0, 5)) == 0 else None
         rows = [row if row is None else [as_pair(kind, name, word) for name, word in row] for row in rows]
         if lost is not None and NAMED not in list(kind.value_type) and rows:
@@ -101,7 +101,7 @@ def as_pair(kind: Any, name: str, word: str | None) -> dict[str, Any]:
 
 @st.composite
 def broken_columns(draw: Any, count: int) -> Any:
-    """Offsets that lead out of the data and back, or text that is no UTF-8; sound without rows."""
+    """Offsets outside of the data, or text that is not UTF-8; valid without rows."""
     if count > 1 and draw(st.booleans()):
         offsets = b"\0\0\0\0" + b"\xff\xff\xff\x7f" * (count - 1) + b"\4\0\0\0"
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"data")]
@@ -113,7 +113,7 @@ def broken_columns(draw: Any, count: int) -> Any:
 
 @st.composite
 def tables(draw: Any) -> Any:
-    """Columns of equal length; seldom one of a type that is refused, or one that is broken."""
+    """Columns of equal length; seldom one of a refused type, or an invalid one."""
     count = draw(st.sampled_from([0, 1, 2, 9, 40]))
     columns = {"value": draw(binary_columns(count))}
     if draw(st.booleans()):
@@ -159,7 +159,7 @@ def to_pair(pair: Any) -> tuple[str, bytes | None]:
 @hypothesis_settings(max_examples=150)
 @given(tables())
 def test_exactly_the_rows_or_an_error_and_nothing(table: Any) -> None:
-    """Whatever the layout, and wherever its chunks begin."""
+    """For any layout and any chunks."""
 
     async def scenario() -> None:
         fake = FakeCluster(latency_ms=0)

@@ -1,4 +1,4 @@
-"""Names of topics never lead out of the log dirs: at every door by which one comes in."""
+"""Topic names never lead out of the log dirs, from any source of names."""
 
 import posixpath
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ class WatchedFiles(FakeFiles):
         super().rename(source, target)
 
     def strays(self, directory: str) -> list[str]:
-        """Paths that are not the dir or plainly below it, as a real system would walk them."""
+        """The used paths outside of the dir, resolved like a real file system does."""
         return [
             path
             for path in self.paths
@@ -78,8 +78,9 @@ class WatchedFiles(FakeFiles):
 
 
 @given(anything, numbers)
-def test_a_name_that_may_have_a_folder_has_one_right_below_the_dir(topic: str, number: int) -> None:
-    """And comes back from it, and from the lines of a checkpoint; with any suffix the system takes it."""
+def test_legal_name_has_its_folder_directly_below_the_dir(topic: str, number: int) -> None:
+    """The partition is parsed from the folder's name and from a line of a checkpoint; the file system takes
+    the name with any suffix."""
     partition = TopicPartition(topic, number)
     if names.folder_fault(partition) is not None:
         with pytest.raises(InvalidTopicError):
@@ -95,7 +96,7 @@ def test_a_name_that_may_have_a_folder_has_one_right_below_the_dir(topic: str, n
 
 
 @given(anything | st.from_regex(r"[a-z./-]{0,9}-[0-9]{1,11}", fullmatch=True))
-def test_a_folder_is_a_partitions_only_under_the_name_that_it_would_get(found: str) -> None:
+def test_folder_name_of_a_partition_is_unique(found: str) -> None:
     """So no two folders are the same partition (t-7 and t-007), and no partition has an illegal name."""
     partition = names.parse_folder_name(found)
     if partition is not None:
@@ -103,8 +104,8 @@ def test_a_folder_is_a_partitions_only_under_the_name_that_it_would_get(found: s
 
 
 @given(st.lists(anything, min_size=1, max_size=5, unique=True))
-def test_the_controller_makes_no_topic_of_an_illegal_name(topics: list[str]) -> None:
-    """INVALID_TOPIC_EXCEPTION; growing or deleting one finds none."""
+def test_controller_creates_no_topic_with_an_illegal_name(topics: list[str]) -> None:
+    """INVALID_TOPIC_EXCEPTION; to grow or delete such a topic fails, too."""
     driver = Driver()
     driver.join(1)
     for topic in topics:
@@ -166,7 +167,7 @@ def test_illegal_topic_name_in_the_metadata_creates_no_file(
 
 @given(anything, numbers)
 def test_log_manager_rejects_illegal_names(topic: str, number: int) -> None:
-    """From every caller."""
+    """For every caller."""
     partition = TopicPartition(topic, number)
     assume(names.folder_fault(partition) is not None)
     files = WatchedFiles()
@@ -182,7 +183,7 @@ def test_log_manager_rejects_illegal_names(topic: str, number: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 15, 17])
 def test_topic_id_of_another_length_has_no_log(size: int) -> None:
-    """Its partition metadata file could not be read again."""
+    """Its partition.metadata file could not be read."""
     from headrace.protocol.metadata.records import PartitionRecord, TopicRecord
 
     rig = watched()

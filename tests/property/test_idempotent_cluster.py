@@ -1,5 +1,5 @@
-"""An idempotent producer with five batches under way, leaders that die and come back: each batch is there
-once, in order, whichever answers were lost (scenarios 38 and 39)."""
+"""An idempotent producer with five batches in flight, and leaders that die and restart: each batch is stored
+once and in order, whichever responses were lost (scenarios 38 and 39)."""
 
 import random
 
@@ -33,7 +33,7 @@ class Producer:
         for sequence, request in list(self._under_way.items()):
             if not request.is_answered:
                 continue
-            is_lost = rng.random() < 0.2  # the answer, on its way
+            is_lost = rng.random() < 0.2  # the response
             if request.answer is not None and request.first.error_code == 0 and not is_lost:
                 self._acknowledge(sequence, request.first.base_offset)
             else:
@@ -47,7 +47,7 @@ class Producer:
             self._next += 1
 
     def finish(self) -> None:
-        """Until everything is acknowledged."""
+        """Resend until every batch is acknowledged."""
         rng = random.Random(1)
         limit = self._next
         for _ in range(200):
@@ -84,7 +84,7 @@ def fail(cluster: Replicas, rng: random.Random, down: dict[int, FakeFiles]) -> N
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_each_batch_is_there_once(seed: int) -> None:
-    """Whatever was answered is true, and nothing is there twice."""
+    """Every acknowledged batch is at its offset, and no batch is stored twice."""
     rng = random.Random(seed)
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     producer = Producer(cluster)

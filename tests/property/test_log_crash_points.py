@@ -21,7 +21,7 @@ class Journal:
         self.acked: list[bytes] = []
         self.under_way: bytes | None = None
         self.flushed_count = 0
-        self.kept_count: int | None = None  # while a truncation is under way: how many batches it keeps
+        self.kept_count: int | None = None  # during a truncation: the number of batches that it keeps
 
     def append(self, log: Log, tag: str, *, epoch: int, count: int = 2) -> None:
         self.under_way = batch(count, tag=tag, size=40, timestamp=NOW + len(self.acked))
@@ -41,21 +41,19 @@ class Journal:
         self.kept_count = None
 
     def check_killed(self, found: list[bytes]) -> None:
-        """After the death of the process nothing that was written may be missing."""
+        """After a kill no written batch may be missing."""
         least = len(self.acked) if self.kept_count is None else self.kept_count
         self._check(found, least)
 
     def check_power_lost(self, found: list[bytes]) -> None:
-        """After the loss of power nothing that was flushed may be missing."""
+        """After a power loss no flushed batch may be missing."""
         self._check(found, self.flushed_count)
 
     def _check(self, found: list[bytes], least: int) -> None:
         possible = [*self.acked, *([self.under_way] if self.under_way else [])]
         bodies = [data[17:] for data in found]
-        assert bodies == [data[17:] for data in possible[: len(found)]], (
-            "a batch changed, or came from nowhere"
-        )
-        assert least <= len(found) <= len(possible), f"{len(found)} batches, at least {least} were promised"
+        assert bodies == [data[17:] for data in possible[: len(found)]], "a batch changed, or was never sent"
+        assert least <= len(found) <= len(possible), f"{len(found)} batches, at least {least} were expected"
 
 
 def start(files: FakeFiles) -> LogManager:
@@ -70,14 +68,14 @@ def start(files: FakeFiles) -> LogManager:
 
 
 def get(manager: LogManager) -> Log:
-    """The partition's log, made if it is not there, as a node does when it follows the metadata."""
+    """The partition's log, created if it does not exist, as a node does by its metadata."""
     log = manager.create(TP, TOPIC_ID, manager.defaults, wall_ms=NOW)
     assert log.topic_id == TOPIC_ID
     return log
 
 
 def workload(files: FakeFiles, journal: Journal) -> None:
-    """Two lives; 2 records per batch, about 4 batches per segment."""
+    """Two processes; 2 records per batch, about 4 batches per segment."""
     manager = start(files)
     log = get(manager)
     journal.append(log, "a0", epoch=0)
@@ -132,10 +130,11 @@ def crashed(crash_at: int, tear_bytes: int) -> tuple[FakeFiles, Journal] | None:
 
 
 def recovered(files: FakeFiles) -> list[bytes]:
-    """What a restarted node finds; it must be able to go on, be killed, be stopped, and find the same again.
+    """The batches after a restart. The node must also be able to append, be killed, be stopped, and have the
+    same batches again.
 
-    The batch appended after the recovery has the size of those in the workload: were the rest of a cut log
-    still in the file, it would line up behind it.
+    The batch appended after the recovery has the size of those in the workload: a remaining end of a
+    truncated log would follow it in the file without a gap.
     """
     manager = start(files)
     log = get(manager)

@@ -17,14 +17,14 @@ KEYS: dict[str, Any] = {"segment_bytes": 700, "index_interval_bytes": 150}
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Append, roll, truncate, flush, restart in every way, and read everywhere; the model is a list."""
+    """Append, roll, truncate, flush, restart cleanly or not, and read at any offset; the model is a list."""
 
     def __init__(self) -> None:
         super().__init__()
         self.files = FakeFiles()
         self.files.mkdir("/d")
         self.files.fsync_directory("/")
-        self.batches: list[bytes] = []  # as sent, without what the log assigns
+        self.batches: list[bytes] = []  # as sent, without offsets and epochs
         self.times: list[list[int]] = []
         self.offsets: list[int] = [0]  # base offset of each batch, and the end
         self.flushed = 0
@@ -74,7 +74,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.truncate_to(offset)
         del self.batches[keep:], self.times[keep:], self.epochs[keep:], self.offsets[keep + 1 :]
         self.flushed = min(self.flushed, keep)
-        self.epoch += 1  # only a new leader lets a log be cut
+        self.epoch += 1  # a log is truncated only for a new leader
 
     @rule()
     def restart_cleanly(self) -> None:

@@ -1,4 +1,4 @@
-"""A controller dies in every operation on its disk, in every way, and nothing that was answered is lost."""
+"""A controller dies in each operation on its disk: no answered decision is lost."""
 
 import errno
 
@@ -14,7 +14,7 @@ SEGMENT_BYTES = 300
 
 
 class Life:
-    """One controller from its first start to its end; `answered` is the newest durable image."""
+    """One controller from its first start to its end; `answered`: the newest image that must survive."""
 
     def __init__(self, files: FakeFiles) -> None:
         self.files = files
@@ -55,17 +55,17 @@ OPERATIONS = _operations()
 
 
 def _points() -> list[tuple[int, int]]:
-    """Each operation, and each write also half done and done but not returned from."""
+    """Each operation; each write also half done, and done without a return."""
     points = [(number, 0) for number in range(len(OPERATIONS))]
     writes = [number for number, operation in enumerate(OPERATIONS) if operation.startswith("pwrite")]
     return points + [(number, torn) for number in writes for torn in (40, 1 << 20)]
 
 
 @pytest.mark.parametrize("number", range(0, len(OPERATIONS), 10))
-def test_whatever_was_answered_is_there_again(number) -> None:
-    """Scenario 25: the process is killed, or the power fails, in one operation; ten operations per test.
-    The next start finds everything that was answered, nothing that was never decided, and half of no
-    decision; it goes on from there with a higher epoch."""
+def test_answered_decisions_survive_a_crash(number) -> None:
+    """Scenario 25: the process is killed, or the machine loses power, in one operation; ten operations per
+    test. The next process has every answered decision, no decision in part, and no others; it continues in a
+    higher epoch."""
     for crash_at, tear_bytes in _points():
         if not number <= crash_at < number + 10:
             continue
@@ -79,10 +79,10 @@ def test_whatever_was_answered_is_there_again(number) -> None:
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["bad", "full"])
-def test_an_error_in_one_operation_is_the_end_of_this_process(error: int) -> None:
-    """Scenarios 28 and 29 of a metadata log: no room is an error like any other, since a controller that
-    cannot write must not decide. Nothing that was answered is lost, and the next process goes on when the
-    disk works."""
+def test_a_disk_error_ends_the_process(error: int) -> None:
+    """Scenarios 28 and 29 for a metadata log: a full disk is an error like any other, since a controller that
+    cannot write must not decide. No answered decision is lost, and the next process continues when the disk
+    works."""
     for number, operation in enumerate(OPERATIONS):
         files = FakeFiles()
         files.error_at = (number, error)
@@ -106,7 +106,7 @@ def _life_until(crash_at: int, tear_bytes: int) -> Life:
 
 
 def _goes_on(voter: Voter, files: FakeFiles) -> None:
-    """One more decision and an orderly end; the power fails; all of it is there."""
+    """One more decision and a clean shutdown: it survives a power loss."""
     if not voter.image.cluster_id:
         voter.decide(FormatRecord("c"))
     voter.decide(*topic(99))
@@ -116,8 +116,8 @@ def _goes_on(voter: Voter, files: FakeFiles) -> None:
     assert again.epoch > voter.epoch
 
 
-def test_dying_again_during_recovery() -> None:
-    """Scenario 30: it dies with half a decision written, and again in every operation of the recovery."""
+def test_crash_during_recovery() -> None:
+    """Scenario 30: a crash with half a decision written, and another in each operation of the recovery."""
     write = max(
         n for n, operation in enumerate(OPERATIONS) if operation.startswith("pwrite") and ".log" in operation
     )

@@ -1,4 +1,5 @@
-"""Replay against its laws: cuts do not matter, a snapshot is the image, deltas say exactly what changed."""
+"""Laws of replay: piecewise replay gives the same image, a snapshot too, and deltas have exactly the
+changes."""
 
 from headrace.protocol.metadata.difference import difference
 from headrace.protocol.metadata.image import MetadataDelta, MetadataImage
@@ -23,7 +24,7 @@ def test_snapshot_of_an_image_is_the_image(records) -> None:
 
 @given(histories(), st.data())
 def test_any_cut_gives_the_same_image(records, data) -> None:
-    """A reader gets the log in pieces of any size; another gets all of it at once."""
+    """One reader gets the log in pieces of any size, another all at once."""
     image, at = MetadataImage(), 0
     while at < len(records):
         size = data.draw(st.integers(1, len(records) - at))
@@ -44,7 +45,7 @@ def test_old_images_never_change(records, data) -> None:
 
 @given(histories(), st.data())
 def test_delta_of_a_run_agrees_with_the_difference_of_images(records, data) -> None:
-    """What the delta leaves out is equal before and after; topics made and removed show the same in both."""
+    """All that is not in the delta is equal before and after; created and deleted topics agree."""
     cut = data.draw(st.integers(1, len(records)))
     old, _ = replay(MetadataImage(), 0, records[:cut])
     new, delta = replay(old, cut, records[cut:])
@@ -62,7 +63,7 @@ def test_delta_of_a_run_agrees_with_the_difference_of_images(records, data) -> N
 @settings(max_examples=20)
 @given(histories())
 def test_untouched_maps_are_shared(records) -> None:
-    """A run that touches nothing but the offset copies nothing."""
+    """Records that change only the offset copy no map."""
     image, _ = _all_at_once(records)
     after, delta = replay(image, image.offset + 1, [])
     assert after.topics is image.topics

@@ -1,9 +1,9 @@
-"""Death and power loss at every single operation of a whole storage node, not only of one log.
+"""Kill and power loss in each operation of a storage node.
 
-The workload: topics of both durabilities, produces, rolls, checkpoints, a topic deleted and made again under
-its name, a clean end, a second life. The metadata log is the controller's and survives; what the node had
-learned of it may be anything up to its end. After each fault the next node must hold what was acknowledged,
-under the topic that it was written to, and go on.
+The workload: topics of both durabilities, produce requests, rolls, checkpoints, a topic that is deleted and
+recreated, a clean shutdown, a second process. The metadata log is the controller's and survives; the node may
+have applied any part of it. After each fault the next process must have the acknowledged records in their
+topics, and continue.
 """
 
 from typing import Any
@@ -60,7 +60,7 @@ class History:
                 self.acked.setdefault((topic_id, partition), []).append(value)
 
     def check(self, rig: CoreRig, *, power_was_lost: bool) -> None:
-        """What a reader finds at the next node."""
+        """Check the records that a consumer reads from the next process."""
         for topic in rig.image.topics.values():
             for index in range(len(topic.partitions)):
                 key = (topic.topic_id, index)
@@ -86,7 +86,7 @@ def everything(rig: CoreRig, topic_id: bytes, partition: int) -> list[bytes]:
 
 
 def workload(files: FakeFiles, history: History) -> None:
-    """Two lives."""
+    """Two processes."""
     rig = CoreRig(files, "/d,/e", list(history.records), log_message_timestamp_after_max_ms=2**62)
     safe = history.create(rig, "safe", "fsync")
     fast = history.create(rig, "fast", "async")
@@ -133,9 +133,9 @@ def next_node(files: FakeFiles, history: History) -> CoreRig:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_death_at_every_operation(part: int) -> None:
-    """Scenario 25: nothing that was acknowledged is missing, whatever the durability; and then the node
-    goes on, dies once more without having written its checkpoints, and still has it."""
+def test_kill_in_every_operation(part: int) -> None:
+    """Scenario 25: no acknowledged record is missing, with either durability; also after the node continues
+    and is killed again without having written its checkpoints."""
     for crash_at in range(part, OPERATIONS, PARTS):
         files, history = run_until(crash_at, tear_bytes=7)
         files = files.restart()
@@ -143,7 +143,7 @@ def test_death_at_every_operation(part: int) -> None:
         history.check(rig, power_was_lost=False)
         topics = [topic.topic_id for topic in rig.image.topics.values() if len(topic.partitions) == 2]
         for topic_id in topics:
-            for partition in (0, 1):  # a batch that was not acknowledged may be there all the same
+            for partition in (0, 1):  # an unacknowledged batch may be there, too
                 key = (topic_id, partition)
                 history.sent[key] = everything(rig, *key)
                 history.acked[key] = [*history.sent[key]]
@@ -152,7 +152,7 @@ def test_death_at_every_operation(part: int) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_power_loss_at_every_operation(part: int) -> None:
+def test_power_loss_in_every_operation(part: int) -> None:
     """Scenario 32: records acknowledged with durability=fsync are stored; no wrong record is shown."""
     for crash_at in range(part, OPERATIONS, PARTS):
         files, history = run_until(crash_at, tear_bytes=0)
@@ -161,8 +161,8 @@ def test_power_loss_at_every_operation(part: int) -> None:
             history.check(rig, power_was_lost=True)
 
 
-def test_only_what_the_metadata_names_has_a_folder() -> None:
-    """After the workload and a purge: the partitions of today's topics, nothing of those deleted."""
+def test_only_existing_partitions_have_folders() -> None:
+    """After the workload and a purge there are folders of existing topics only."""
     files, history = FakeFiles(), History()
     workload(files, history)
     rig = next_node(files.restart(), history)

@@ -1,8 +1,8 @@
-"""One error of a disk at every single operation of a whole storage node: bad (EIO) or without room (ENOSPC).
+"""A disk error in each operation of a storage node: EIO or ENOSPC.
 
-The node has two disks and goes on: rolls, new epochs, flushes, checkpoints, topics deleted and made again,
-a clean end. A bad disk is offline, whatever the operation was, and nothing is acknowledged there after it.
-A full one refuses, and takes everything once it was looked at again; only a sync that fails is final.
+The node has two disks and continues: rolls, new epochs, flushes, checkpoints, deleted and recreated topics, a
+clean shutdown. After EIO the log dir is offline, whatever the operation was, and acknowledges nothing. After
+ENOSPC it refuses appends until the next check of its space; only a failed sync is final.
 """
 
 import contextlib
@@ -46,10 +46,10 @@ class Life:
         self.settle()
 
     def settle(self) -> None:
-        """What the shell does all the time: flush, free space, look once a second."""
+        """The shell's work: flush, free space, check the disk once a second."""
         for _ in range(2):
             self.rig.flush()
-            with contextlib.suppress(KafkaStorageError):  # as on a thread that nobody waits for
+            with contextlib.suppress(KafkaStorageError):  # as on a thread whose result is not awaited
                 self.rig.purge()
             self.rig.now_ms += 1_000
             self.rig.core.tick(self.rig.now_ms, WALL_MS)
@@ -72,7 +72,7 @@ class Life:
                 self._produce((topic_id, partition), b"%s-%d" % (topic_id, self._number))
 
     def _produce(self, key: tuple[bytes, int], value: bytes) -> None:
-        """Until it is acknowledged, or its disk is lost; errors are retried, as by a producer."""
+        """Retry until the value is acknowledged, or its disk is offline."""
         data = batch(value, timestamp_ms=WALL_MS + 2000 * self._number)
         self.sent.setdefault(key, []).append(value)
         for _ in range(4):
@@ -87,11 +87,11 @@ class Life:
             if not self.rig.core.table.partitions[key].is_online:
                 return
             self.settle()
-        raise AssertionError("refused for ever")
+        raise AssertionError("every retry was refused")
 
 
 def workload(files: FakeFiles, reserve_bytes: int = 0) -> Life:
-    """Two lives of a node."""
+    """Two processes of a node."""
     life = Life(files, reserve_bytes)
     first, second = life.create("first"), life.create("second")
     life.produce(first, 4)
@@ -116,7 +116,7 @@ OPERATIONS = {reserve_bytes: count_operations(reserve_bytes) for reserve_bytes i
 
 
 def check_next(facts: tuple[Any, Any, Any], files: FakeFiles, reserve_bytes: int) -> None:
-    """The next node, on the disks as they are, repaired: it has what was acknowledged, and goes on."""
+    """The next process, on the repaired disks, has all acknowledged records and continues."""
     records, acked_of, sent_of = facts
     life = Life(files, reserve_bytes, records)
     life.acked, life.sent = acked_of, sent_of
@@ -148,10 +148,10 @@ def everything(rig: CoreRig, topic_id: bytes, partition: int) -> list[bytes]:
 @pytest.mark.parametrize("reserve_bytes", RESERVES)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["bad", "full"])
-def test_an_error_at_every_operation(error: int, part: int, reserve_bytes: int) -> None:
-    """Scenarios 25, 28 and 29: whatever fails, nothing acknowledged is lost, with the process or the
-    power, and the node serves on what it can. Room in reserve changes nothing for a bad disk, and a full one
-    without is as good as bad: there, half of the operations will do."""
+def test_disk_error_in_every_operation(error: int, part: int, reserve_bytes: int) -> None:
+    """Scenarios 25, 28 and 29: after any error no acknowledged record is lost, by a kill or a power loss, and
+    the node serves its other disk. The reserve does not matter for a bad disk, and a full disk without a
+    reserve is like a bad one: half of the operations are enough there."""
     is_plain = (error == errno.EIO) == (reserve_bytes > 0)
     for number in range(part, OPERATIONS[reserve_bytes], 2 * PARTS if is_plain else PARTS):
         files = FakeFiles()
@@ -159,16 +159,16 @@ def test_an_error_at_every_operation(error: int, part: int, reserve_bytes: int) 
         try:
             life = workload(files, reserve_bytes)
         except KafkaStorageError:
-            # The disk of the first look at meta.properties, or both disks were needed to begin.
+            # The error was at the first read of meta.properties, or the start needed both disks.
             assert number < OPERATIONS[reserve_bytes] // 4, files.operations[number]
             continue
         offline = life.rig.manager.dirs.offline
         assert len(offline) <= 1
         failed = files.operations[number]
         if error == errno.EIO:
-            assert offline, f"{failed} failed, and its disk is trusted"
+            assert offline, f"{failed} failed, and its disk is online"
         elif not failed.startswith("fdatasync") and not failed.startswith("fsync"):
             is_needed = not reserve_bytes or failed.endswith((".lock", ".reserve", " /d", " /e"))
-            assert not offline or is_needed, f"{failed} found no room, and its disk is given up"
+            assert not offline or is_needed, f"{failed} found no space, and its disk is offline"
         for survivors in (files.restart(), files.power_loss("none"), files.power_loss(number)):
             check_next(copy.deepcopy((life.records, life.acked, life.sent)), survivors, reserve_bytes)

@@ -1,8 +1,8 @@
-"""A producer over a cluster that fails in every way: nothing acknowledged is lost, nothing is reordered.
+"""A producer over a cluster with all kinds of faults: no acknowledged record is lost, none is reordered.
 
-The oracle: what lies in a partition is what was sent, each record once, in order, and each acknowledged
-record lies where its future says; one that failed may be there or not. Without idempotence lost answers and
-timeouts may repeat records: then the first copies, and the last ones, are in order.
+The oracle: a partition has the sent records once and in order, and each acknowledged record at the offset of
+its future; a failed record may be there or not. Without idempotence lost responses and timeouts may duplicate
+records: then the first copies, and the last ones, are in order.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ RETRIABLE = [
 
 
 def chaos(random: Random, *, may_repeat: bool) -> Any:
-    """A rule that makes one request in three fail somehow."""
+    """A rule by which one request in three fails in a random way."""
 
     def rule(ask: Ask) -> Fault | None:
         if random.random() > 0.33:
@@ -44,7 +44,7 @@ def chaos(random: Random, *, may_repeat: bool) -> Any:
 
 
 async def upheaval(fake: FakeCluster, random: Random, may_repeat: bool) -> None:
-    """Leaders move, and nodes stop (which may lose answers) and start, until it is cancelled."""
+    """Leaders move, and nodes stop (which may lose responses) and start, until it is cancelled."""
     while True:
         await asyncio.sleep(random.uniform(0.02, 0.4))
         if not may_repeat or random.random() < 0.5:
@@ -67,7 +67,7 @@ async def produce(
 ) -> None:
     config = {
         "enable_idempotence": is_idempotent,
-        "request_timeout_ms": random.choice([1000, 30_000]),  # or the leader moves away before
+        "request_timeout_ms": random.choice([1000, 30_000]),  # or the leader changes first
         "linger_ms": random.choice([0, 5]),
         "batch_size": random.choice([100, 5000]),
     }
@@ -77,7 +77,7 @@ async def produce(
         for number in range(400):
             partition, value = random.randrange(4), b"%05d" % number
             sent[partition].append(value)
-            # its own time: the clock of the machine would make records longer, and batches fuller, at whim
+            # fixed timestamps: the machine's clock would change the sizes of records and batches
             acks.append((value, producer.send("t", value, partition=partition, timestamp=number)))
             if random.random() < 0.2:
                 await asyncio.sleep(random.uniform(0, 0.05))
@@ -89,7 +89,7 @@ async def produce(
 
 
 def assert_nothing_is_held(producer: Any) -> None:
-    """Its account is empty once everything has its outcome."""
+    """The producer holds no memory once every record has its outcome."""
     accumulator = producer._engine._accumulator
     accumulator.check()
     assert accumulator.used_bytes == 0
@@ -99,7 +99,7 @@ def assert_nothing_is_held(producer: Any) -> None:
 
 
 async def produce_in_need(fake: FakeCluster, random: Random, outcomes: list[Any]) -> bool:
-    """Short deadlines, few retries, a small buffer, changing limits. Whether the producer was idempotent."""
+    """Produce with short deadlines, few retries, a small buffer; returns whether it was idempotent."""
     config = {
         "acks": random.choice(["all", "all", "1", "0"]),
         "retries": random.choice([0, 1, 5, 1000]),
@@ -135,23 +135,23 @@ async def produce_in_need(fake: FakeCluster, random: Random, outcomes: list[Any]
         troubles.cancel()
         await asyncio.gather(troubles, return_exceptions=True)
         engine = producer._engine
-        # The futures are judged below; that close raises their losses as well is tested elsewhere.
+        # The futures are checked below; another test checks that close raises their errors.
         with contextlib.suppress(errors.HeadraceError):
             await producer.close(random.choice([None, 0, 0.2]))
         assert engine._accumulator.used_bytes == 0
         await asyncio.gather(*(outcome["future"] for outcome in outcomes), return_exceptions=True)
-        await asyncio.sleep(0)  # from Python 3.12 on, gather does not wait for callbacks of what is done
+        await asyncio.sleep(0)  # from Python 3.12 on, gather does not wait for callbacks of completed futures
         limit_s = (config["delivery_timeout_ms"] + config["max_block_ms"]) / 1000 + 0.05
         for outcome in outcomes:
             assert outcome["took_s"] is not None
-            assert outcome["took_s"] < limit_s, "it outlived its deadline"
+            assert outcome["took_s"] < limit_s, "the record exceeded its delivery timeout"
         return producer.config.is_idempotent
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_record_has_its_outcome_in_time_and_nothing_leaks(seed: int) -> None:
-    """Deadlines pass, batches are split, buffers are full, the producer closes in the middle of it: what is
-    acknowledged is there, and first copies are in order."""
+    """Deadlines expire, batches are split, buffers are full, the producer closes meanwhile: acknowledged
+    records are stored, and first copies are in order."""
     random = Random(f"need {seed}")
     fake = FakeCluster(3, seed=seed)
     fake.create("t", 4)
@@ -179,7 +179,7 @@ def test_every_record_has_its_outcome_in_time_and_nothing_leaks(seed: int) -> No
 def test_nothing_acknowledged_is_lost_and_order_holds(
     seed: int, may_repeat: bool, is_idempotent: bool
 ) -> None:
-    """400 records to 4 partitions on 3 nodes under constant trouble, all delivered in the end."""
+    """400 records to 4 partitions on 3 nodes under constant faults, all delivered in the end."""
     random = Random(f"{seed} {may_repeat}")
     fake = FakeCluster(3, seed=seed)
     fake.create("t", 4)
@@ -190,7 +190,7 @@ def test_nothing_acknowledged_is_lost_and_order_holds(
     lost = set()
     for value, future in acks:
         if isinstance(future.exception(), errors.OutOfOrderSequenceNumberError):
-            assert is_idempotent, "whether it was stored is not known, and it is not sent again"
+            assert is_idempotent, "an unknown outcome without a retry"
             lost.add(value)
             continue
         metadata = future.result()
@@ -206,7 +206,7 @@ def test_nothing_acknowledged_is_lost_and_order_holds(
         assert last_copies == values, "a last copy came before that of an earlier record"
 
 
-def test_the_same_seed_plays_the_same() -> None:
+def test_seed_determines_the_run() -> None:
     """Determinism: two runs leave the same log, byte for byte."""
     logs = []
     for _ in range(2):

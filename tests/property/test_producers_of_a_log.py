@@ -1,6 +1,6 @@
-"""A log with idempotent and transactional producers through restarts, crashes, losses of power, cuts and
-compaction: after each step it knows of them exactly what its batches say, and it takes, repeats or refuses
-what comes next by the rules."""
+"""A log with idempotent and transactional producers through restarts, crashes, power losses, truncations and
+compaction: after each step its producer state follows from its batches, and the next batch is appended,
+recognized as a duplicate, or refused by Kafka's rules."""
 
 from cleaner_rig import clean
 from fake_files import Crash, FakeFiles
@@ -29,13 +29,13 @@ KEYS = {"segment_bytes": 350, "index_interval_bytes": 60}
 
 
 class ProducersOfALog(RuleBasedStateMachine):
-    """The log is what leads; sometimes it follows."""
+    """A leader's log, which sometimes becomes a follower's."""
 
     def __init__(self) -> None:
         super().__init__()
         self.files = FakeFiles()
         self.log: Log = None  # type: ignore[assignment]
-        self.journal: list[bytes] = []  # every batch up to the end of the log, also what was compacted away
+        self.journal: list[bytes] = []  # every batch up to the end of the log, also compacted ones
         self.was_loaded = False
 
     @initialize()
@@ -57,7 +57,7 @@ class ProducersOfALog(RuleBasedStateMachine):
 
     @rule(producer_id=IDS, step=st.integers(-6, 2), count=st.integers(1, 2), bump=st.integers(-1, 1))
     def produce(self, producer_id: int, step: int, count: int, bump: int) -> None:
-        """The next batch, an old one again, a gap, another epoch."""
+        """Append the next batch, a duplicate, one after a gap, or one of another epoch."""
         known = self.known(producer_id)
         is_new = known.epoch < 0
         epoch = max(known.epoch, 0) + (bump if step in (-1, 0) else 0)
@@ -72,7 +72,7 @@ class ProducersOfALog(RuleBasedStateMachine):
         try:
             offset = append(self.log, idempotent(producer_id, first, count, epoch=epoch))
         except KafkaError:
-            assert not is_new or known.open_from >= 0, "an unknown producer is taken anywhere"
+            assert not is_new or known.open_from >= 0, "an unknown producer may begin with any sequence"
             assert known.open_from >= 0 or first != follows or epoch < known.epoch
             assert self.log.log_end_offset == before
             return
@@ -153,13 +153,13 @@ class ProducersOfALog(RuleBasedStateMachine):
 
     @rule(seed=st.one_of(st.none(), st.integers(0, 50)))
     def crash(self, seed: int | None) -> None:
-        """Without a seed only the process dies."""
+        """A kill, or with a seed a power loss."""
         found = self.files.restart() if seed is None else self.files.power_loss(seed)
         self.reopen(found, was_clean=False, recovery_point=self.log.recovery_point)
 
     @rule(at=st.integers(1, 12), seed=st.one_of(st.none(), st.integers(0, 50)), how=st.sampled_from("rcfs"))
     def crash_inside(self, at: int, seed: int | None, how: str) -> None:
-        """While it rolls, closes, flushes or is cut."""
+        """Crash during a roll, close, flush or truncation."""
         recovery_point = self.log.recovery_point
         self.files.crash_at = len(self.files.operations) + at
         try:
@@ -183,7 +183,7 @@ class ProducersOfALog(RuleBasedStateMachine):
     @precondition(lambda self: len(self.log.segments) > 2)
     @rule()
     def compact(self) -> None:
-        """All keys are the same, so most goes; what says where producers are stays."""
+        """All keys are equal, so most records are removed; the last batch of each producer stays."""
         self.truth()
         clean(self.log)
 

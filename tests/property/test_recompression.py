@@ -1,6 +1,6 @@
-"""Any batches for any `compression.type`: the log has equal records, sound CRCs and dense offsets.
+"""Any batches for any `compression.type`: the log has equal records, valid CRCs and dense offsets.
 
-The recompressions end in any order; some batches come in the topic's codec and wait behind others.
+Recompressions end in any order; some batches have the topic's codec already and wait for earlier ones.
 """
 
 from typing import Any

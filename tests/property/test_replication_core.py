@@ -109,22 +109,22 @@ REAL_RECORD = partition_changes._record
 REAL_CHANGED = replay.changed_partition
 
 MUTATIONS = {
-    "elect-anybody": (leader_and_isr, "offline", elect_any_candidate),
+    "elect-any-candidate": (leader_and_isr, "offline", elect_any_candidate),
     "forget-the-elr": (partition_changes, "_set_elr", empty_the_elr),
-    "elr-keeps-the-lossy": (partition_changes, "_set_elr", elr_keeps_the_lossy),
+    "elr-keeps-unclean-restarts": (partition_changes, "_set_elr", elr_keeps_the_lossy),
     "elr-never-ends": (partition_changes, "_set_elr", keep_the_elr),
     "last-leader-too-early": (elections, "_last_known", lambda b: Elected(b.last_leader, is_clean=False)),
     "complete-early": (partition_changes, "completed_isr", complete_early),
-    "unclean-says-recovered": (partition_changes, "_elect", unclean_says_recovered),
+    "unclean-leader-is-recovered": (partition_changes, "_elect", unclean_says_recovered),
     "no-bump-on-removal": (partition_changes, "_record", no_bump_on_removal),
-    "everybody-is-eligible": (in_sync, "_check_eligible", every_replica_is_eligible),
+    "every-replica-is-eligible": (in_sync, "_check_eligible", every_replica_is_eligible),
     "versions-are-not-checked": (in_sync, "_check_versions", versions_are_not_checked),
     "leaving-nodes-may-stay": (cluster_state.ClusterState, "without", leaving_nodes_may_stay),
-    "every-end-is-clean": (fencing.Fencing, "fence_replaced", every_shutdown_is_clean),
-    "no-log-is-cut": (registration, "lost_keys", no_log_is_truncated),
-    "one-cut-log-is-all": (registration, "lost_keys", one_truncated_log_counts_for_all),
+    "every-shutdown-is-clean": (fencing.Fencing, "fence_replaced", every_shutdown_is_clean),
+    "no-log-is-truncated": (registration, "lost_keys", no_log_is_truncated),
+    "one-truncated-log-counts-for-all": (registration, "lost_keys", one_truncated_log_counts_for_all),
     "no-partition-epoch": (replay, "changed_partition", no_partition_epoch),
-    "nobody-comes-back": (
+    "unfencing-elects-no-leader": (
         fencing,
         "UNFENCED",
         leader_and_isr.UNFENCED._replace(affects=unfencing_elects_no_leader),
@@ -134,7 +134,7 @@ MUTATIONS = {
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_planted_bug_is_found(name, monkeypatch) -> None:
-    """With the same random histories each time (derandomized), without shrinking."""
+    """With the same random histories each time (derandomized) and without shrinking."""
     place, attribute, wrong = MUTATIONS[name]
     monkeypatch.setattr(place, attribute, wrong)
     found = settings(

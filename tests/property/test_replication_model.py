@@ -31,7 +31,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(node=ANY_NODE, acks=st.sampled_from([-1, -1, 1]))
     def produce(self, node: int, acks: int) -> None:
-        """To any node: also to a former leader, or one that never led."""
+        """Send to any node, also to a former leader, or one that never led."""
         if node in self.files or (TOPIC, 0) not in self.cluster.held(node):
             return
         value = b"%d" % self.number
@@ -55,7 +55,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(fetchers=st.integers(1, 4), tail_bytes=st.sampled_from([0, 2_000, 1 << 26]))
     def reconfigure(self, fetchers: int, tail_bytes: int) -> None:
-        """Partitions move between fetchers, and memory of tails comes and goes, under whatever goes on."""
+        """Partitions move between fetchers, and tail caches shrink and grow."""
         self.cluster.publish(
             ConfigRecord(*CLUSTER_DEFAULT, "num.replica.fetchers", str(fetchers)),
             ConfigRecord(*CLUSTER_DEFAULT, "log.tail.cache.bytes", str(tail_bytes)),
@@ -80,7 +80,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(node=ANY_NODE)
     def freeze(self, node: int) -> None:
-        """It gets no metadata for a while."""
+        """The node gets no metadata for a while."""
         self.cluster.frozen.add(node)
 
     @rule()
@@ -115,7 +115,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     # --- the controller -------------------------------------------------------------------------------------
 
     def controller_drops(self, node: int) -> None:
-        """It fences the node and elects out of the ISR; the last of an ISR stays in it."""
+        """The controller fences the node and elects an ISR member; the last ISR member stays in the ISR."""
         now = self.cluster.registration
         self.cluster.fence(node)
         isr = tuple(member for member in now.isr if member != node) or now.isr

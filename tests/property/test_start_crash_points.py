@@ -1,7 +1,7 @@
-"""Death and power loss at every operation while a log loses its oldest records. The workload deletes records,
-applies retention, restarts a log inside a leader's batch, and removes files, in two lives. A journal has the
-start offsets that readers saw. After each fault the log starts no earlier than they saw and no later than
-requested, and nothing above is missing."""
+"""Kill and power loss in each operation while a log start offset advances. The workload deletes records,
+applies retention, restarts a log inside a leader's batch, and removes files, in two processes. A journal has
+the log start offsets that readers saw. After each fault the log starts no earlier than they saw and no later
+than requested, and no record above is missing."""
 
 import pytest
 from fake_files import Crash, FakeFiles
@@ -23,7 +23,7 @@ class Journal:
         self.seen_start = self.wanted_start = 0
         self.written_end = self.flushed_end = 0
         self.is_cutting = False
-        self.has_recovery_points = False  # else recovery reads all segments, and none may miss
+        self.has_recovery_points = False  # without them recovery reads all segments, and none may be missing
 
     def append(self, log: Log, count: int = 1) -> None:
         data = batch(
@@ -37,7 +37,7 @@ class Journal:
         self.flushed_end = self.written_end
 
     def move_start(self, manager: LogManager, offset: int) -> None:
-        """As a node does: wanted, written, seen."""
+        """Advance the log start offset like a node: request, checkpoint, publish."""
         self.wanted_start = offset
         manager.logs[TP].request_start_offset(offset)
         self.write(manager)
@@ -52,7 +52,7 @@ class Journal:
         self.seen_start = log.log_start_offset
 
     def free(self, manager: LogManager) -> None:
-        """Segments below the start lose their names, and their files go."""
+        """Rename the segments below the log start, and delete their files."""
         log = manager.logs[TP]
         while log.drop_segments_below(log.log_start_offset, 2):
             if self.has_recovery_points:
@@ -70,7 +70,7 @@ class Journal:
 
 
 def workload(files: FakeFiles, journal: Journal) -> None:
-    """Two lives; one or two batches per segment."""
+    """Two processes; one or two batches per segment."""
     manager = manager_of(files, **KEYS)
     log = manager.create(TP, TOPIC_ID, manager.defaults, is_new=True)
     for _ in range(6):
@@ -131,7 +131,7 @@ def leaders_batch() -> bytes:
 
 
 def check(files: FakeFiles, journal: Journal, least_end: int) -> None:
-    """The next process; it goes on, is killed, and the one after it finds the same."""
+    """The next process continues, is killed, and the one after it has the same state."""
     for is_again in (False, True):
         manager = manager_of(files, **KEYS)
         log = manager.create(TP, TOPIC_ID, manager.defaults)

@@ -6,7 +6,8 @@ from typing import Any
 
 from headrace.clients.serdes import int64, utf8
 from headrace.stream.records import RecordContext, ValueAndTimestamp, Window, Windowed
-from headrace.stream.state.builders import StoreBuilder, StoreKind
+from headrace.stream.state.builders import StoreBuilder
+from headrace.stream.state.store_spec import StoreKind
 from headrace.stream.state.thread_cache import ThreadCache
 from hypothesis import given
 from hypothesis import strategies as st

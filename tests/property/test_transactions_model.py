@@ -44,21 +44,21 @@ class Txn:
 
 @dataclass(eq=False)
 class Producer:
-    """A client. While `txn.wanted` is set it does nothing but ask for that; while it goes on after an error,
-    nothing but that."""
+    """A client. While `txn.wanted` is set it only retries that EndTxn; while `recovers` is set it only
+    retries InitProducerId."""
 
     name: str
     ids: tuple[int, int] | None = None
     txn: Txn | None = None
-    goes_on: bool = False
+    recovers: bool = False
 
     def may_write(self) -> bool:
         """Whether a transaction is open, or can be."""
-        return self.ids is not None and not self.goes_on and (self.txn is None or self.txn.wanted is None)
+        return self.ids is not None and not self.recovers and (self.txn is None or self.txn.wanted is None)
 
 
 class Transactions(RuleBasedStateMachine):
-    """See the module."""
+    """The faults and requests of the module's docstring."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,32 +70,32 @@ class Transactions(RuleBasedStateMachine):
 
     @initialize(epoch=st.sampled_from([None, 32_758, 32_763]))
     def long_ago(self, epoch: int | None) -> None:
-        """An id has used up nearly all epochs of its producer id."""
+        """Put an id into the log whose producer epoch is nearly exhausted."""
         if epoch is not None:
             self.rig.put(0, epoch, "a")
 
     # --- producers ---------------------------------------------------------------------------------------
 
-    @rule(who=st.integers(0, 2), is_lost=st.booleans())
-    def begin(self, who: int, is_lost: bool) -> None:
-        producer = self.producers[who]
+    @rule(number=st.integers(0, 2), is_lost=st.booleans())
+    def begin(self, number: int, is_lost: bool) -> None:
+        producer = self.producers[number]
         call = self.rig.init(producer.name, timeout_ms=30_000)
         producer.ids = producer.txn = None
-        producer.goes_on = False
+        producer.recovers = False
         if call.answers and call.code == 0:
             new = (call.answer.producer_id, call.answer.producer_epoch)
             assert new > self.given.get(producer.name, (-1, -1))
             self.given[producer.name] = new
             producer.ids = None if is_lost else new
 
-    @rule(who=st.integers(0, 2), is_lost=st.booleans())
-    def recover(self, who: int, is_lost: bool) -> None:
+    @rule(number=st.integers(0, 2), is_lost=st.booleans())
+    def recover(self, number: int, is_lost: bool) -> None:
         """KIP-360, as after an error; a lost response is requested again."""
-        producer = self.producers[who]
+        producer = self.producers[number]
         if producer.ids is None:
             return
         call = self.rig.init(producer.name, producer.ids, timeout_ms=30_000)
-        producer.txn, producer.goes_on = None, True
+        producer.txn, producer.recovers = None, True
         if not call.answers or (call.code and call.code not in RETRIABLE):
             producer.ids = None
         elif call.code == 0:
@@ -104,25 +104,25 @@ class Transactions(RuleBasedStateMachine):
             assert new >= self.given[producer.name]
             self.given[producer.name] = new
             if not is_lost:
-                producer.ids, producer.goes_on = new, False
+                producer.ids, producer.recovers = new, False
 
     @rule(
-        who=st.integers(0, 2),
+        number=st.integers(0, 2),
         keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=3),
         is_commit=st.booleans(),
         is_lost=st.booleans(),
     )
-    def transact(self, who: int, keys: list[tuple[str, int]], is_commit: bool, is_lost: bool) -> None:
-        """A whole transaction, as far as it goes."""
+    def transact(self, number: int, keys: list[tuple[str, int]], is_commit: bool, is_lost: bool) -> None:
+        """A whole transaction, up to its first error."""
         for key in keys:
-            self.write(who, key)
-        self.end(who, is_commit, is_lost)
+            self.write(number, key)
+        self.end(number, is_commit, is_lost)
 
-    @rule(who=st.integers(0, 2), key=st.sampled_from(KEYS))
-    def write(self, who: int, key: tuple[str, int]) -> None:
-        producer = self.producers[who]
+    @rule(number=st.integers(0, 2), key=st.sampled_from(KEYS))
+    def write(self, number: int, key: tuple[str, int]) -> None:
+        producer = self.producers[number]
         if producer.ids is None:
-            self.begin(who, is_lost=False)
+            self.begin(number, is_lost=False)
         if not producer.may_write():
             return
         assert producer.ids is not None
@@ -133,9 +133,9 @@ class Transactions(RuleBasedStateMachine):
         if self.rig.write(producer.ids, key, self.values, producer.name):
             producer.txn.writes.append((key, self.values))
 
-    @rule(who=st.integers(0, 2), is_commit=st.booleans(), is_lost=st.booleans())
-    def end(self, who: int, is_commit: bool, is_lost: bool) -> None:
-        producer = self.producers[who]
+    @rule(number=st.integers(0, 2), is_commit=st.booleans(), is_lost=st.booleans())
+    def end(self, number: int, is_commit: bool, is_lost: bool) -> None:
+        producer = self.producers[number]
         txn = producer.txn
         if producer.ids is None or txn is None:
             return
@@ -161,10 +161,10 @@ class Transactions(RuleBasedStateMachine):
 
     # --- drivers -----------------------------------------------------------------------------------------
 
-    @rule(who=st.integers(0, 2), is_lost=st.booleans())
-    def prepare(self, who: int, is_lost: bool) -> None:
+    @rule(number=st.integers(0, 2), is_lost=st.booleans())
+    def prepare(self, number: int, is_lost: bool) -> None:
         """The producer ends: the next one with its id starts again."""
-        producer = self.producers[who]
+        producer = self.producers[number]
         txn = producer.txn
         if producer.ids is None or txn is None or txn.wanted is not None or not txn.writes:
             return
@@ -175,7 +175,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: any(txn.is_prepared for txn in self.txns))
     @rule(data=st.data(), is_commit=st.booleans(), is_lost=st.booleans())
     def a_driver_ends_a_prepared_transaction(self, data: Any, is_commit: bool, is_lost: bool) -> None:
-        """With success, or an error to retry."""
+        """Successfully, or with a retriable error."""
         txn = data.draw(st.sampled_from([txn for txn in self.txns if txn.is_prepared]))
         if txn.wanted is None:
             txn.wanted = is_commit
@@ -185,7 +185,7 @@ class Transactions(RuleBasedStateMachine):
             txn.answered, txn.is_prepared = txn.wanted, False
 
     def _is_ended(self, txn: Txn) -> bool:
-        """So that a retry is refused: the next producer has begun since."""
+        """Whether the next producer has begun since, so that a retry is refused."""
         leaders = self.rig.leaders
         return all(
             value in (leaders[key].committed if txn.wanted else leaders[key].aborted)
@@ -195,14 +195,14 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: self.txns)
     @rule(data=st.data())
     def a_word_of_a_driver_arrives_late(self, data: Any) -> None:
-        """Of a driver that is no more: what it hits is prepared, for the next driver to find."""
+        """A late EndTxn of an earlier driver: the transaction stays prepared for the next driver."""
         txn = data.draw(st.sampled_from(self.txns))
         self.rig.prepare(txn.producer, txn.name)
 
     @precondition(lambda self: any(txn.wanted is not None for txn in self.txns))
     @rule(data=st.data())
     def an_end_arrives_late(self, data: Any) -> None:
-        """A request of long ago, once more (KAFKA-17754)."""
+        """A repeated EndTxn arrives much later (KAFKA-17754)."""
         txn = data.draw(st.sampled_from([txn for txn in self.txns if txn.wanted is not None]))
         call = self.rig.end(txn.producer, commit=txn.wanted, name=txn.name)
         self._received(txn, call)
@@ -210,7 +210,8 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: self.txns)
     @rule(data=st.data(), key=st.sampled_from(KEYS))
     def a_zombie_writes(self, data: Any, key: tuple[str, int]) -> None:
-        """With the epoch of a transaction of before: if it is taken, it is part of that transaction."""
+        """A write with the epoch of an earlier transaction: if it is accepted, it belongs to that
+        transaction."""
         txn = data.draw(st.sampled_from(self.txns))
         self.values += 1
         if self.rig.write(txn.producer, key, self.values, txn.name):
@@ -267,7 +268,7 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def what_was_answered_holds(self) -> None:
-        """Also before all markers are there: none says otherwise."""
+        """All written markers agree with the answered outcome."""
         for txn in self.txns:
             for key, value in txn.writes:
                 leader = self.rig.leaders[key]
@@ -277,7 +278,7 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def prepared_transactions_are_open(self) -> None:
-        """No marker is written before the driver ends it."""
+        """No marker is written before a driver ends the transaction."""
         for txn in (txn for txn in self.txns if txn.is_prepared and txn.wanted is None):
             for key, value in txn.writes:
                 assert value in self.rig.leaders[key].open[txn.producer[0]]
@@ -297,7 +298,7 @@ class Transactions(RuleBasedStateMachine):
             is_taken = call.code in (0, errors.ConcurrentTransactionsError.code)
             assert is_taken or self._is_ended(txn), "a prepared transaction is gone"
             txn.answered = txn.wanted
-        for name in set(NAMES) & rig.shard.transactions.keys():  # of drivers that never heard of it
+        for name in set(NAMES) & rig.shard.transactions.keys():  # of drivers that did not get a response
             if rig.state(name) == "Prepared":
                 value = rig.known(name).value
                 rig.end((value.producer_id, value.producer_epoch), commit=False, name=name)

@@ -1,5 +1,5 @@
-"""Transactions of several producers on one partition, their coordinator played by the test, while leaders
-die: readers see what is committed, in order, and nothing else (scenarios 43, 46 and 48)."""
+"""Transactions of several producers on one partition with a scripted coordinator, while leaders die:
+read_committed consumers read exactly the committed records, in order (scenarios 43, 46 and 48)."""
 
 import random
 from dataclasses import dataclass, field
@@ -34,21 +34,21 @@ PRODUCERS = (7, 8, 9)
 
 @dataclass
 class Transactions:
-    """One transactional id, at its producer and at its coordinator: each end moves the epoch."""
+    """One transactional id with its producer and coordinator state: each EndTxn increments the epoch."""
 
     producer_id: int
     epoch: int = 0
     sequence: int = 0
-    number: int = 0  # of the transaction, for its records
-    has_partition: bool = False  # as the coordinator knows
+    number: int = 0  # the transaction's number, for its records
+    has_partition: bool = False  # in the coordinator's state
     values: list[bytes] = field(default_factory=list)  # acknowledged in this transaction
     request: FakeRequest | None = None
-    marker: tuple[int, bool, FakeRequest] | None = None  # epoch, committed, the request under way
-    is_broken: bool = False  # a batch failed: only an abort is left
+    marker: tuple[int, bool, FakeRequest] | None = None  # epoch, committed, the pending request
+    is_broken: bool = False  # a batch failed: the transaction must abort
 
 
 class Cluster(Replicas):
-    """Its nodes verify transactions with the test, which is the coordinator."""
+    """Nodes that verify transactions with the test, which is the coordinator."""
 
     def __init__(self) -> None:
         self.writers = {producer_id: Transactions(producer_id) for producer_id in PRODUCERS}
@@ -76,7 +76,7 @@ class Cluster(Replicas):
 
 
 class Workload:
-    """Acts on the cluster, and remembers what was decided."""
+    """Acts on the cluster, and records the decisions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -86,7 +86,7 @@ class Workload:
 
     def act(self, rng: random.Random) -> None:
         if self._markers and rng.random() < 0.05:
-            self._write_marker(rng.choice(self._markers))  # one that was sent long ago arrives (scenario 45)
+            self._write_marker(rng.choice(self._markers))  # an old marker request arrives again (scenario 45)
             return
         writer = self.cluster.writers[rng.choice(PRODUCERS)]
         if writer.marker is not None:
@@ -122,7 +122,7 @@ class Workload:
     def _on_response(self, writer: Transactions) -> None:
         """Real producers retry unacknowledged batches; here the transaction is aborted."""
         request = writer.request
-        assert request is not None, "there is one"
+        assert request is not None, "no pending marker request"
         if not request.is_answered:
             if request.peer.is_connected and self._leader() is not None:
                 return
@@ -133,7 +133,7 @@ class Workload:
         writer.sequence += 1
 
     def _end(self, writer: Transactions, *, committed: bool) -> None:
-        """The decision; the epoch moves with it."""
+        """Decide the outcome, and increment the epoch."""
         if committed:
             self.committed.append(writer.values)
         else:
@@ -146,8 +146,8 @@ class Workload:
         writer.has_partition = False
 
     def _end_again(self, writer: Transactions) -> None:
-        """Until the marker is known to be written."""
-        assert writer.marker is not None, "it is under way"
+        """Retry until the marker is acknowledged."""
+        assert writer.marker is not None, "no pending marker"
         epoch, committed, request = writer.marker
         if request.answer is not None and request.answer.markers[0].results[0].error_code == NO_ERROR:
             writer.marker = None
@@ -169,7 +169,7 @@ class Workload:
     # --- what readers see ---------------------------------------------------------------------------------
 
     def read(self) -> list[bytes]:
-        """As a consumer with read_committed, piece by piece."""
+        """Read as a read_committed consumer, fetch by fetch."""
         leader = self._leader()
         offset, seen = 0, []
         while leader is not None:
@@ -194,18 +194,18 @@ class Workload:
 
     def check(self, *, is_all: bool) -> None:
         seen = self.read()
-        assert len(seen) == len(set(seen)), "a record twice"
-        assert not self.aborted.intersection(seen), "aborted records are shown"
+        assert len(seen) == len(set(seen)), "duplicate record"
+        assert not self.aborted.intersection(seen), "aborted records were read"
         for values in self.committed:
             shown = [value for value in seen if value in set(values)]
-            # an older open transaction may hold back a part
+            # an older open transaction may hold back the last stable offset
             assert shown == values if is_all else shown == values[: len(shown)], f"{shown} of {values}"
         known = {value for values in self.committed for value in values}
-        assert set(seen) <= known, "undecided records are shown"
+        assert set(seen) <= known, "records of an open transaction were read"
 
 
 def fail(cluster: Cluster, rng: random.Random, down: dict[int, FakeFiles]) -> None:
-    """The leader dies and another one leads on, or a dead one comes back."""
+    """The leader dies and another node is elected, or a dead node restarts."""
     if down:
         node, files = down.popitem()
         cluster.restart(node, files)
@@ -220,7 +220,7 @@ def fail(cluster: Cluster, rng: random.Random, down: dict[int, FakeFiles]) -> No
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_readers_see_whole_transactions(seed: int) -> None:
-    """At every moment, and in the end all that were committed; nothing holds them back."""
+    """At every moment; at the end all committed records are readable."""
     rng = random.Random(seed)
     cluster = Cluster()
     workload = Workload(cluster)

@@ -1,4 +1,4 @@
-"""Whatever frames a peer sends, the server answers or ends that connection, and goes on serving others."""
+"""For any frames of a peer the server responds or closes that connection, and keeps serving other peers."""
 
 import pytest
 from headrace.protocol.messages.envelope import ApiVersionsRequest, RequestHeader
@@ -15,7 +15,7 @@ integers = st.one_of(st.integers(-(2**63), 2**64 - 1), st.sampled_from([0, 1, 2,
 
 @st.composite
 def headers(draw: st.DrawFn) -> bytes:
-    """A valid header, one with odd numbers, one cut short or bent at one bit, or noise."""
+    """A valid header, one with invalid numbers, a truncated one, one with a flipped bit, or noise."""
     kind = draw(st.integers(0, 3))
     if kind == 0:
         return wire.encode(RequestHeader(draw(st.sampled_from(APIS)).key, 0, draw(st.integers(0, 99)), 1))
@@ -35,7 +35,7 @@ def bent(draw: st.DrawFn, data: bytes) -> bytes:
 
 @st.composite
 def messages(draw: st.DrawFn) -> list[bytes]:
-    """Header, body and some frames; now and then without a body."""
+    """Header, body and some frames; sometimes without a body."""
     header = draw(headers())
     body = draw(st.sampled_from(BODIES))
     if draw(st.booleans()):
@@ -47,7 +47,7 @@ def messages(draw: st.DrawFn) -> list[bytes]:
 @settings(max_examples=60)
 @given(conversation=st.lists(messages(), min_size=1, max_size=12), is_known=st.booleans())
 def test_any_frames_leave_the_server_well(twin: str, conversation: list[list[bytes]], is_known: bool) -> None:
-    """A peer, known or a stranger, sends up to twelve messages of any kind; then a new client is served."""
+    """A peer, with or without a session, sends up to twelve messages; then a new client is served."""
 
     async def main() -> None:
         async with serving(RouterLimits(max_frames=5, max_in_flight=4)) as served:

@@ -1,7 +1,7 @@
-"""Clients of a cluster whose leaders lose the tails of their logs, with lagging followers.
+"""Clients of a cluster whose leaders lose the ends of their logs, with lagging followers.
 
-The oracle: a consumer has read the records of the final log, and has read a part again only from where the
-logs diverged; no record acknowledged at acks=all is lost, unless an election was unclean.
+The oracle: a consumer has read the records of the final log, and has re-read records only from an offset of
+divergence; no record acknowledged with acks=all is lost, unless an election was unclean.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ def content_of(record: Any) -> Content:
 
 
 def chaos(random: Random) -> Any:
-    """A rule that makes one request in five fail somehow."""
+    """A rule by which one request in five fails in a random way."""
     codes = (6, 19, 20, 74, 75, 78)
 
     def rule(ask: Ask) -> Fault | None:
@@ -40,7 +40,7 @@ def chaos(random: Random) -> Any:
 
 
 class View:
-    """What one consumer believes the log to be."""
+    """The log as one consumer has read it."""
 
     def __init__(self) -> None:
         self.read: dict[int, list[tuple[int, Content]]] = {number: [] for number in range(PARTITIONS)}
@@ -53,11 +53,9 @@ class View:
             if len(kept) < len(seen):
                 self.went_back += 1
                 old = dict(seen).get(record.offset)
-                assert old != content_of(record), (
-                    f"{record.offset} was read again although nothing had changed"
-                )
+                assert old != content_of(record), f"{record.offset} was read again without a truncation"
             expected = kept[-1][0] + 1 if kept else 0
-            assert record.offset == expected, f"{record.offset} came, not {expected}"
+            assert record.offset == expected, f"read {record.offset}, not {expected}"
             self.read[record.partition] = [*kept, (record.offset, content_of(record))]
 
 
@@ -90,7 +88,7 @@ class Play:
             await asyncio.gather(troubles, return_exceptions=True)
             for number, part in enumerate(self.fake.topics["t"].partitions):
                 part.followers.clear()
-                self.fake.put("t", number, LAST)  # a tail that was only cut off shows when something comes
+                self.fake.put("t", number, LAST)  # a truncation is noticed with the next record
             self.is_written = True
             async with asyncio.timeout(600):
                 await asyncio.gather(*readers)
@@ -103,7 +101,7 @@ class Play:
             self.futures.append((value, producer.send("t", value, partition=partition)))
             await asyncio.sleep(self.random.choice([0, 0.01, 0.1]))
         await producer.flush()
-        # Elections cut records off: their errors are part of the scenario, and not for `close` to raise.
+        # Elections truncate records: their errors are expected, so `close` does not raise them.
         await asyncio.gather(*(future for _, future in self.futures), return_exceptions=True)
 
     async def elect(self) -> None:
@@ -114,7 +112,7 @@ class Play:
             if self.random.random() < 0.5:
                 least = part.acknowledged if self.is_clean else max(part.end_offset - 6, 0)
                 cut = self.random.randrange(least, part.end_offset + 1)
-                part.followers.clear()  # a follower shows nothing before it has found its place again
+                part.followers.clear()  # a follower serves nothing before it has truncated and caught up
                 self.fake.elect_uncleanly("t", number, self.random.randrange(3), cut)
             else:
                 node_id = self.random.randrange(3)
@@ -164,8 +162,10 @@ def test_consumers_never_read_a_mixed_log(seed: int, is_clean: bool) -> None:
     if not is_clean:
         return
     for value, future in play.futures:
-        told = future.result()
-        assert dict(play.log(told.partition))[told.offset][0] == value, "it was acknowledged, and is lost"
+        response = future.result()
+        assert dict(play.log(response.partition))[response.offset][0] == value, (
+            "an acknowledged record is lost"
+        )
     for number, values in play.sent.items():
         found = [value for _, (value, _) in play.log(number)]
         assert list(dict.fromkeys(found)) == [*values, LAST], (
@@ -173,8 +173,8 @@ def test_consumers_never_read_a_mixed_log(seed: int, is_clean: bool) -> None:
         )
 
 
-def test_the_runs_do_cut_what_was_read() -> None:
-    """Or they would prove nothing."""
+def test_runs_truncate_records_that_were_read() -> None:
+    """Otherwise the other tests would prove nothing."""
     went_back = 0
     for seed in range(3):
         play = Play(seed, is_clean=False)

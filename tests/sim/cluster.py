@@ -1,10 +1,10 @@
-"""A whole cluster in simulation: controllers, storage nodes and clients, their production cores in one world.
+"""A whole cluster in simulation: the production cores of controllers, storage nodes and clients.
 
-A run has three acts: nodes join, topics are made and clients begin; faults of all kinds within what the
-cluster must survive; everything heals, and within bounded virtual time the cluster must accept records again,
-have all replicas in sync and byte-identical, and all consumers at the end. The laws of replication
-(cluster_laws.py), of commits in time (commit_laws.py) and of the quorum (quorum_laws.py) are checked after
-every event, the history at the end.
+A run has three phases. Start: nodes register, topics are created, clients begin. Faults: within the budget of
+faults.py. Recovery: the faults heal; within bounded virtual time the cluster must acknowledge new records,
+all replicas must be in sync and equal byte for byte, and all consumers must be at the log end offsets. The
+laws of replication (cluster_laws.py), of commits in time (commit_laws.py) and of the quorum (quorum_laws.py)
+are checked after every event, the history at the end.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 WARM_UP_MS = 20_000
-LAST_ANSWER_MS = 6_000  # longer than any request may wait
-ARRIVAL_MS = 500  # within which a request arrives after everything has healed
-# Of the consumer that reads everything at the end, by few requests.
+LAST_ANSWER_MS = 6_000  # more than the longest time until a response
+ARRIVAL_MS = 500  # the longest way of a request through the healed network
+# The final consumer reads all logs with few requests.
 FINAL_LIMITS = FetchLimits(max_wait_ms=200, min_bytes=1, max_bytes=1_000_000, max_partition_bytes=100_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is like; `draw` makes one from a seed."""
+    """The parameters of a run; `draw` makes them from a seed."""
 
     controllers: int = 1
     nodes: int = 3
@@ -66,30 +66,29 @@ class Plan:
     weather: Weather = FAIR
     faults: tuple[str, ...] = ()
     send_gap_ms: int = 40
-    idempotent: bool = False  # all producers but that one: what they send again is not appended again
-    unreliable_producer: bool = True  # one with acks=1 beside the others
-    unclean: bool = False  # a second topic that would rather lose records than stay without a leader
-    readers: bool = True  # also while faults happen, not only at the end
-    tail_cache_bytes: int = 1 << 20  # what is not in it followers and consumers read from files
+    idempotent: bool = False  # p0 is idempotent, too, as p1 always is
+    unreliable_producer: bool = True  # an additional producer with acks=1
+    unclean: bool = False  # a second topic, with unclean.leader.election.enable
+    readers: bool = True  # consumers run while faults happen, not only at the end
+    tail_cache_bytes: int = 1 << 20  # older records are read from files
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
-    longest_ms: int = 4_000  # of pauses, and of silences of the producers
-    patience_ms: int = 60_000  # within which everything must be well after everything has healed
+    longest_ms: int = 4_000  # the longest pause of a node, and the longest silence of the producers
+    patience_ms: int = 60_000  # the time limit of each condition of the recovery
     compression: str = "producer"  # compression.type of all topics
-    compacts: bool = False  # there is a compacted topic beside the other
-    groups: str = (
-        ""  # classic, modern or mixed: there are coordinators, groups and transactions, see txn_laws.py
-    )
-    # Fewer events that do nothing: clients ask again at once for topics that are not created yet, fetches and
-    # retries wait longer, nothing idles at the end. Plans of planted bugs keep the seeds that show them.
+    compacts: bool = False  # a compacted topic in addition
+    groups: str = ""  # "classic", "modern" or "mixed": with groups and transactions, see txn_laws.py
+    # Fewer idle events: clients refresh metadata at once for topics that are not created yet, fetches and
+    # retries wait longer, the end is shorter. Off in planted bugs, whose seeds would change.
     is_brisk: bool = False
-    drivers: bool = False  # some transactions are prepared, and ended by others, later
-    session_ms: int = 1_500  # of members of groups
-    scenario: str = ""  # of scenarios.py: that script instead of faults by chance
+    drivers: bool = False  # some transactions are prepared, and decided later by a driver
+    session_ms: int = 1_500  # session timeout of group members
+    scenario: str = ""  # a script of scenarios.py instead of random faults
 
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
-        """A plan by chance: one kind of world per seed, so that rare ones are not drowned by common ones."""
+        """A random plan. Each seed has few kinds of faults, so that rare ones are not hidden by common
+        ones."""
         replication = random.choice((3, 3, 3, 3, 2, 1))
         min_isr = 1 if replication == 1 or random.random() < 0.15 else 2
         is_ordered = random.random() < 0.7
@@ -119,13 +118,13 @@ class Plan:
             is_brisk=True,
             groups=random.choice(("", "", "", "", "", "", "", "", "", "classic", "modern", "mixed")),
         )
-        if plan.groups:  # four topics more than others have: the rest is kept small
+        if plan.groups:  # four more topics: the rest is kept small
             plan = replace(plan, partitions=min(plan.partitions, 2), unclean=False, drivers=True)
         is_safe = plan.durability == "fsync" and (replication == 1 or min_isr > 1)
         if is_safe and random.random() < 0.5:
             plan = replace(plan, faults=(*plan.faults, BLACKOUT))
         if random.random() < 0.08:
-            # Few faults, each long enough to show what waits for it in vain: see commit_laws.py.
+            # Few faults, each long enough to show a record that is not committed in time: see commit_laws.py.
             kinds = tuple(kind for kind in plan.faults if random.random() < 0.3)
             plan = replace(plan, faults=(*kinds, "drain", "pause", "silence"), fault_gap_ms=4_000)
             plan = replace(plan, fault_ms=40_000, longest_ms=20_000, idempotent=True, readers=False)
@@ -133,7 +132,7 @@ class Plan:
 
 
 class SimCluster:
-    """See the module's docstring."""
+    """One run; see the module's docstring."""
 
     node_class: type[SimNode] = SimNode
 
@@ -165,20 +164,21 @@ class SimCluster:
         self._make_clients()
         self.groups = Groups(self) if self.plan.groups else None
         self.faults = Faults(self)
-        self.silent_until_ms = 0  # producers send nothing new before
+        self.silent_until_ms = 0  # before this time producers send no new records
         self.commits = CommitLaw(self)
         self.touched_nodes: dict[str, SimNode] = {}
         self.world.on_event = self._check
 
     def _drawn(self) -> Plan:
-        """A plan by chance. The compression comes from a stream of its own: it moves nothing else."""
+        """A random plan. The compression has a random stream of its own: the other draws do not depend on
+        it."""
         plan = Plan.draw(self.random)
         codecs = ("producer", "producer", "gzip", "uncompressed")
         return replace(plan, compression=self.world.stream("compression").choice(codecs))
 
     def _make_controllers(self) -> None:
         self.touched: list[SimControllerNode] = []
-        self.acknowledged: dict[str, int] = {}  # of the quorum's own workload, which is not run here
+        self.acknowledged: dict[str, int] = {}  # used by the workload of quorum.py, which is not run here
         self.laws = quorum_laws.Laws(self)  # type: ignore[arg-type]
         ids = range(1, self.plan.controllers + 1)
         self.bootstrap = tuple(ids)
@@ -190,7 +190,7 @@ class SimCluster:
     def _node_config(self, node_id: int) -> NodeConfig:
         values = {
             "log.dirs": ",".join(DIRS),
-            "log.dir.reserve.bytes": 2_000,  # not always enough
+            "log.dir.reserve.bytes": 2_000,  # small, so that it runs out
             "node.id": node_id,
             "controller.request.timeout.ms": 1_000,
             "controller.backoff.ms": 50 if self.plan.is_brisk else 20,
@@ -206,7 +206,7 @@ class SimCluster:
             "log.retention.check.interval.ms": 1_000,
             "log.durability": self.plan.durability,
             "log.cleaner.min.cleanable.ratio": 0.01,
-            "log.cleaner.dedupe.buffer.size": 1 << 20,  # of a big one each first touch of a page takes time
+            "log.cleaner.dedupe.buffer.size": 1 << 20,  # small: each new page of memory takes time
             "offsets.topic.num.partitions": 2,
             "log.roll.ms": 1_000,
             "offsets.topic.replication.factor": self.plan.replication,
@@ -244,18 +244,18 @@ class SimCluster:
 
     @property
     def checked_topics(self) -> list[str]:
-        """Whose replicas must be the same in the end."""
+        """The topics whose replicas must be equal at the end."""
         return [*self.topics, *((SOURCE, COPY) if self.plan.groups else ())]
 
     @property
     def may_erase(self) -> bool:
-        """Whether records may go that nobody has read."""
+        """Whether records may be deleted before a consumer has read them."""
         return not {"erase", "retain"}.isdisjoint(self.plan.faults)
 
     # --- a run --------------------------------------------------------------------------------------------
 
     def run(self) -> SimCluster:
-        """All three acts. Errors: AssertionError for a broken law."""
+        """All three phases. Errors: AssertionError for a broken law."""
         self.begin()
         self.network.weather = self.plan.weather
         if self.plan.scenario:
@@ -268,7 +268,7 @@ class SimCluster:
         return self
 
     def begin(self) -> None:
-        """Act one: until all replicas are in sync and records flow."""
+        """The start: until all replicas are in sync and every producer has an acknowledged record."""
         for process in (*self.controllers.values(), *self.nodes.values()):
             self.world.after(self.random.randrange(50), f"{process.name} starts first", process.start)
         self._create_topics()
@@ -279,14 +279,14 @@ class SimCluster:
         self.require(WARM_UP_MS, self.has_progress(), "nothing works before any fault")
 
     def heal(self) -> None:
-        """No more faults; who is dead comes back by itself."""
+        """End all faults; dead processes restart by themselves."""
         self.world.note("heal")
         self.faults.end()
         if "retain" in self.plan.faults:
             retain(self, *NO_RETENTION)
 
     def finish(self) -> None:
-        """Act three. Errors: AssertionError if it takes too long, or something is missing."""
+        """The recovery. Errors: AssertionError if a condition takes too long, or a law is broken."""
         patience_ms = self.plan.patience_ms
         self.require(patience_ms, self.has_progress(), "no progress after everything was healed")
         for producer in self.producers:
@@ -320,8 +320,8 @@ class SimCluster:
             check_unclean(self)
 
     def _end_requests(self) -> None:
-        """Let every request that a node holds now be answered: `Laws.at_end` judges what is not in time."""
-        if self.groups is not None or not self.plan.is_brisk:  # coordinators finish what was prepared
+        """Run until every pending request has its response; `Laws.at_end` reports those that have none."""
+        if self.groups is not None or not self.plan.is_brisk:  # coordinators complete decided transactions
             self.world.run(LAST_ANSWER_MS)
             return
         self.world.run(ARRIVAL_MS)
@@ -329,12 +329,12 @@ class SimCluster:
         self.world.run(LAST_ANSWER_MS, until=lambda: all(each.is_answered for each in waiting))
 
     def require(self, limit_ms: int, condition: Callable[[], bool], text: str) -> None:
-        """Liveness: it must come true within the limit."""
+        """Liveness: run until the condition holds. Errors: AssertionError after the limit."""
         assert self.world.run(limit_ms, until=condition), f"{text}: {limit_ms} ms, {self.summary()}"
 
     def has_progress(self) -> Callable[[], bool]:
-        """From now on something new of every producer is acknowledged; all nodes are active and in sync. A
-        node that still shuts down, as without a controller, would be away during the last checks."""
+        """Condition: every producer has a new acknowledged record, all nodes are active and all replicas in
+        sync. A node that is still shutting down would miss the last checks."""
         before = [producer.acknowledged for producer in self.producers]
 
         def is_so() -> bool:
@@ -365,7 +365,7 @@ class SimCluster:
         return True
 
     def are_consumers_done(self) -> bool:
-        """All of them are where the logs end."""
+        """Every consumer's positions are at the log end offsets."""
         image = self.rules.image
         keys = [
             (name, number) for name in self.topics for number in range(len(image.topics[name].partitions))
@@ -385,7 +385,7 @@ class SimCluster:
         return True
 
     def end_of(self, key: tuple[str, int]) -> int:
-        """Where the leader's log ends; beyond everything if there is none."""
+        """The leader's log end offset; a very high one while there is no leader."""
         registration = registration_of(self.rules.image, key)
         assert registration is not None
         node = self.nodes.get(registration.leader)
@@ -393,7 +393,7 @@ class SimCluster:
         return 1 << 62 if log is None else log.log_end_offset
 
     def summary(self) -> str:
-        """What is the matter, for people."""
+        """The state of the cluster, for an assertion message."""
         image = self.rules.image
         parts = [
             f"{name}-{number}: leader {p.leader} epoch {p.leader_epoch}/{p.partition_epoch} isr {p.isr} "
@@ -419,8 +419,8 @@ class SimCluster:
     # --- helpers ------------------------------------------------------------------------------------------
 
     def ask_controller(self, api: Any, body: Any, done: Callable[[Any], None]) -> bool:
-        """As an operator: the active controller gets it, False if there is none; `done` gets the answer or an
-        error."""
+        """Send an operator's request to the active controller, False if there is none; `done` gets the
+        response or an error."""
         active = [each for each in self.controllers.values() if each.core is not None]
         if active:
             link = self.transport.open(self.producers[0], self.random.choice(active).name)
@@ -433,14 +433,14 @@ class SimCluster:
         return bool(active)
 
     def guess_controller(self, random: random.Random) -> str:
-        """Whom a node tries next: often the one that decides."""
+        """The controller that a node tries next: the active one more often than others."""
         active = [each.name for each in self.controllers.values() if each.core is not None]
         if active and random.random() < 0.6:
             return active[0]
         return random.choice([each.name for each in self.controllers.values()])
 
     def directory_id(self, node: int, _voters: VoterSet | None) -> bytes:
-        """The id of a controller's disk."""
+        """The directory id of a controller's disk."""
         return self._disk_id(node)
 
     @staticmethod
@@ -448,7 +448,7 @@ class SimCluster:
         return bytes([node]) * 16
 
     def _create_topics(self) -> None:
-        """Ask until it is there."""
+        """Send CreateTopics until the topics exist."""
         if all(name in self.rules.image.topics for name in self.topics):
             return
         plan = self.plan

@@ -1,8 +1,8 @@
 """The laws of replication, checked after every event.
 
-Names as in the TLA+ models of Kafka's replication where they have the law. Of the nodes only the one that an
-event touched can have changed, and of its partitions only those are checked whose `_state_of` differs from
-that at the last check. Every `FULL_EVERY` checks, and at the end of a run, all of them are.
+A law that the TLA+ models of Kafka's replication have is named as there. An event changes one node only, so
+that node alone is checked, and of its partitions those whose `_state_of` differs from the last check. Every
+`FULL_EVERY` checks, and at the end of a run, all partitions are checked.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 Key = tuple[str, int]  # topic, partition
 COMPACTED = "c"  # the topic that has gaps
-ANSWER_MS = 5_000  # a node holds no request for longer
-FULL_EVERY = 256  # checks of nodes between two that skip no partition
-FOLLOWING_EVERY = 8  # checks of nodes between two of what follows and moves
+ANSWER_MS = 5_000  # a node answers every request within this time
+FULL_EVERY = 256  # each so many checks of nodes one covers all partitions
+FOLLOWING_EVERY = 8  # each so many checks of nodes one covers the fetchers and the moves between disks
 
 
 class _Seen:
-    """One partition in one life of a node, as it was when last looked at."""
+    """The state of one partition in one run of a node's process, as of the last check."""
 
     __slots__ = (
         "cuts",
@@ -53,41 +53,41 @@ class _Seen:
 
 
 class Laws:
-    """What was seen so far, and what must therefore hold."""
+    """The history of a run so far, and the laws that every later state must keep."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self.marks: Counter[str] = Counter()
         self._compacted = {COMPACTED, *(COORDINATOR_TOPICS if cluster.plan.compacts else ())}
-        self.image = MetadataImage()  # the newest that is committed
+        self.image = MetadataImage()  # the newest committed one
         self.committed: dict[Key, dict[int, Stored]] = defaultdict(dict)
-        self.ends: dict[Key, int] = defaultdict(int)  # the true high watermark
-        self._lost_ends: dict[Key, int] = defaultdict(int)  # as far as `ends` was before power losses
+        self.ends: dict[Key, int] = defaultdict(int)  # the highest high watermark that a leader has had
+        self._lost_ends: dict[Key, int] = defaultdict(int)  # `ends` before power losses lowered it
         self._ends_in: dict[Key, dict[int, int]] = defaultdict(dict)  # by leader epoch
         self.acknowledged: dict[Key, dict[int, bytes]] = defaultdict(dict)
         self._leaders: dict[tuple[PartitionKey, int], str] = {}
         self._written: dict[tuple[PartitionKey, int, int], Stored] = {}
         self._seen: dict[tuple[str, Key], _Seen] = {}
-        # by node: the `_state_of` each partition when last looked at; partitions are compared by identity
+        # by node: the `_state_of` each partition at the last check; partitions are compared by identity
         self._states: dict[str, dict[Partition, tuple[Any, ...]]] = defaultdict(dict)
         self._images: dict[str, MetadataImage] = {}
         self.unclean_epochs: dict[Key, int] = {}  # leader epoch of the newest unclean election
-        self._begun_anew: dict[Key, int] = {}  # up to which of them its leader was seen
-        self.at_risk: dict[Key, dict[int, bytes]] = defaultdict(dict)  # acknowledged, and maybe cut off
-        self.final: dict[Key, dict[int, bytes]] = {}  # what is there at the end
-        self.starts: dict[Key, int] = defaultdict(int)  # the highest start of any log
-        self._starts: dict[tuple[str, PartitionKey], int] = {}  # by node: of the log on its disk
-        self._may_start: dict[Key, int] = defaultdict(int)  # how far deletions were asked for
+        self._accepted_epochs: dict[Key, int] = {}  # that epoch, as soon as its leader was checked
+        # acknowledged, and maybe truncated by an unclean election
+        self.at_risk: dict[Key, dict[int, bytes]] = defaultdict(dict)
+        self.final: dict[Key, dict[int, bytes]] = {}  # the records in the log at the end of the run
+        self.starts: dict[Key, int] = defaultdict(int)  # the highest log start offset of any replica
+        self._starts: dict[tuple[str, PartitionKey], int] = {}  # log start offset by node
+        self._may_start: dict[Key, int] = defaultdict(int)  # the highest offset of DeleteRecords requests
         self._is_retaining = False
         self._checks = 0
-        self._held: dict[
-            str, tuple[int, MetadataImage]
-        ] = {}  # by node: partitions and image of the last check
+        # by node: number of partitions and image at the last check
+        self._held: dict[str, tuple[int, MetadataImage]] = {}
 
     # --- after every event --------------------------------------------------------------------------------
 
     def check(self, node: SimNode) -> None:
-        """The laws that hold at any time, of what this node holds."""
+        """The laws that hold after every event, for the partitions of this node."""
         if node.core is None:
             return
         self._checks += 1
@@ -120,7 +120,7 @@ class Laws:
         self._check_image(node, node.core.image)
 
     def _check_image(self, node: SimNode, image: MetadataImage) -> None:
-        """MetadataLogMatching: who knows the metadata up to an offset knows the same as everybody else."""
+        """MetadataLogMatching: nodes that applied the metadata up to the same offset have equal images."""
         if self._images.get(node.name) is image:
             return
         before = self._images.get(node.name)
@@ -132,7 +132,7 @@ class Laws:
     def _check_partition(self, node: SimNode, partition: Partition, log: Log) -> None:
         key: Key = tuple(partition.topic_partition)
         seen = self._seen.get((node.name, key))
-        is_first = seen is None or seen.partition is not partition  # a replica may go and come back
+        is_first = seen is None or seen.partition is not partition  # a replica may be removed and added again
         if seen is None or is_first:
             seen = self._seen[node.name, key] = _Seen(partition)
         epochs = (partition.leader_epoch, partition.partition_epoch)
@@ -144,19 +144,19 @@ class Laws:
         node.manager.registry.check()
         was_cut = log.reader.invalidations != seen.cuts
         self._check_start(seen, node, key, partition, log)
-        if key[0] not in self._compacted:  # replicas are compacted each for itself, see compacting.py
+        if key[0] not in self._compacted:  # each replica compacts its own log, see compacting.py
             self._check_log(seen, key, log, where)
         seen.cuts = log.reader.invalidations
         if is_new_leader:
             self._check_new_leader(node, key, partition, log)
         watermark = partition.high_watermark
         if not partition.is_leader and self.ends[key] < watermark <= self._lost_ends[key]:
-            return  # of before a power loss; whoever leads now may not have it
+            return  # a watermark from before a power loss, of records that the present leader may not have
         had_loss, seen.has_loss = seen.has_loss, log.recovery.has_loss
-        if was_cut and had_loss and not seen.has_loss:  # it begins anew
+        if was_cut and had_loss and not seen.has_loss:  # the log was replaced by a new copy of the leader's
             seen.high_watermark = seen.matched = watermark
         if key in self.unclean_epochs and not partition.is_leader:
-            if is_first:  # what it remembers may have been cut off elsewhere, and will be here
+            if is_first:  # its checkpointed watermark may cover records that the unclean leader does not have
                 seen.high_watermark = seen.matched = watermark
             elif was_cut:
                 seen.high_watermark = min(seen.high_watermark, watermark)
@@ -166,17 +166,17 @@ class Laws:
         )
         if watermark > seen.high_watermark:
             seen.high_watermark = watermark
-            if not seen.has_loss:  # one without its beginning says nothing of it, and serves nobody
+            if not seen.has_loss:  # a log that has lost records is not read: it waits for its new copy
                 self._check_watermark(seen, node, key, partition, log)
         if partition.in_sync is not None:
             self._check_superset(key, partition, where)
 
     def _check_start(self, seen: _Seen, node: SimNode, key: Key, partition: Partition, log: Log) -> None:
-        """A log never starts earlier than it did, whatever its node has been through; only where somebody
-        asked for it, and never behind what is committed."""
+        """MonotonicLogStart: a log start offset never decreases, also across restarts. OnlyAskedDeleted: it
+        advances only by DeleteRecords or retention. OnlyCommittedDeleted: never beyond the high watermark."""
         place, start = (node.name, partition.key), log.log_start_offset
         if log.recovery.has_loss:
-            return  # it lost its beginning, and begins anew
+            return  # the log lost records and will be copied from the leader again
         if log.reader.invalidations == seen.cuts:
             before = self._starts.get(place, 0)
             assert start >= before, f"MonotonicLogStart: {key} on {node.name} from {before} back to {start}"
@@ -196,7 +196,8 @@ class Laws:
             self._check_low_watermark(key, partition)
 
     def _check_low_watermark(self, key: Key, partition: Partition) -> None:
-        """What a leader would acknowledge is so on everybody of whom it has heard in their present life."""
+        """LowWatermark: no live follower's log starts below the leader's low watermark, which DeleteRecords
+        waits for. A follower whose process restarted since its last fetch is not compared."""
         low = partition.low_watermark()
         assert partition.in_sync is not None
         for node_id, progress in partition.in_sync.followers.items():
@@ -209,13 +210,14 @@ class Laws:
                 )
 
     def _check_log(self, seen: _Seen, key: Key, log: Log, where: str) -> None:
-        """Offsets are dense, epochs never fall, and a batch of an epoch is the same in all logs."""
+        """OffsetsDense: no gaps between batches. MonotonicEpoch: leader epochs never decrease along a log.
+        LogMatching: batches with the same epoch and base offset are equal in all logs."""
         if log.reader.invalidations != seen.cuts:
             self.marks["truncated"] += seen.end >= 0
             seen.end = -1
         if log.log_end_offset == seen.end:
             return
-        # one that begins anew inside a batch may not have the batch yet
+        # a log that starts inside a batch may not have fetched that batch yet
         start = min(log.log_start_offset, log.log_end_offset) if seen.end < 0 else seen.end
         expected, epoch = start, -1
         for batch in stored(log, start, log.log_end_offset):
@@ -236,8 +238,8 @@ class Laws:
         if epoch < self.unclean_epochs.get(key, -1):
             return
         if self._is_pending(key):
-            self._begin_anew(key, partition, log)
-        # It may learn late that it led once: only what leaders before it committed must be here.
+            self._accept_unclean_leader(key, partition, log)
+        # A node may learn of its election late: its log must have only what earlier leaders committed.
         before = max((end for at, end in self._ends_in[key].items() if at < epoch), default=0)
         end = log.log_end_offset
         assert end >= before, (
@@ -253,8 +255,8 @@ class Laws:
         self._check_producers(node, key, log, before)
 
     def _check_producers(self, node: SimNode, key: Key, log: Log, before: int) -> None:
-        """ProducersKnown: a leader knows the last committed sequence of each producer, also if the batch was
-        deleted since. Otherwise it would store a batch twice, or after later ones."""
+        """ProducersKnown: a leader has the last committed sequence of each producer, also of a batch that was
+        deleted since. Otherwise it would append a retried batch twice, or after later ones."""
         last: dict[int, Stored] = {}
         for base_offset, batch in self.committed[key].items():
             newest = last.get(batch.producer_id, batch)
@@ -269,9 +271,10 @@ class Laws:
             )
 
     def _check_watermark(self, seen: _Seen, node: SimNode, key: Key, partition: Partition, log: Log) -> None:
-        """What is below a high watermark is below all of them, and on everybody who may lead."""
+        """LogMatching below the high watermark: all replicas have the same committed batches.
+        HighWatermarkInSync: every member of the ISR that the leader counts has them."""
         if partition.leader_epoch < self.unclean_epochs.get(key, -1) or self._is_pending(key):
-            return  # it does not know yet that it is over
+            return  # the node has not learned of the newer leader epoch yet
         watermark, committed = partition.high_watermark, self.committed[key]
         start = watermark if key[0] in self._compacted else max(seen.matched, log.log_start_offset)
         for batch in stored(log, start, watermark):
@@ -281,36 +284,37 @@ class Laws:
             )
         seen.matched = watermark
         if watermark > self.ends[key]:
-            assert partition.is_leader, f"{node.name} follows {key} and knows of more than its leader"
+            assert partition.is_leader, f"{node.name} follows {key}: its high watermark is above its leader's"
             self.ends[key] = self._ends_in[key][partition.leader_epoch] = watermark
             self.marks["committed"] += 1
             self._check_candidates(key)
             if partition.in_sync is not None:
-                # Not those that were started anew since the leader heard them: it may not know yet.
-                heard = {n: f.broker_epoch for n, f in partition.in_sync.followers.items()}
+                # Without followers that restarted since their last fetch: the leader may not know that yet.
+                received = {n: f.broker_epoch for n, f in partition.in_sync.followers.items()}
                 members = tuple(
                     n
                     for n in partition.in_sync.maximal
-                    if heard.get(n) == self._cluster.nodes[n].broker_epoch
+                    if received.get(n) == self._cluster.nodes[n].broker_epoch
                 )
                 self._check_held(key, members, watermark, "HighWatermarkInSync")
 
     def _check_superset(self, key: Key, partition: Partition, where: str) -> None:
-        """ReplicationQuorumSuperset: the leader counts on everybody whom the controller would let lead."""
+        """ReplicationQuorumSuperset: the ISR that a leader waits for includes the ISR that the controller
+        elects from."""
         registration = registration_of(self.image, key)
         if registration is None or registration.leader_epoch != partition.leader_epoch:
             return
         if self.image.topics[key[0]].topic_id != partition.key[0]:
-            return  # a topic of the past
+            return  # a deleted topic of the same name
         assert partition.in_sync is not None
         maximal = set(partition.in_sync.maximal)
         if registration.partition_epoch >= partition.partition_epoch:
             assert maximal.issuperset(registration.isr), (
-                f"ReplicationQuorumSuperset: {where} counts on {sorted(maximal)}, not on {registration}"
+                f"ReplicationQuorumSuperset: {where} waits for {sorted(maximal)}, committed is {registration}"
             )
 
     def _check_candidates(self, key: Key) -> None:
-        """Each member of ISR and ELR has everything that is committed."""
+        """LeaderCandidateCompleteness: each member of the ISR and the ELR has all committed records."""
         registration = registration_of(self.image, key)
         if registration is not None:
             members = (*registration.isr, *registration.elr)
@@ -330,13 +334,14 @@ class Laws:
     # --- unclean elections --------------------------------------------------------------------------------
 
     def _note_election(self, key: Key, old: PartitionRegistration, new: PartitionRegistration) -> None:
-        """Who has not all that was acknowledged is elected only where that is allowed, and it is told."""
+        """UncleanElection: a replica outside of the ISR and the ELR is elected only where the topic allows
+        unclean elections, and then its registration is marked as recovering."""
         if new.leader in (-1, old.leader, *old.isr, *old.elr) or new.leader_recovery_state == RECOVERED:
             return
         self.marks["unclean election"] += 1
         is_copied = self._cluster.plan.replication > 1 and key[0] in self._cluster.topics
-        # Of a partition that never had min ISR nothing can be lost. After the power failed everywhere nobody
-        # is known to have it all but the last leader, by KIP-966; so it alone may lead then.
+        # By KIP-966 the last known leader may lead if it is all that is left: of a partition that never had
+        # min ISR, which cannot lose records, and after a power loss of all nodes.
         has_records = self.ends[key] > 0 and not self.marks["blackout"]
         is_allowed = is_unclean(key) or (new.leader in old.last_known_elr and not has_records)
         assert is_allowed or not is_copied, f"UncleanElection: {key} from {old} to {new}"
@@ -344,11 +349,12 @@ class Laws:
             self.unclean_epochs[key] = new.leader_epoch
 
     def _is_pending(self, key: Key) -> bool:
-        """Whether nobody has seen yet what the one who was elected uncleanly has."""
-        return self.unclean_epochs.get(key, -1) > self._begun_anew.get(key, -1)
+        """Whether the log of the leader of the newest unclean election was not checked yet."""
+        return self.unclean_epochs.get(key, -1) > self._accepted_epochs.get(key, -1)
 
-    def _begin_anew(self, key: Key, partition: Partition, log: Log) -> None:
-        """What is committed from now on is what this leader has; what it has not may be lost."""
+    def _accept_unclean_leader(self, key: Key, partition: Partition, log: Log) -> None:
+        """From now on the log of this unclean leader decides which records are committed; acknowledged
+        records that it does not have may be lost."""
         here = {batch.base_offset: batch for batch in stored(log, log.log_start_offset, log.log_end_offset)}
         before, watermark = self.committed[key], partition.high_watermark
         missing = [offset for offset, batch in before.items() if here.get(offset) != batch]
@@ -363,10 +369,10 @@ class Laws:
         }
         self.ends[key] = watermark
         self._ends_in[key] = {partition.leader_epoch: watermark}
-        self._begun_anew[key] = self.unclean_epochs[key]
+        self._accepted_epochs[key] = self.unclean_epochs[key]
 
     def _is_led_with(self, key: Key, offset: int, value: bytes) -> bool:
-        """Whether the leader since the newest unclean election has the value there."""
+        """Whether the leader since the newest unclean election has the value at the offset."""
         for node in self._cluster.nodes.values():
             log = node.log_of(key)
             if log is None or not log.log_start_offset <= offset < log.log_end_offset:
@@ -376,15 +382,15 @@ class Laws:
                 return value_at(log, offset) == value
         return False
 
-    # --- at what happens ----------------------------------------------------------------------------------
+    # --- at events ----------------------------------------------------------------------------------------
 
     def on_acknowledged(self, key: Key, values: dict[int, bytes]) -> None:
-        """A producer was told that these are safe."""
+        """AckedIsCommitted: records that a producer got acknowledged are below the high watermark."""
         if key in self.unclean_epochs:
-            # A leader that is not one any more may have said so.
-            is_anew = not self._is_pending(key)
+            # The acknowledgement may be of the leader before the unclean election.
+            is_accepted = not self._is_pending(key)
             for offset, value in values.items():
-                is_safe = is_anew and self._is_led_with(key, offset, value)
+                is_safe = is_accepted and self._is_led_with(key, offset, value)
                 (self.acknowledged if is_safe else self.at_risk)[key][offset] = value
             return
         last = max(values)
@@ -394,19 +400,19 @@ class Laws:
         self.acknowledged[key].update(values)
 
     def on_erase(self, key: Key, offset: int) -> None:
-        """An operator asks to delete records up to an offset, -1: all that are committed."""
+        """A client sends DeleteRecords up to an offset, -1: up to the high watermark."""
         self._may_start[key] = 1 << 62 if offset < 0 else max(self._may_start[key], offset)
 
     def on_retention(self) -> None:
-        """From now on segments may go."""
+        """From now on retention may delete segments."""
         self._is_retaining = True
 
     def on_loss(self, node: SimNode) -> None:
-        """Its disk, or a part of it, is another one now."""
+        """A disk of the node, or all of them, was replaced by an empty one."""
         self._starts = {place: start for place, start in self._starts.items() if place[0] != node.name}
 
     def on_metadata(self, image: MetadataImage) -> None:
-        """A controller has applied what is committed."""
+        """A controller has applied committed records of the metadata log."""
         if image.offset <= self.image.offset:
             return
         before, self.image = self.image, image
@@ -427,11 +433,11 @@ class Laws:
                 self._check_candidates(key)
 
     def on_start(self, node: SimNode) -> None:
-        """A process begins on a disk."""
+        """A node's process starts."""
         self.marks["started"] += 1
 
     def on_death(self, node: SimNode) -> None:
-        """The next process may know less."""
+        """A node's process ends: the state in its memory is lost."""
         self.marks["died"] += 1
         for key in [key for key in self._seen if key[0] == node.name]:
             del self._seen[key]
@@ -440,8 +446,8 @@ class Laws:
         self._held.pop(node.name, None)
 
     def on_blackout(self) -> None:
-        """The power fails everywhere. With durability=fsync nothing that was acknowledged may be lost;
-        with async only what some member of the ISR had not flushed: of that nobody knows any more."""
+        """All nodes lose power. With durability=fsync no acknowledged record may be lost; with async only
+        records that some member of the ISR had not flushed."""
         self.marks["blackout"] += 1
         if self._cluster.plan.durability == "fsync":
             return
@@ -472,7 +478,8 @@ class Laws:
     # --- the end ------------------------------------------------------------------------------------------
 
     def at_end(self) -> None:
-        """All replicas are byte for byte the same, and hold what was acknowledged where it was."""
+        """All replicas are equal byte for byte, and have every acknowledged record at its offset.
+        AnsweredOnce: no request has waited for longer than `ANSWER_MS`."""
         self.check_everything()
         for name in self._cluster.checked_topics:
             for number, registration in enumerate(self.image.topics[name].partitions):
@@ -481,11 +488,12 @@ class Laws:
             for request in node.requests:
                 waited_ms = self._cluster.world.now_ms - request.at_ms
                 assert request.is_answered or waited_ms < ANSWER_MS, (
-                    f"AnsweredOnce: {node.name} keeps {request.api.name} for {waited_ms} ms: {request.body}"
+                    f"AnsweredOnce: {node.name} has not answered {request.api.name} for {waited_ms} ms: "
+                    f"{request.body}"
                 )
 
     def check_everything(self) -> None:
-        """All laws, of all partitions of all nodes."""
+        """All laws, for all partitions of all nodes."""
         self._states.clear()
         for node in self._cluster.nodes.values():
             self.check(node)
@@ -516,9 +524,9 @@ class Laws:
 
 
 def _state_of(partition: Partition, log: Log, images: tuple[int, int]) -> tuple[Any, ...]:
-    """All that the laws of one partition rest on and that this node, or the metadata, can change; what other
-    nodes change, the checks of those nodes see. `images`: the offsets of the committed image and of the
-    node's, which never go back."""
+    """The state of one partition that its laws read and that this node or the metadata can change. Changes by
+    other nodes are found by the checks of those nodes. `images`: the offsets of the committed image and of
+    the node's image, which never decrease."""
     in_sync = partition.in_sync
     facts = (
         images,
@@ -539,7 +547,7 @@ def _state_of(partition: Partition, log: Log, images: tuple[int, int]) -> tuple[
 
 
 def registration_of(image: MetadataImage, key: Key) -> PartitionRegistration | None:
-    """What an image says of a partition."""
+    """The registration of a partition in an image, None if it has none."""
     topic = image.topics.get(key[0])
     if topic is None or key[1] >= len(topic.partitions):
         return None

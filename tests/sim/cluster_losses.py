@@ -1,6 +1,7 @@
-"""The topic of a simulated cluster that would rather lose records than stay without a leader, and what may
-happen to it: no record is lost of a partition that never had an unclean election, and no reader goes on
-behind records that were cut off without being told.
+"""The topic of a simulated cluster with unclean.leader.election.enable, and its laws.
+
+A partition that never had an unclean election loses no record. A consumer that has read records which an
+unclean election truncated gets an error before it reads records after them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from history import Process
 
 UNCLEAN = "u"
-# What a history shows when the end of a log is replaced by another one.
+# The anomalies of a history in which an unclean election replaced the end of a log.
 ALLOWED = frozenset(
     (
         "inconsistent-offsets", "lost-write", "unseen", "poll-skip", "int-poll-skip", "nonmonotonic-poll",
@@ -28,7 +29,7 @@ def is_unclean(key: Any) -> bool:
 
 
 def check_unclean(cluster: SimCluster) -> None:
-    """At the end. Errors: AssertionError if more happened to its records than may."""
+    """At the end of a run. Errors: AssertionError for anomalies that no unclean election explains."""
     cut = cluster.rules.unclean_epochs
     found = cluster.history.only(lambda key: key in cut).anomalies()
     worse = {name: texts for name, texts in found.items() if name not in ALLOWED}
@@ -38,10 +39,10 @@ def check_unclean(cluster: SimCluster) -> None:
 
 
 def _check_reads(cluster: SimCluster, process: Process) -> None:
-    """Whoever has read what is not in the log any more reads what is only after it was told. A producer that
-    retried may have written a few values again at their old offsets: they say nothing."""
+    """MixedRead: a consumer that has read truncated records gets an error, or seeks, before it reads on. A
+    retried batch may put a few values at their old offsets again: up to `RETRIED` such reads are allowed."""
     final = cluster.rules.final
-    behind: dict[Any, int] = {}  # how many reads since one of what is lost
+    behind: dict[Any, int] = {}  # how many reads of kept records since one of a truncated record
     for op in process.ops:
         for key in op.keys:
             behind.pop(key, None)
@@ -53,6 +54,6 @@ def _check_reads(cluster: SimCluster, process: Process) -> None:
                 elif poll.key in behind:
                     behind[poll.key] += 1
                     assert behind[poll.key] <= RETRIED, (
-                        f"MixedRead: {process.name} has read {poll.key} up to {offset}, behind what is not "
-                        f"in the log any more, and was not told"
+                        f"MixedRead: {process.name} has read {poll.key} up to {offset} after truncated "
+                        f"records, without an error"
                     )

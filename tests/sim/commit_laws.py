@@ -46,8 +46,8 @@ class CommitBounds(NamedTuple):
       replica.fetch.backoff.max.ms before it fetches again.  3000 + 1000 = 4000
     - A member of the ISR does not fetch: it lags after replica.lag.time.max.ms, the next tick of the node
       proposes the shrink, and the proposal may be sent again after controller.request.timeout.ms and
-      RETRY_MS.  1500 + 1000 + 1000 + 50 = 3550. When its session ends before, so much the better: how long
-      that may take is up to broker.session.timeout.max.ms, and not needed here.
+      RETRY_MS.  1500 + 1000 + 1000 + 50 = 3550. The end of its session may remove it sooner, but can take
+      up to broker.session.timeout.max.ms, so the bound does not count on that.
     - The leader learns of the change with its next FetchMetadata, or after a lost one:
       metadata.fetch.max.wait.ms + controller.request.timeout.ms + controller.backoff.max.ms.
       500 + 1000 + 200 = 1700
@@ -80,14 +80,14 @@ class CommitBounds(NamedTuple):
 
 
 class _Uncommitted:
-    """What of one leadership is not committed: (when first seen, log end offset then), oldest first."""
+    """The uncommitted records of one leadership, as (when first seen, log end offset then), oldest first."""
 
     __slots__ = ("ends", "leadership", "live_since_ms")
 
     def __init__(self, leadership: tuple[int, int]) -> None:
         self.leadership = leadership  # (leader epoch, life of the leader's process)
         self.ends: deque[tuple[int, int]] = deque()
-        self.live_since_ms: int | None = None  # since when there is a live min ISR, None: there is none
+        self.live_since_ms: int | None = None  # since when min ISR members are live, None: they are not
 
 
 class CommitLaw:

@@ -1,8 +1,10 @@
-"""A compacted topic in a simulated cluster: who writes to it, who follows it, and what must come out.
+"""A compacted topic in a simulated cluster: its producer, its consumer, and its laws.
 
-Each replica cleans its own log when it likes, so logs differ byte by byte. What they say must not: of each
-key the last acknowledged value or a later one, at its offset; and who reads along, never further behind than
-delete.retention.ms, ends with exactly what the log says, deletions included.
+Each replica cleans its own log at its own times, so the bytes of the logs differ.
+- CompactedTable: all replicas have the same last value of each key, and a consumer that never lags for longer
+  than delete.retention.ms has the same table, deletions included.
+- CompactedLost: the last acknowledged value of each key, or a later one, is in the log at its offset.
+- CompactedRead, CompactedOrder: offsets increase, in reads and in the log.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class _Sent(NamedTuple):
 
 
 class KeyedProducer(SimProducer):
-    """Writes values and tombstones of a few keys, all acknowledged by all."""
+    """Sends values and tombstones of a few keys with acks=all."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster, "keyed", -1, cluster.plan.send_gap_ms)
@@ -68,7 +70,7 @@ class KeyedProducer(SimProducer):
 
 
 class Mirror(SimConsumer):
-    """Reads along, with pauses, and keeps what it has read, as a table."""
+    """A consumer with pauses that keeps the last value of each key in a table."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster, "mirror", may_seek=False)
@@ -77,7 +79,7 @@ class Mirror(SimConsumer):
         self._away_until_ms = 0
 
     def _poll(self) -> None:
-        """Now and then it is away, for less than tombstones stay."""
+        """Pauses now and then for `AWAY_MS`, which is less than delete.retention.ms."""
         now_ms = self.world.now_ms
         if now_ms >= self._away_until_ms and self.random.random() < 0.02:
             self._away_until_ms = now_ms + AWAY_MS
@@ -100,7 +102,7 @@ class Mirror(SimConsumer):
 
 
 def table_of(log: Log) -> Table:
-    """What a log says of each key."""
+    """The last record of each key in a log."""
     read = log.reader.read(log.log_start_offset, 1 << 30, upto_offset=log.log_end_offset)
     found: Table = {}
     offset = -1
@@ -118,18 +120,18 @@ def table_of(log: Log) -> Table:
 
 
 def check(cluster: SimCluster, producer: KeyedProducer, mirror: Mirror) -> None:
-    """At the end: all replicas, who reads along, and the producer agree."""
+    """At the end: the tables of all replicas, the consumer and the producer agree."""
     for number, registration in enumerate(cluster.rules.image.topics[TOPIC].partitions):
         seen = _living(mirror.tables[number])
         for node_id in registration.replicas:
             log = cluster.nodes[node_id].log_of((TOPIC, number))
             assert log is not None, f"{TOPIC}-{number} is not on node {node_id}"
             where, table = f"{TOPIC}-{number} on node {node_id}", table_of(log)
-            assert _living(table) == seen, f"CompactedTable: {where} says {_living(table)}, readers {seen}"
+            assert _living(table) == seen, f"CompactedTable: {where} has {_living(table)}, readers {seen}"
             for key, (offset, value) in producer.safe[number].items():
                 found = table.get(key)
                 if found is None:
-                    assert value is None, f"CompactedLost: {where} has nothing of {key!r}"
+                    assert value is None, f"CompactedLost: {where} has no record of {key!r}"
                 else:
                     assert found[0] > offset or found == (offset, value), f"CompactedLost: {where} {found}"
             cluster.rules.marks["gaps"] += log.segments[0].size_bytes > 0 and _has_gap(log)

@@ -1,8 +1,7 @@
-"""What makes logs start later in a simulated cluster: an operator that deletes records, and retention.
-Not of the topic whose logs may be replaced (cluster_losses.py): one thing at a time may happen to a record.
+"""DeleteRecords and retention in a simulated cluster. Neither touches the topic with unclean elections
+(cluster_losses.py), so that each missing record has one possible cause.
 
-Deletions are asked of leaders over the network and may be lost, refused or time out. What is acknowledged is
-told to the laws.
+DeleteRecords goes to leaders over the network and may be lost, refused or time out.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NO_RETENTION = (("retention.ms", "-1"), ("retention.bytes", "-1"))
 
 
 class Eraser(SimClient):
-    """Deletes records of any partition up to anywhere."""
+    """A client that sends DeleteRecords for random partitions and offsets."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster, "eraser")
@@ -48,7 +47,8 @@ class Eraser(SimClient):
         self._poll_in(None)
 
     def erase_some(self) -> None:
-        """One partition, up to an offset that exists, does not, or to the high watermark."""
+        """Delete in one partition per topic, up to an existing offset, a missing one, or the high
+        watermark."""
         for topic in lasting_topics(self.cluster):
             found = self.view.topics.get(topic)
             if found is not None and found.partitions:
@@ -58,7 +58,7 @@ class Eraser(SimClient):
                 self.erase(key, offset)
 
     def erase(self, key: Key, offset: int) -> None:
-        """Ask the leader, if one is known."""
+        """Send DeleteRecords to the leader, if one is known."""
         leader = self.view.leader_of(*key)
         if leader is None:
             self.refresh()
@@ -80,7 +80,7 @@ class Eraser(SimClient):
         self.ask(node_id, registry.DELETE_RECORDS, body, (), done)
 
     def has_erased(self, wanted: dict[Key, int]) -> Callable[[], bool]:
-        """Ask again and again, until all is acknowledged."""
+        """Condition: all these deletions are acknowledged. They are retried until then."""
         asked_ms = -TIMEOUT_MS
 
         def is_so() -> bool:
@@ -96,12 +96,12 @@ class Eraser(SimClient):
 
 
 def lasting_topics(cluster: SimCluster) -> list[str]:
-    """Those that are produced to and lose nothing but by deletion."""
+    """The produced topics without unclean elections."""
     return [topic for topic in cluster.topics if not is_unclean((topic, 0))]
 
 
 def retain(cluster: SimCluster, *pairs: tuple[str, str]) -> None:
-    """Configure retention of all that is produced to."""
+    """Set retention configs of `lasting_topics`."""
     for topic in lasting_topics(cluster):
         changes = tuple(ConfigChange(name, 0, value) for name, value in pairs)
         altered = AlterConfigs(ConfigResource(TOPIC_RESOURCE, topic), changes)

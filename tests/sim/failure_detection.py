@@ -1,16 +1,13 @@
-"""Failure detection on one heap of events: the controller's core, the nodes' memberships, and machines that
-are late.
+"""Failure detection in simulation: the controller's core and the nodes' memberships, with stalls.
 
-Answers wait for a metadata log whose disk may take seconds; nodes and the controller stand still; processes
-are killed, with or without the end of their connection (their machine goes). Laws:
-- LiveNodeIsNotFenced: a node that never stands still for longer than SHORT_STALL_MS is not fenced, whatever
-the disk
-  of the metadata log and the controller do.
-- SlowLogIsNoLateness: such a node is not given a much longer session either.
-- LateNodeIsFencedOnce: stalls of one length, too long for the floor, cost a node one fencing, not one each.
-- DeadNodeIsFenced: a killed process is fenced within the floor after its connection ended, a dead machine
-within the
-  ceiling, both plus two ticks and the network.
+Heartbeat responses wait for the metadata log, whose disk may take seconds; nodes and the controller stall;
+processes are killed, with the end of their connection or, as when a machine fails, without it. Laws:
+- LiveNodeIsNotFenced: a node that never stalls for longer than SHORT_STALL_MS is not fenced, however slow the
+  disk of the metadata log and the controller are.
+- SlowLogIsNoLateness: the session timeout of such a node does not grow much either.
+- LateNodeIsFencedOnce: equal stalls, longer than broker.session.timeout.ms, fence a node once, not each time.
+- DeadNodeIsFenced: a killed process is fenced within broker.session.timeout.ms after its connection ended, a
+  dead machine within broker.session.timeout.max.ms, both plus two ticks and the network.
 """
 
 from __future__ import annotations
@@ -38,13 +35,13 @@ NODES = (1, 2, 3)
 REQUEST_TIMEOUT_MS = 2_000
 NETWORK_MS = 5
 SHORT_STALL_MS = 1_100
-SLACK_MS = 300  # of a lateness: the network, and what a controller that stood still does not give back
+SLACK_MS = 300  # what the network and stalls of the controller may add to a measured heartbeat delay
 TIMES = m.MembershipTimes(0, 50, 1_000, 10_000, 5_000)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is late in one run, in ms; each value is the longest."""
+    """The longest delays of one run, in ms."""
 
     disk_ms: int = 0
     node_stall_ms: tuple[int, int] = (0, 0)  # shortest and longest
@@ -68,7 +65,7 @@ class Node:
 
 
 class DetectionSim:
-    """`run` it; raises AssertionError with the name of the law that broke."""
+    """One run. `run` raises AssertionError with the name of the broken law."""
 
     def __init__(self, seed: int, plan: Plan) -> None:
         self.world, self.plan = World(seed), plan
@@ -89,7 +86,7 @@ class DetectionSim:
     # --- the run ------------------------------------------------------------------------------------------
 
     def run(self) -> DetectionSim:
-        """Lateness for a while, then the deaths of a process and of a machine."""
+        """Stalls for a while, then the end of one process and of one machine."""
         for node in self.nodes.values():
             self._performers[node.node_id].perform_all(node.core.start())
             self.world.after(2_000 + self.random.randrange(3_000), "stall", lambda n=node: self._stall(n))
@@ -105,7 +102,7 @@ class DetectionSim:
 
     def _die(self, node: Node, *, is_process: bool) -> None:
         """The kernel of a dead process closes its connection; that of a dead machine does not."""
-        assert not self.core.image.brokers[node.node_id].is_fenced, "LiveNodeIsNotFenced: it was calm"
+        assert not self.core.image.brokers[node.node_id].is_fenced, "LiveNodeIsNotFenced: no node stalled"
         node.is_dead = True
         broker_epoch, config = node.core.broker_epoch, self.config
         limit_ms = config.broker_session_timeout_max_ms
@@ -144,7 +141,7 @@ class DetectionSim:
             return
         self.core.tick(now_ms)
         arrived, self._arrived = self._arrived, []
-        for handle in arrived:  # Order: a loop that wakes runs its timers before it reads its sockets
+        for handle in arrived:  # an event loop runs its timers before it reads its sockets
             self.world.after(NETWORK_MS, "read late", handle)
         while records := self.core.decide_expiry(now_ms):
             self._append(records)
@@ -162,13 +159,13 @@ class DetectionSim:
             )
 
     def _write(self) -> None:
-        """Other decisions, twice a second: answers to heartbeats wait for their flush."""
+        """Other decisions, twice a second: heartbeat responses wait for their flush."""
         if self.world.now_ms >= self._controller_awake_at_ms and not self._is_calm:
             self._append((NoOpRecord(),))
         self.world.after(500, "write", self._write)
 
     def _append(self, records: Any) -> None:
-        """Applied at once; committed when the disk has it, in order."""
+        """Apply records at once; they are committed in order when the disk has synced them."""
         self.core.apply(self.core.image.offset + 1, records)
         self.core.check()
         delay_ms = 0 if self._is_calm else self.random.randrange(self.plan.disk_ms + 1)
@@ -220,7 +217,7 @@ class DetectionSim:
     # --- the nodes ----------------------------------------------------------------------------------------
 
     def _feed(self, node: Node, event: m.Event) -> None:
-        """An event for a process that may stand still, or be dead."""
+        """Step the node's core with an event, after its stall; not if the process is dead."""
         wait_ms = node.awake_at_ms - self.world.now_ms
         if wait_ms > 0:
             self.world.after(wait_ms, "awake", lambda: self._feed(node, event))

@@ -1,12 +1,11 @@
-"""What is done to a simulated cluster, within what it must survive.
+"""The faults of a simulated cluster, within a budget that it must survive.
 
-The budget: at any time at most one storage node may be about to lose what it did not sync, or have lost it
-without the controllers knowing; and each partition that it may lead has another replica that may lead. A
-partition without other replicas loses nothing only because it is synced. A topic that allows unclean
-elections has no such protection. With durability=fsync all may lose
-what they did not sync at the same moment; without, what may be lost then is what some replica in sync had not
-flushed, and nothing else. Controllers sync before they promise: of them any number may die, but no disk is
-taken away from them here (quorum.py does that).
+The budget: at most one storage node at a time may lose unsynced bytes, or have lost them before the
+controllers know of it, and each partition that it may lead has another replica in ISR or ELR. A partition
+with one replica keeps its records because they are synced. Topics with unclean elections are not protected.
+In a blackout all nodes lose unsynced bytes together: with durability=fsync that loses no acknowledged record,
+with async only records that some ISR member had not flushed. Controllers sync before they respond, so any
+number of them may die; their disks are kept here (quorum.py replaces them).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from cluster import SimCluster
     from sim_node import SimNode
 
-# After these a node may miss what it had not synced.
+# A node may lose unsynced bytes by these.
 LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe", "harm")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
@@ -63,31 +62,31 @@ def draw_kinds(random: random.Random, replication: int, min_isr: int) -> tuple[s
     if replication == 1:
         excluded = ("flip", "wipe", "harm")
     elif min_isr == 1:
-        # Others may be fenced before it is back: then it is the last one in sync.
+        # The other replicas may be fenced before the node restarts: then it is the last ISR member.
         excluded = LOSSY
     kinds = tuple(kind for kind in KINDS if kind not in excluded)
     return tuple(kind for kind in kinds if random.random() < 0.5) or ("pause",)
 
 
 class Faults:
-    """Makes trouble from `begin` to `end`."""
+    """Injects random faults from `begin` to `end`."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster, self._world = cluster, cluster.world
         self._random = cluster.world.stream("faults")
         self._is_on = False
-        self._armed: SimNode | None = None  # will die of a fault that waits in its disk
+        self._armed: SimNode | None = None  # has a pending disk fault that will kill it
         self._armed_life = 0
-        self._harmed: SimNode | None = None  # its logs will be harmed when it has ended in order
-        self._incarnations: list[bytes] = []  # of all processes of nodes, the dead ones too
+        self._harmed: SimNode | None = None  # a log of it is damaged after its clean shutdown
+        self._incarnations: list[bytes] = []  # of all processes of nodes, also dead ones
 
     def begin(self) -> None:
-        """From now on."""
+        """Inject the first fault and schedule the next ones."""
         self._is_on = True
         self._go_on()
 
     def end(self) -> None:
-        """Everything heals."""
+        """End all faults and undo those that last."""
         self._is_on = False
         cluster = self._cluster
         cluster.network.heal()
@@ -100,7 +99,7 @@ class Faults:
             process.pause.end()
         for node in cluster.nodes.values():
             node.flush_ms = node.read_ms = USUAL_DISK_MS
-            if node.taken.folder:  # put back where it was
+            if node.taken.folder:  # the next start puts the folder back
                 node.taken.starts = 0
                 node.stop()
             else:
@@ -124,7 +123,7 @@ class Faults:
     # --- the budget ---------------------------------------------------------------------------------------
 
     def _victim(self) -> SimNode | None:
-        """A living node that may lose what it did not sync."""
+        """A live node that may lose unsynced bytes within the budget, None if there is none."""
         nodes = self._cluster.nodes.values()
         if self._is_taken():
             return None
@@ -134,11 +133,12 @@ class Faults:
         return self._random.choice(candidates)
 
     def _is_taken(self) -> bool:
-        """Whether somebody may lose something already, or has lost it without being told of."""
+        """Whether the budget is used up: a node may lose unsynced bytes, or the controllers do not know that
+        it lost them."""
         return self._armed_node() is not None or any(node.is_lossy for node in self._cluster.nodes.values())
 
     def _armed_node(self) -> SimNode | None:
-        """Who is about to die of a fault in its disk."""
+        """The node with a pending disk fault."""
         armed = self._armed
         if armed is not None and (armed.life != self._armed_life or not armed.is_alive):
             self._armed = None
@@ -161,7 +161,7 @@ class Faults:
     # --- storage nodes ------------------------------------------------------------------------------------
 
     def _crash(self) -> None:
-        """In the middle of one of the next operations on its disk; a write may be torn."""
+        """A node dies during one of its next disk operations; a write may be torn."""
         node = self._victim()
         if node is not None:
             self._arm(node)
@@ -169,8 +169,8 @@ class Faults:
             node.files.tear_bytes = self._random.choice((0, 30, 100, 1 << 20))
 
     def _io(self) -> None:
-        """An operation on a disk fails: it is offline, and may have lost anything since the last sync. The
-        node ends with its last disk, or when an operator starts it again."""
+        """A disk operation fails: the log dir goes offline, and may have lost its unsynced bytes. The node
+        ends when all its log dirs are offline, or when an operator restarts it."""
         node = self._victim()
         if node is not None:
             self._arm(node)
@@ -180,7 +180,7 @@ class Faults:
             self._world.after(self._random.randrange(500, 3_000), f"{node.name} is repaired", node.repair)
 
     def _full(self) -> None:
-        """The disk is full for a while; the node lives on, if what it must write has room in the reserve."""
+        """The disk is full for a while; the node stays up while its own writes fit into the reserve."""
         node = self._victim()
         if node is not None:
             self._arm(node)
@@ -206,14 +206,14 @@ class Faults:
             node.die(power=True)
 
     def _blackout(self) -> None:
-        """Scenario 32: the power fails everywhere in one moment; of each disk other unsynced sectors
-        survive."""
+        """Scenario 32: all nodes and controllers lose power at once; on each disk a random part of the
+        unsynced sectors survives."""
         cluster = self._cluster
         nodes = list(cluster.nodes.values())
         if self._is_taken():
             return
         if cluster.plan.durability == "async":
-            # An answer under way tells of what may be lost by now: as if it came a moment earlier.
+            # A response in flight could acknowledge a record that is lost now: it is dropped.
             cluster.network.drop()
         cluster.rules.on_blackout()
         for process in (*nodes, *cluster.controllers.values()):
@@ -221,7 +221,7 @@ class Faults:
                 process.die(power=True)
 
     def _flip(self) -> None:
-        """The power fails, and one bit of what is not known to be synced is wrong."""
+        """A node loses power, and one bit of its unsynced bytes flips."""
         node = self._victim()
         if node is not None:
             node.die(power=True)
@@ -234,7 +234,7 @@ class Faults:
             node.wipe()
 
     def _harm(self) -> None:
-        """A node ends in order, and before its next start a log of it is cut or taken away."""
+        """A node shuts down cleanly, and before its next start one of its logs is truncated or removed."""
         node = self._victim()
         if node is not None:
             self._arm(node)
@@ -242,7 +242,7 @@ class Faults:
             node.stop()
 
     def on_stopped(self, node: SimNode) -> None:
-        """A node has ended in order."""
+        """A node has shut down cleanly."""
         if node is self._harmed:
             self._harmed = None
             if self._is_on and node.life == self._armed_life and self._may_lose(node):
@@ -267,8 +267,8 @@ class Faults:
         node.deaf_ms = pause_ms % 30 if self._cluster.plan.groups else 0
 
     def _drain(self) -> None:
-        """An operator drains a node and lets it lead again a little later; often it is paused between the two
-        and still in its session when the drain ends."""
+        """An operator drains a node and undrains it a little later; often the node is paused in between and
+        still in its session when it is undrained."""
         node = self._any()
         drained_ms = self._random.randrange(300, 3_000)
         self.set_drained(node, is_drained=True)
@@ -282,7 +282,7 @@ class Faults:
         )
 
     def set_drained(self, node: SimNode, *, is_drained: bool) -> None:
-        """An operator drains a node, or takes that back. Only the latter is asked for until it is done."""
+        """An operator drains or undrains a node. Only undraining is retried until it succeeds."""
 
         def answered(response: Any) -> None:
             if not is_drained and (isinstance(response, KafkaError) or response.error_code):
@@ -291,13 +291,13 @@ class Faults:
         def ask() -> None:
             request = DrainNodeRequest(node.node_id, is_drained=is_drained)
             if not self._cluster.ask_controller(registry.DRAIN_NODE, request, answered):
-                answered(NotControllerError("no controller decides"))
+                answered(NotControllerError("no controller is active"))
 
         ask()
 
     def _look_for_drained_nodes(self) -> None:
-        """A request to drain a node that was delayed may be handled after the one that takes it back: an
-        operator who sees a drained node asks again."""
+        """A delayed drain request may arrive after the undrain request: undrain nodes that are still
+        drained."""
         for node_id, broker in self._cluster.rules.image.brokers.items():
             node = self._cluster.nodes[node_id]
             if broker.in_controlled_shutdown and node.is_active:
@@ -305,12 +305,12 @@ class Faults:
         self._world.after(1_000, "look for drained nodes", self._look_for_drained_nodes)
 
     def _silence(self) -> None:
-        """Producers have nothing to send for a while: nothing but the cluster itself moves a log on."""
+        """Producers send nothing for a while, so that high watermarks must advance without new appends."""
         silence_ms = self._random.randrange(1, self._cluster.plan.longest_ms)
         self._cluster.silent_until_ms = max(self._cluster.silent_until_ms, self._world.now_ms + silence_ms)
 
     def _slow(self) -> None:
-        """A disk that takes its time, for a while."""
+        """A disk is slow for a while."""
         node = self._any()
         node.flush_ms = self._random.choice((20, 200))
         node.read_ms = self._random.choice((2, 50))
@@ -321,30 +321,30 @@ class Faults:
         self._world.after(self._random.randrange(1, 4_000), f"{node.name} is fast", recover)
 
     def _evict(self) -> None:
-        """The page cache forgets: reads go to the disk."""
+        """Drop the page cache: reads go to the disk."""
         self._any().files.evict()
 
     def _clock(self) -> None:
-        """The calendar jumps; time itself does not."""
+        """The wall clock of a node jumps; the monotonic clock does not."""
         self._any().wall_skew_ms = self._random.choice((0, -3_600_000, 3_600_000, -50, 1_000))
 
     # --- the network --------------------------------------------------------------------------------------
 
     def _places(self) -> list[Any]:
-        """Everybody's names in the network; controllers have two."""
+        """The network names of each server; controllers have two."""
         cluster = self._cluster
         return [[node.name] for node in cluster.nodes.values()] + [
             [each.name, each.node_id] for each in cluster.controllers.values()
         ]
 
     def clients(self) -> list[str]:
-        """The names of all clients that there are now."""
+        """The names of all present clients."""
         cluster = self._cluster
         names = [client.name for client in (*cluster.producers, *cluster.consumers)]
         return names if cluster.groups is None else names + cluster.groups.names()
 
     def _cut(self) -> None:
-        """One way between two."""
+        """Cut the link from one server to another, in that direction only."""
         source, target = self._random.sample(self._places(), 2)
         for one in source:
             for other in target:
@@ -352,7 +352,7 @@ class Faults:
         self._heal_later()
 
     def _isolate(self) -> None:
-        """One node from all other servers, sometimes from clients too."""
+        """Cut one node off from all other servers, sometimes from clients, too."""
         node = self._any()
         self.separate_from_servers(node)
         if self._random.random() < 0.5:
@@ -394,13 +394,13 @@ class Faults:
     # --- controllers and operators ------------------------------------------------------------------------
 
     def _controller(self) -> Any:
-        """Anyone, but those who decide more often."""
+        """A random controller, active ones more often."""
         controllers = list(self._cluster.controllers.values())
         active = [each for each in controllers if each.core is not None]
         return self._random.choice(active if active and self._random.random() < 0.5 else controllers)
 
     def _notice(self) -> None:
-        """A host says that the process of a node has ended: in time, late, or although it lives."""
+        """A host notice that a node's process has ended: right, late, or wrong."""
         core = self._controller().core
         if core is not None:
             registered = {broker.incarnation_id for broker in core.image.brokers.values()}
@@ -421,7 +421,7 @@ class Faults:
         self._controller().pause.begin(self._random.randrange(1, 3_000))
 
     def _reassign(self) -> None:
-        """An operator moves a partition, or takes that back."""
+        """An operator reassigns a partition, or cancels its reassignment."""
         cluster = self._cluster
         count = cluster.plan.replication
         replicas = tuple(self._random.sample(sorted(cluster.nodes), count))
@@ -432,14 +432,15 @@ class Faults:
         self._ask(registry.ALTER_PARTITION_REASSIGNMENTS, request)
 
     def _controller_stop(self) -> None:
-        """In order: a leader says goodbye."""
+        """A clean shutdown: an active controller resigns first."""
         controller = self._controller()
         controller.step(events.StopRequested())
         if controller.is_alive:
             controller.die(power=False)
 
     def _grow(self) -> None:
-        """The topic gets another partition, while nobody is to lose what it may be alone to have."""
+        """Add a partition to the topic. Not while a node may lose unsynced bytes: it could have the only copy
+        of the new partition."""
         cluster = self._cluster
         topic = cluster.rules.image.topics["t"]
         is_whole = all(not broker.is_fenced for broker in cluster.rules.image.brokers.values())
@@ -450,7 +451,7 @@ class Faults:
             self._ask(registry.CREATE_PARTITIONS, CreatePartitionsRequest((growth,)))
 
     def _topics(self) -> None:
-        """Topics that nobody uses come and go, sometimes under the names of others before them."""
+        """Create and delete unused topics, some with the names of deleted ones."""
         name = f"x{self._random.randrange(3)}"
         if name in self._cluster.rules.image.topics:
             self._ask(registry.DELETE_TOPICS, DeleteTopicsRequest((name,)))
@@ -459,17 +460,17 @@ class Faults:
             self._ask(registry.CREATE_TOPICS, CreateTopicsRequest((spec,)))
 
     def _configs(self) -> None:
-        """Logs roll sooner or later than before."""
+        """Change segment.ms."""
         change = ConfigChange("segment.ms", 0, str(self._random.choice((200, 1_500, 60_000))))
         altered = AlterConfigs(ConfigResource(TOPIC_RESOURCE, "t"), (change,))
         self._ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((altered,)))
 
     def _erase(self) -> None:
-        """An operator deletes records."""
+        """An operator sends DeleteRecords."""
         self._cluster.eraser.erase_some()
 
     def _retain(self) -> None:
-        """Segments are kept for a shorter or longer time, or up to a size, or for ever again."""
+        """Change retention.ms or retention.bytes, or disable retention again."""
         choices = (("retention.ms", "0"), ("retention.ms", "3000"), ("retention.bytes", "5000"))
         pair = self._random.choice((*choices, None))
         delay = ("file.delete.delay.ms", str(self._random.choice((0, 2_000))))
@@ -482,11 +483,11 @@ class Faults:
         self._cluster.ask_controller(api, body, lambda _: None)
 
     def _move(self) -> None:
-        """A replica goes to another disk of its node."""
+        """Move a replica to another log dir of its node."""
         node = self._any()
         if node.is_alive:
             node.awake("moves a replica", node.move)
 
     def _elect(self) -> None:
-        """An operator asks for preferred leaders."""
+        """An operator requests preferred leader elections."""
         self._ask(registry.ELECT_LEADERS, ElectLeadersRequest(0, None))

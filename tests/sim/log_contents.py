@@ -1,4 +1,4 @@
-"""What the logs of simulated nodes contain: bytes, batches, values."""
+"""The bytes, batches and values in the logs of simulated nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Stored(NamedTuple):
-    """What makes a batch what it is."""
+    """The identity of a batch: equal batches have equal fields."""
 
     base_offset: int
     next_offset: int
@@ -27,7 +27,7 @@ class Stored(NamedTuple):
 
 
 def buffers(log: Log, offset: int, end_offset: int) -> Iterator[Any]:
-    """The bytes of a log between two offsets, in pieces of whole batches."""
+    """The bytes of a log between two offsets, as buffers of whole batches."""
     while offset < end_offset:
         try:
             read = log.reader.read(offset, 1 << 20, upto_offset=end_offset)

@@ -1,7 +1,8 @@
-"""A simulated network: messages are late, lost, repeated, overtaken; links are cut, one way or both, or clog.
+"""A simulated network: messages are delayed, lost, duplicated or reordered; links are cut, in one direction
+or both, or clogged.
 
-Ends have names (node ids); a message is a call that happens at the other end, or never. Whoever wants answers
-and timeouts builds them on top, as over a real network.
+Endpoints have names (node ids); a message is a call at the other endpoint. Responses, timeouts and
+connections are built on top, see sim_transport.py.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """How bad the network is; shares are of one."""
+    """The quality of the network; `loss` and `duplicate` are probabilities."""
 
     min_delay_ms: int = 0
     mean_delay_ms: int = 2  # above the minimum, exponential
     loss: float = 0.0
     duplicate: float = 0.0
-    is_ordered: bool = False  # as TCP: on one link nothing overtakes
+    is_ordered: bool = False  # as TCP: messages of one link keep their order
 
 
 FAIR = Weather()
@@ -38,14 +39,14 @@ class Network:
         self.delivered = self.lost = 0
         self._random = world.stream("network")
         self._era = 0
-        self._cut: set[tuple[Hashable, Hashable]] = set()  # asked for members only, never iterated
+        self._cut: set[tuple[Hashable, Hashable]] = set()  # never iterated
         self._clogged_until: dict[tuple[Hashable, Hashable], int] = {}
         self._last_at: dict[tuple[Hashable, Hashable], int] = {}
         self._changed_ms: dict[tuple[Hashable, Hashable], int] = {}  # by link: see `changed_ms`
         self._dropped_ms = 0
 
     def send(self, source: Hashable, target: Hashable, label: str, deliver: Callable[[], None]) -> None:
-        """Let `deliver` happen at `target` some time, or never, or twice."""
+        """Call `deliver` after a delay; never if the message is lost, twice if it is duplicated."""
         copies = 1
         if (source, target) in self._cut or self._random.random() < self.weather.loss:
             copies = 0
@@ -58,7 +59,7 @@ class Network:
             self._launch((source, target), f"{source}>{target} {label}", deliver)
 
     def cut(self, source: Hashable, target: Hashable) -> None:
-        """Nothing that is sent from `source` to `target` arrives; what is under way does."""
+        """Lose every new message from `source` to `target`; those in flight arrive."""
         if (source, target) not in self._cut:
             self._cut.add((source, target))
             self._changed_ms[source, target] = self.world.now_ms
@@ -72,28 +73,28 @@ class Network:
                 self.cut(two, one)
 
     def clog(self, source: Hashable, target: Hashable, duration_ms: int) -> None:
-        """What is sent from now on arrives only after `duration_ms`."""
+        """Delay new messages from `source` to `target` until `duration_ms` from now."""
         self._clogged_until[source, target] = self.world.now_ms + duration_ms
         self._changed_ms[source, target] = self.world.now_ms + duration_ms
 
     def drop(self) -> None:
-        """What is under way never arrives, as when the switches lose their power, too."""
+        """Lose all messages in flight, as when the switches lose power, too."""
         self._era += 1
         self._dropped_ms = self.world.now_ms
 
     def heal(self) -> None:
-        """All links work; the weather stays."""
+        """End all cuts and clogs; the weather stays."""
         self._changed_ms |= dict.fromkeys(self._cut, self.world.now_ms)
         self._cut.clear()
         self._clogged_until.clear()
 
     def is_cut(self, source: Hashable, target: Hashable) -> bool:
-        """Whether nothing gets from `source` to `target`."""
+        """Whether the link from `source` to `target` is cut."""
         return (source, target) in self._cut
 
     def changed_ms(self, one: Hashable, other: Hashable) -> int:
-        """When the links between two ends last changed or lost a message: were cut, healed, clogged (then it
-        is when the clog ends, which may be in the future); -1 if never."""
+        """When the links between two endpoints were last cut, healed, clogged (then the end of the clog,
+        which may be in the future) or lost a message; -1 if never."""
         both = ((one, other), (other, one))
         return max(self._dropped_ms, *(self._changed_ms.get(link, -1) for link in both))
 

@@ -113,7 +113,7 @@ class SimController:
         self.has_bad_disk = False
         self.key = ReplicaKey(node_id, b"")
         self._timer: Any = None
-        self._writes: dict[int, str] = {}  # by offset: what this leader wrote and nobody was promised yet
+        self._writes: dict[int, str] = {}  # by offset: this leader's unacknowledged writes
         self.new_disk(voters)
 
     # --- life and death -----------------------------------------------------------------------------------

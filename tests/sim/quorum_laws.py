@@ -115,7 +115,7 @@ class Laws:
         if isinstance(body, VoteResponse) and body.vote_granted:
             raft = controller.living
             if raft.context.voted is None or raft.context.voted.replica_id != token[0]:
-                return  # a pre-vote, which binds nobody
+                return  # a pre-vote, which does not bind the voter
             vote = self._votes.setdefault((controller.key, body.leader_epoch), raft.context.voted)
             assert vote == raft.context.voted, f"VoteOnce: {controller.key} for {vote} and another"
 

@@ -1,4 +1,4 @@
-"""That a simulation is a function of its seed alone."""
+"""Checks that a simulation depends on nothing but its seed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-SEED = 2  # everything takes part in it, and it is short
+SEED = 2  # a short run with most features
 
 
 def check_seed_says_everything(simulation: Callable[[int], Any], name: str) -> None:
-    """The same trace twice here, and in a process with other hashes of strings; another seed, another one."""
+    """Equal traces twice here and in a process with another hash seed; another seed has another trace."""
     here = {simulation(SEED).run().world.trace_hash for _ in range(2)}
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("run.py")), str(SEED), "1", "--sim", name],

@@ -1,7 +1,7 @@
 """Run simulations: `make sim SEED=123` replays one run, `make sim SEED=1 COUNT=300` runs 300 and counts.
 
-Every seed runs every simulation (SIM=name: only that one). Ends in one line of result; exits with 1 if a run
-broke a law, after printing the seed, what broke, and the command that shows it again with its trace.
+Every seed runs every simulation (SIM=name: only that one). The last line is the result; the exit code is 1 if
+a run broke a law, after printing the seed, the broken law, and the command that replays it with a trace.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# name -> what makes a run of a seed; it has a `world`, and `run` raises AssertionError for a broken law
+# name -> the class of its runs; a run has a `world`, and `run` raises AssertionError for a broken law
 SIMULATIONS: dict[str, Callable[..., Any]] = {"quorum": quorum.SimQuorum, "cluster": cluster.SimCluster}
 
 
 class Outcome(NamedTuple):
-    """One run. `fault` is empty if it was clean; `trace` has its last lines if it was asked for."""
+    """The result of one run. `fault` is empty if it was clean; `trace` has its last lines if requested."""
 
     name: str
     seed: int
@@ -39,8 +39,8 @@ class Outcome(NamedTuple):
 
 
 def run_one(name: str, seed: int, trace_path: str = "") -> Outcome:
-    """One run of one simulation. With `trace_path`, everything that happened is written there, and beside it
-    what clients did and saw, as JSONL."""
+    """One run of one simulation. With `trace_path`, all its events are written there, and the history of the
+    clients beside it, as JSONL."""
     simulation = SIMULATIONS[name](seed, keep_trace=bool(trace_path))
     fault = ""
     try:

@@ -1,8 +1,7 @@
-"""Scripted faults of a simulated cluster, in place of faults by chance: each leads to one rare situation.
+"""Scripted faults of a simulated cluster, in place of random ones: each leads to one rare situation.
 
-A plan names one (`Plan.scenario`). The script runs after everything works and before everything heals;
-clients go on meanwhile. It waits for what it needs with `SimCluster.require`, so that nearly every seed
-reaches the situation.
+A plan names a script (`Plan.scenario`), which runs between the start and the recovery, while clients work. It
+waits for its conditions with `SimCluster.require`, so that nearly every seed reaches the situation.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 2
 
 
 def power_after_a_swap(cluster: SimCluster) -> None:
-    """Six times the power of a node fails just after a cleaned segment has taken the place of others."""
+    """Six times a node loses power just after a cleaned segment has replaced the old ones."""
     nodes = list(cluster.nodes.values())
     for _ in range(6):
         before = {node.name: node.swaps for node in nodes}
@@ -44,8 +43,8 @@ def power_after_a_swap(cluster: SimCluster) -> None:
 
 
 def leader_lacks_an_epoch(cluster: SimCluster) -> None:
-    """A replica leads whose log was copied after all records of one leader epoch had been compacted away; a
-    follower whose log ends in that epoch comes back to it."""
+    """A leader's log was copied after compaction had removed all records of one leader epoch; a follower
+    whose log ends in that epoch returns and must truncate."""
     first, second, third = cluster.nodes.values()
     _isolate(cluster, second)
     _require_isr(cluster, {1, 3}, leader=1)
@@ -72,39 +71,42 @@ def leader_lacks_an_epoch(cluster: SimCluster) -> None:
 
 
 def coordinators_are_cut_off(cluster: SimCluster) -> None:
-    """One after the other, the nodes that coordinate groups are cut off from all but the client that only
-    asks, for longer than another node needs to coordinate and to commit. The sessions of members last longer
-    (`Plan.session_ms`): a coordinator that appends something has no answer without a commit of it."""
+    """Each group coordinator in turn is cut off from all nodes and clients except the one that only sends
+    OffsetFetch, for longer than a new coordinator needs to load and to commit. Member sessions last longer
+    than that (`Plan.session_ms`): an expired session would make the old coordinator append, and its responses
+    would then wait for a commit."""
     assert cluster.groups is not None
-    asker = cluster.groups.asker.name
+    offset_poller = cluster.groups.offset_poller.name
     for number in range(OFFSETS_PARTITIONS):
         node = cluster.nodes[_registration(cluster, (OFFSETS_TOPIC, number)).leader]
         _isolate(cluster, node)
-        cluster.network.separate([node.name], [each for each in cluster.faults.clients() if each != asker])
+        cluster.network.separate(
+            [node.name], [each for each in cluster.faults.clients() if each != offset_poller]
+        )
         cluster.world.run(5_000)
         cluster.network.heal()
         cluster.world.run(2_000)
 
 
 def drained_node_is_paused(cluster: SimCluster) -> None:
-    """A drained node leaves the ISR, stands still, and is undrained within its session, so that the leader
-    waits for it until it is fenced; producers send a little more and are then silent."""
+    """A drained node leaves the ISR, is paused, and is undrained within its session, so that the leader waits
+    for it until it is fenced; producers send a few more records and are then silent."""
     node = cluster.nodes[2]
     cluster.faults.set_drained(node, is_drained=True)
     cluster.require(PATIENCE_MS, lambda: 2 not in _isr(cluster, ("t", 0)), "a drained node stays in the ISR")
-    cluster.world.run(500)  # it follows and is caught up
+    cluster.world.run(500)  # it fetches and catches up
     pause_ms = 2 * PATIENCE_MS
     node.pause.begin(pause_ms)
     cluster.world.run(100)  # its last fetches arrive
     cluster.faults.set_drained(node, is_drained=False)
-    cluster.world.run(100)  # not more than producers may have under way
+    cluster.world.run(100)  # fewer batches than producers may have in flight
     cluster.silent_until_ms = cluster.world.now_ms + pause_ms
     cluster.world.run(pause_ms)
 
 
 def power_after_a_deletion(cluster: SimCluster) -> None:
-    """Four times retention deletes all records of a partition, and then the power of its leader fails: only
-    the producer snapshot at the log start has the producers."""
+    """Four times retention deletes all records of a partition, and then its leader loses power: only the
+    producer snapshot at the log start has the producer state."""
     cluster.rules.on_retention()
     retain(cluster, ("retention.ms", "0"))
 
@@ -115,7 +117,7 @@ def power_after_a_deletion(cluster: SimCluster) -> None:
         return log.segments.first_base_offset == log.log_end_offset
 
     for _ in range(4):
-        cluster.require(PATIENCE_MS, cluster.has_progress(), "no progress after the power failed")
+        cluster.require(PATIENCE_MS, cluster.has_progress(), "no progress after the power loss")
         cluster.silent_until_ms = cluster.world.now_ms + PATIENCE_MS
         cluster.require(PATIENCE_MS, is_empty, "the records are not deleted")
         _leader(cluster).die(power=True)
@@ -127,7 +129,7 @@ def _leader(cluster: SimCluster) -> SimNode:
 
 
 def _isolate(cluster: SimCluster, *nodes: SimNode) -> None:
-    """These nodes, and no others, are cut off from all servers."""
+    """Heal the network, then cut these nodes off from all servers."""
     cluster.network.heal()
     for node in nodes:
         cluster.faults.separate_from_servers(node)
@@ -152,7 +154,7 @@ def _isr(cluster: SimCluster, key: tuple[str, int] = COMPACTED) -> set[int]:
 
 
 def _records_of(node: SimNode, epoch: int) -> int:
-    """How many records of a leader epoch the node's log has."""
+    """The number of records of a leader epoch in the node's log."""
     log = node.log_of(COMPACTED)
     assert log is not None
     pieces = buffers(log, log.log_start_offset, log.log_end_offset)

@@ -1,4 +1,4 @@
-"""The threads of a simulated node that compact its logs: one step at a time, each after a while."""
+"""The log cleaner threads of a simulated node: one step at a time, each after a random delay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEP_MS = 20  # mean
 
 
 class SimCleaner:
-    """Of one life of a node."""
+    """The log cleaner of one process of a node."""
 
     def __init__(self, node: SimNode) -> None:
         self._node = node
@@ -28,7 +28,7 @@ class SimCleaner:
         node = self._node
         if node.is_closing or not node.cluster.plan.compacts:
             return
-        # Not by the node's own calendar: when a tombstone may go rests on it.
+        # Not by the node's own wall clock, which may jump: it would delete tombstones too early.
         job = node.running.cleaner.next_job(FullSpeed(), node.world.now_ms, node.world.wall_ms)
         if job is not None:
             self._on_thread(job, job.cleaning.index, lambda _: self._rewrite(job))

@@ -1,8 +1,7 @@
 """Clients in simulation: the production cores of producer and consumer, over the simulated network.
 
-What they do and see goes into a history, which is checked at the end. A producer with a producer id writes
-each value once. A retry of another may write a value again, but never in another place than behind, and never
-lose it once it is acknowledged.
+Sends and reads go into a history, which is checked at the end. An idempotent producer writes each value once.
+A retry of another producer may append a value again, at a higher offset.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ METADATA_MAX_AGE_MS = 5_000
 
 
 class SimClient:
-    """What both kinds share: links to nodes, a view of the cluster, one timer."""
+    """The base of all clients: links to nodes, a view of the cluster, one timer."""
 
     def __init__(self, cluster: SimCluster, name: str) -> None:
         self.cluster, self.world, self.name = cluster, cluster.world, name
@@ -64,7 +63,7 @@ class SimClient:
         self._timer: Any = None
 
     def awake(self, _label: str, action: Callable[[], None]) -> None:
-        """Clients are never stopped."""
+        """Run `action` now: clients are never paused."""
         action()
 
     def ask(
@@ -76,8 +75,8 @@ class SimClient:
         done: Callable[[Any, Sequence[bytes]], None],
         timeout_ms: int = 0,
     ) -> None:
-        """A request to a node; what fails closes the connection, as the production shell does. `timeout_ms`
-        0: the usual one."""
+        """Send a request to a node. A network error closes the connection, as in the production shell.
+        `timeout_ms` 0: REQUEST_TIMEOUT_MS."""
         target = f"n{node_id}"
         link = self._links.get(target)
         if link is None or not link.is_usable:
@@ -91,14 +90,14 @@ class SimClient:
         link.ask(api, body, frames, timeout_ms or REQUEST_TIMEOUT_MS, answered)
 
     def refresh(self) -> None:
-        """The view is stale."""
+        """Request new metadata with the next poll."""
         self._wants_view = True
 
     def _take_hint(self, hint: p.TakeHint | f.UpdateLeader) -> None:
         self.view = self.view.with_leader(hint.topic, hint.partition, hint.leader, hint.leader_epoch)
 
     def _look(self) -> None:
-        """Ask for metadata if that is due, one node at a time."""
+        """Send a metadata request if one is due and none is pending."""
         now_ms = self.world.now_ms
         is_old = now_ms - self._view_at_ms >= METADATA_MAX_AGE_MS
         if self._is_asking or not (self._wants_view or is_old) or now_ms - self._view_at_ms < 20:
@@ -116,14 +115,14 @@ class SimClient:
         self._poll()
 
     def _poll_in(self, due_ms: int | None) -> None:
-        """Look again at `due_ms`, at the latest in a while."""
+        """Poll at `due_ms`, at the latest in 200 ms."""
         wait_ms = 200 if due_ms is None else min(max(due_ms - self.world.now_ms, 1), 200)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.world.after(wait_ms, f"{self.name} polls", self._poll)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to poll."""
         self._poll()
 
     def _poll(self) -> None:
@@ -131,9 +130,9 @@ class SimClient:
 
 
 class SimProducer(SimClient):
-    """Sends unique values to random partitions until it is told to stop. `acks` -1 or 1; of acks=1 nobody
-    may promise anything, so its outcomes stay unknown. With a producer id it is idempotent; one with a
-    transactional id gets its producer id from the coordinator."""
+    """Sends unique values to random partitions while `is_sending`. `acks` is -1 or 1; with acks=1 an
+    acknowledged record may be lost, so its outcomes stay unknown. With a producer id it is idempotent; with a
+    transactional id it gets the producer id from the coordinator."""
 
     def __init__(
         self,
@@ -193,11 +192,11 @@ class SimProducer(SimClient):
 
     @property
     def is_done(self) -> bool:
-        """Whether every record has its outcome."""
+        """Whether it has stopped and every record has its outcome."""
         return not self.is_sending and not self.accumulator.live
 
     def start(self) -> None:
-        """Begin to send."""
+        """Begin to poll and to send."""
         super().start()
         self._send_on()
 
@@ -206,7 +205,7 @@ class SimProducer(SimClient):
             return
         topics = [name for name in self.view.topics if name in self.topics]
         if not topics and self.cluster.plan.is_brisk:
-            self.refresh()  # not created when last asked for
+            self.refresh()  # the topic was not created at the last metadata request
         if topics and self.world.now_ms >= self.cluster.silent_until_ms:
             for _ in range(self.random.randrange(1, 6)):
                 self._send(self.random.choice(topics))
@@ -228,7 +227,7 @@ class SimProducer(SimClient):
             self.accumulator.try_append(queue, self.world.wall_ms, None, value + padding, ())
         self.sent += 1
         batch = queue.open or queue.batches[-1]
-        # An unclean leader may lack what was read of another one, and gets it again.
+        # A value that an unclean leader does not have may be appended again after it was read.
         may_repeat = not self.is_idempotent or is_unclean((topic, partition))
         send = self.process.send((topic, partition), value, may_repeat=may_repeat)
         batch.delivery.append(send)
@@ -267,7 +266,7 @@ class SimProducer(SimClient):
             elif self.acks == -1 and batch.attempts <= 1:
                 send.ended(resolved.error)
                 if send.outcome is Outcome.OK:
-                    raise AssertionError("an error is no success")
+                    raise AssertionError("a failed batch has a successful record")
         if resolved.error is None and self.acks == -1:
             topic, partition = batch.queue.topic.name, batch.queue.partition
             values = {resolved.base_offset + index: send.value for index, send in enumerate(sends)}
@@ -286,8 +285,8 @@ class SimProducer(SimClient):
 
 
 class SimConsumer(SimClient):
-    """Reads all partitions from the beginning; `may_seek` lets it go back now and then. `limits` are drawn by
-    default: in a brisk run fetches wait longer, and are seldom so small that each has one batch."""
+    """Reads all partitions from the beginning; with `may_seek` it sometimes seeks back. `limits` are random
+    by default: in a brisk run fetches wait longer, and are seldom limited to one batch."""
 
     def __init__(
         self,
@@ -310,7 +309,7 @@ class SimConsumer(SimClient):
             )
         self.fetcher = Fetcher(limits, Backoff(20, 300, self.random), None)
         self.may_seek = may_seek
-        self.is_reading = True  # what is asked for already gets its answer when it stops
+        self.is_reading = True  # pending requests still get their responses after it stops
         self.topics = cluster.topics
         self._performer = EffectPerformer(
             f.Effect,
@@ -327,7 +326,7 @@ class SimConsumer(SimClient):
         )
 
     def positions(self) -> dict[tuple[str, int], int]:
-        """Where it reads next."""
+        """The next offset of each partition."""
         return {tuple(tp): state.position or 0 for tp, state in self.fetcher.states.items()}  # type: ignore[misc]
 
     def _poll(self) -> None:
@@ -337,7 +336,7 @@ class SimConsumer(SimClient):
         for name in self.topics:
             found = self.view.topics.get(name)
             if found is None and self.cluster.plan.is_brisk:
-                self.refresh()  # not created when last asked for
+                self.refresh()  # the topic was not created at the last metadata request
             for number in range(len(found.partitions) if found else 0):
                 self.fetcher.add(TopicPartition(name, number), EARLIEST_TIMESTAMP)
         self._take()
@@ -349,7 +348,7 @@ class SimConsumer(SimClient):
         self.fetcher.check()
 
     def _send(self, api: Api, took: Callable[..., Any]) -> Callable[[Any], None]:
-        """Performs an effect that asks a node: `took` gets the response."""
+        """Performs an effect that sends a request: `took` gets the response."""
         return lambda sent: self.ask(sent.node_id, api, sent.request, (), self._done(sent, took))
 
     def _looked_up(self, sent: Any, response: Any, _frames: Any, now_ms: int) -> tuple[Any, ...]:
@@ -369,18 +368,19 @@ class SimConsumer(SimClient):
         return done
 
     def _start_over(self, tp: TopicPartition, error: Exception) -> None:
-        """What was read, or comes next, is gone from the log: go where it says, where that is allowed."""
+        """ConsistentRead: a position is invalid only after deletions or an unclean election. Seek to the
+        divergent offset, or to the log start."""
         is_deleted = self.cluster.may_erase and isinstance(error, OffsetOutOfRangeError)
         is_cut = isinstance(error, LogTruncationError | OffsetOutOfRangeError) and is_unclean(tp)
         assert is_deleted or is_cut, f"ConsistentRead: {self.name}: {error!r}"
         offset = error.divergent_offset if isinstance(error, LogTruncationError) else -1
         self.fetcher.seek(tp, None if offset < 0 else offset, EARLIEST_TIMESTAMP)
         if is_cut:
-            self.cluster.rules.marks["reader told of a cut"] += 1
-            self.process.move(tuple(tp))  # deletions move nobody past what is left
+            self.cluster.rules.marks["reader got truncation error"] += 1
+            self.process.move(tuple(tp))  # a deletion needs no such note: reads go on at the log start
 
     def _take(self) -> None:
-        """Hand everything that is fetched to the user: one poll."""
+        """Take all fetched records, as one poll of an application."""
         for tp, state in self.fetcher.states.items():
             if state.error is not None:
                 self._start_over(tp, state.error)

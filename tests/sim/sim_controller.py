@@ -1,7 +1,7 @@
 """A controller in simulation: the Raft core of `quorum.py` with the controller's core over it.
 
-Order, as in production: decide, append, replicate and flush, committed, apply and publish, answer. A leader
-that resigns forgets its core: what it decided and is not committed may be lost, and nobody was told of it.
+Order, as in production: decide, append, replicate and flush, commit, apply and publish, respond. A leader
+that resigns drops its core: uncommitted decisions may be lost, and none of them was acknowledged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLUSTER_ID = "simulated"
 
 
 class SimControllerNode(SimController):
-    """One controller: `core` is there while it decides."""
+    """One controller: `core` is set while it is active."""
 
     cluster: SimCluster  # type: ignore[assignment]
 
@@ -40,11 +40,12 @@ class SimControllerNode(SimController):
         self.feed: MetadataFeed
         self.readers: MetadataReaders
         self.replies = SimReplies()
-        self._waiting: list[tuple[int, SimRequest, Any]] = []  # (committed up to, request, answer)
+        # (end offset to be committed, request, response)
+        self._waiting: list[tuple[int, SimRequest, Any]] = []
         super().__init__(cluster, node_id, **facts)  # type: ignore[arg-type]
 
     def start(self) -> None:
-        """A new process; what it knows of the metadata comes from its snapshot, the rest when committed."""
+        """Start a process: its image comes from the snapshot, later records when they are committed."""
         if self.is_alive:
             return
         self.core, self._waiting = None, []
@@ -54,25 +55,25 @@ class SimControllerNode(SimController):
             self._tick_on()
 
     def die(self, *, power: bool) -> None:
-        """Its connections end with it."""
+        """End the process and its connections."""
         self.core, self._leads, self._waiting = None, False, []
         super().die(power=power)
         self.cluster.transport.died(self)
 
     @property
     def is_sound(self) -> bool:
-        """Whether a process runs, is not paused, and no fault waits in its disk."""
+        """Whether a process runs, is not paused, and its disk has no pending fault."""
         return self.is_alive and not self.pause.is_on and self.files.is_sound
 
     # --- requests -----------------------------------------------------------------------------------------
 
     def receive(self, request: SimRequest) -> None:
-        """Answered at once if it is only a question, else when its decision is committed."""
+        """Handle a request: a read is answered at once, a decision when it is committed."""
         now_ms = self.cluster.world.now_ms
         core = self.core
         try:
             if core is None:
-                raise NotControllerError(f"{self.name} does not decide")
+                raise NotControllerError(f"{self.name} is not active")
             if request.api is registry.FETCH_METADATA:
                 self.readers.fetch(request, now_ms)  # type: ignore[arg-type]
                 return
@@ -85,10 +86,11 @@ class SimControllerNode(SimController):
             self._answer_when_committed(request, decision.reply)
 
     def gone(self, session: int) -> None:
-        """Its polls wait for nobody."""
+        """No delay: the polls of a controller need no thread."""
 
     def _answer_when_committed(self, request: SimRequest, answer: Any) -> None:
-        """An answer without records waits as well: it may rest on a decision that is not committed."""
+        """Park the response until the decision is committed. A response without records waits, too: it may
+        depend on an uncommitted decision."""
         self._waiting.append((self.log.end_offset if self.core is not None else 0, request, answer))
         self._answer()
 
@@ -103,7 +105,7 @@ class SimControllerNode(SimController):
 
     def _append(self, core: Controller, records: Sequence[Any]) -> None:
         if records:
-            # The quorum writes control records of its own in between.
+            # The quorum appends control records of its own in between.
             gap = self.log.end_offset - core.image.offset - 1
             if gap:
                 core.apply(core.image.offset + 1, [NoOpRecord()] * gap)
@@ -111,7 +113,7 @@ class SimControllerNode(SimController):
             core.check()
             self.step(events.AppendRequested((encode_batch(records, self.cluster.world.wall_ms),)))
 
-    # --- what the quorum says -----------------------------------------------------------------------------
+    # --- effects of the quorum ----------------------------------------------------------------------------
 
     def _load_snapshot(self, effect: events.LoadSnapshot) -> None:
         super()._load_snapshot(effect)
@@ -131,7 +133,7 @@ class SimControllerNode(SimController):
             self.replies.reply_error(request, NotControllerError(f"{self.name} resigned"))
 
     def later_call(self, label: str, delay_ms: int, action: Any) -> None:
-        """A call in this life of the process."""
+        """A call after a delay, unless the process has ended by then."""
         life = self.life
         self.cluster.world.after(
             delay_ms,
@@ -155,7 +157,9 @@ class SimControllerNode(SimController):
             self.cluster.rules.on_metadata(self.image)
         laws.on_applied(self)
         if self.core is not None and self.core.image.offset == self.image.offset:
-            assert self.core.image == self.image, f"MetadataLogMatching: {self.name} decided something else"
+            assert self.core.image == self.image, (
+                f"MetadataLogMatching: {self.name} applied other records than it decided"
+            )
         if decisions:
             self.feed.publish(self.image, decisions)
             self.readers.on_published(self.cluster.world.now_ms)

@@ -1,4 +1,4 @@
-"""Damage to the fake disk of a node between two of its lives."""
+"""Damage to the fake disk of a node while its process is down."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def rot(files: FakeFiles, log_dir: str, random: random.Random) -> bool:
-    """Flip one bit of one batch in a segment behind the recovery point of its log; whether there is any.
+    """Flip one bit of a batch above the recovery point of its log; False if there is none.
 
-    What stands before the checksum, as base offset and leader epoch, is not under it: as in Kafka.
+    The checksum does not cover base offset and leader epoch, as in Kafka: these bits are not flipped.
     """
     spots = [
         (path, start, size)
@@ -37,14 +37,14 @@ def rot(files: FakeFiles, log_dir: str, random: random.Random) -> bool:
 
 @dataclass(slots=True)
 class Taken:
-    """The content of a folder that is not there, until somebody puts it back."""
+    """A folder that was removed from the disk, with its files, until it is put back."""
 
     folder: str = ""
     contents: dict[str, bytes] = field(default_factory=dict)
-    starts: int = 0  # of nodes without it, that it may still miss
+    starts: int = 0  # starts of the node without it, before it is put back
 
     def take(self, files: FakeFiles, folder: str) -> None:
-        """Away with it; the next process does without."""
+        """Remove a folder: the next process starts without it."""
         self.folder, self.starts = folder, 1
         self.contents = {name: files.content(f"{folder}/{name}") for name in files.listdir(folder)}
         for name in self.contents:
@@ -52,7 +52,7 @@ class Taken:
         files.rmdir(folder)
 
     def maybe_put_back(self, files: FakeFiles) -> None:
-        """Before a process starts: once one has missed it."""
+        """Put the folder back, once a process has started without it."""
         if self.folder and not self.starts:
             if not files.exists(self.folder):
                 files.mkdir(self.folder)
@@ -64,7 +64,7 @@ class Taken:
 
 
 def harm(files: FakeFiles, log_dir: str, random: random.Random, taken: Taken) -> str:
-    """Take away a log with records in it, or a part of its end; what was done, "" if there is no log."""
+    """Remove a log with records, or a part of it. Returns the kind of damage, "" if there is no log."""
     folders = [
         f"{log_dir}/{name}"
         for name in files.listdir(log_dir)
@@ -82,7 +82,8 @@ def harm(files: FakeFiles, log_dir: str, random: random.Random, taken: Taken) ->
         content = files.content(segments[first])
         files.put(segments[first], content[: random.randrange(len(content))])
         files.fsync_directory(folder)
-    elif kind == "log beheaded" and not is_unclean(folder.rpartition("/")[2]):  # which might lead like this
+    elif kind == "log beheaded" and not is_unclean(folder.rpartition("/")[2]):
+        # Not in the topic with unclean elections: its leader could serve such a log.
         segments = _segments(files, folder)
         for path in segments[: random.randrange(len(segments))]:
             files.remove(path)
@@ -122,7 +123,7 @@ def _recovery_points(files: FakeFiles, log_dir: str) -> dict[TopicPartition, int
 
 
 def _whole_batches(data: bytes) -> list[tuple[int, int]]:
-    """(position, size) of the batches at the beginning of a segment that a power loss may have torn."""
+    """(position, size) of the whole batches at the beginning of a segment, whose end may be torn."""
     found, position = [], 0
     while position < len(data):
         try:

@@ -1,7 +1,8 @@
-"""Members of groups in simulation: production member cores and fetchers, and users who read and commit.
+"""Members of groups in simulation: production member cores and fetchers, driven by applications that read and
+commit.
 
-A `SimMember` commits what it has read; a `Copier` copies what it reads of one topic into another, with the
-offsets in the same transaction: nothing may be copied twice, or be missing.
+A `SimMember` commits the offsets of the records that it has read. A `Copier` copies records of one topic into
+another and commits their offsets in the same transaction: each record must be copied exactly once.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from headrace.protocol.records.codec import active_codec
 from headrace.runtime.effect_performer import EffectPerformer, on
 from sim_clients import SimClient, SimConsumer
 from sim_scripts import CoordinatorLink, ask, first_error, run, sleep
-from sim_transactions import COPY, SOURCE, TIMEOUT_MS, Seat, TransactionalProducer
+from sim_transactions import COPY, SOURCE, TIMEOUT_MS, TransactionalApp, TransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +54,7 @@ Reads = dict[TopicPartition, list[tuple[int, bytes]]]
 
 
 class SimMember(SimConsumer):
-    """A member that reads SOURCE; its user takes what was fetched, and says so to the group."""
+    """A member that reads SOURCE and commits the offsets of what it read."""
 
     topic = SOURCE
 
@@ -92,10 +93,10 @@ class SimMember(SimConsumer):
     # --- the member ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Join."""
+        """Join the group."""
         self.core.subscribe((self.topic,))
         self._poll()
-        run(self._use())
+        run(self._read_and_commit())
 
     def stop(self) -> None:
         """Leave the group."""
@@ -139,12 +140,12 @@ class SimMember(SimConsumer):
             self._perform(self.core.on_response(ask, answer, now_ms))
         self._poll()
 
-    # --- its user -----------------------------------------------------------------------------------------
+    # --- its application ----------------------------------------------------------------------------------
 
-    def _use(self) -> Steps:
-        """Between two polls: what the group wants, then what was read."""
+    def _read_and_commit(self) -> Steps:
+        """The poll loop: apply changes of the assignment, then take the fetched records and commit."""
         while self.is_reading:
-            self.obey()
+            self.apply_assignment()
             reads = self.take()
             if reads:
                 self.cluster.groups.read_by(self, reads)
@@ -152,8 +153,8 @@ class SimMember(SimConsumer):
             busy_ms = 2_500 if self.random.random() < 0.01 else 100
             yield from sleep(self, 1 + self.random.randrange(busy_ms))
 
-    def obey(self) -> None:
-        """Do what the group wants of the user, until it wants nothing more."""
+    def apply_assignment(self) -> None:
+        """Perform the pending assignments and revocations of the group."""
         core, now_ms = self.core, self.world.now_ms
         core.polled(now_ms)
         if core.error is not None:
@@ -190,7 +191,7 @@ class SimMember(SimConsumer):
         self._poll()
 
     def take(self) -> Reads:
-        """What was fetched; the positions move."""
+        """Take the fetched records; the positions advance."""
         reads: Reads = {}
         for tp, state in self.fetcher.states.items():
             assert state.error is None, f"ConsistentRead: {self.name}: {state.error!r}"
@@ -204,7 +205,7 @@ class SimMember(SimConsumer):
         return reads
 
     def positions_of(self, tps: Iterable[TopicPartition]) -> tuple[CommittedOffset, ...]:
-        """To be committed."""
+        """The offsets to commit for these partitions."""
         states = self.fetcher.states
         return tuple(CommittedOffset(*tp, states[tp].position or 0) for tp in tps if tp in states)
 
@@ -228,23 +229,23 @@ def _fetch_error(answer: Any) -> KafkaError | None:
     return next((error_from_code(code) for code in codes if code), None)
 
 
-class Asker(SimClient):
-    """Asks any node, whoever coordinates, what is committed: whoever answers must know."""
+class OffsetPoller(SimClient):
+    """Sends OffsetFetch to any node, coordinator or not: a response without an error must be right."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster, "asker")
-        self._is_asking_on = True
+        self._is_polling = True
 
     def start(self) -> None:
-        """Begin."""
-        run(self._ask_on())
+        """Begin to poll."""
+        run(self._poll_offsets())
 
     def stop(self) -> None:
-        """It is enough."""
-        self._is_asking_on = False
+        """Send no more requests."""
+        self._is_polling = False
 
-    def _ask_on(self) -> Steps:
-        while self._is_asking_on:
+    def _poll_offsets(self) -> Steps:
+        while self._is_polling:
             yield from sleep(self, 1 + self.random.randrange(200 if self.cluster.plan.is_brisk else 60))
             source = self.cluster.rules.image.topics.get(SOURCE)
             if source is not None:
@@ -269,13 +270,13 @@ class Asker(SimClient):
 class Copier(TransactionalProducer):
     """A transactional producer that copies SOURCE into COPY, as a member of COPIERS."""
 
-    def __init__(self, seat: Seat, name: str) -> None:
-        super().__init__(seat, name)
-        self.member = _CopyingMember(seat.cluster, f"{name}-member", COPIERS)
-        self._took: Reads = {}
+    def __init__(self, app: TransactionalApp, name: str) -> None:
+        super().__init__(app, name)
+        self.member = _CopyingMember(app.cluster, f"{name}-member", COPIERS)
+        self._reads: Reads = {}
 
     def start(self) -> None:
-        """Join and begin."""
+        """Join the group and begin transactions."""
         self.member.start()
         super().start()
 
@@ -285,28 +286,28 @@ class Copier(TransactionalProducer):
 
     def _live(self) -> Steps:
         yield from self._become_producer()
-        while self.is_usable and self.seat.wants_more(self):
-            self.member.obey()
-            self._took = self.member.take()
-            if self._took:
+        while self.is_usable and self.app.may_begin(self):
+            self.member.apply_assignment()
+            self._reads = self.member.take()
+            if self._reads:
                 yield from self._transact()
             if not self.is_usable:
                 break
-            yield from sleep(self, 1 + self.random.randrange(4 * self.seat.gap_ms))
+            yield from sleep(self, 1 + self.random.randrange(4 * self.app.gap_ms))
         self._end()
 
     def _fill(self) -> Steps:
-        """Copies of what was taken, and how far that goes."""
+        """Send copies of the records that were taken, and their offsets."""
         member, metadata = self.member, self.member.core.metadata
-        for tp, reads in self._took.items():
+        for tp, reads in self._reads.items():
             for _, value in reads:
-                copy = f"{self.name}/{self.sent}".encode() + COPY_OF + value  # a value is sent once only
+                copy = f"{self.name}/{self.sent}".encode() + COPY_OF + value  # each value is unique
                 while not self.put(COPY, tp.partition, copy):
                     if not self.transactions.is_open or self.transactions.error is not None:
                         return
                     yield from sleep(self, 20)
         self._poll()
-        if self.random.random() < 0.15:  # others may get the partitions meanwhile
+        if self.random.random() < 0.15:  # a rebalance may assign the partitions to other members meanwhile
             yield from sleep(self, self.random.randrange(500, TIMEOUT_MS))
         if self.transactions.error is not None:
             return
@@ -314,7 +315,7 @@ class Copier(TransactionalProducer):
         assert self.sender.sequences is not None
         identity = self.sender.sequences.identity
         assert identity is not None
-        self._offsets = member.positions_of(self._took)
+        self._offsets = member.positions_of(self._reads)
         body = TxnOffsetCommitRequest(
             self.transactional_id or "",
             COPIERS,
@@ -330,7 +331,7 @@ class Copier(TransactionalProducer):
             self._refused(answer)
 
     def put(self, topic: str, partition: int, value: bytes) -> bool:
-        """One record, if there is a topic and room for it."""
+        """Append one record; False while the topic is unknown or the buffer is full."""
         return topic in self.view.topics and super().put(topic, partition, value)
 
     def _commit(self) -> Steps:
@@ -340,19 +341,19 @@ class Copier(TransactionalProducer):
 
     def _abort(self) -> Steps:
         yield from super()._abort()
-        for tp, reads in self._took.items():
+        for tp, reads in self._reads.items():
             if tp in self.member.fetcher.states:
                 self.member.fetcher.seek(tp, reads[0][0])
 
 
 class _CopyingMember(SimMember):
-    """Its user is the copier."""
+    """The member of a `Copier`, which does the reading itself."""
 
-    def _use(self) -> Steps:
+    def _read_and_commit(self) -> Steps:
         yield from ()
 
 
-class CopierSeat(Seat):
-    """A transactional id whose producers copy."""
+class CopyingApp(TransactionalApp):
+    """The application of a transactional id whose producers copy."""
 
     make = Copier

@@ -1,7 +1,8 @@
 """A storage node in simulation: the production core, its log manager on a fake disk, its membership.
 
-This shell does what `node_io.py` and `controller_link_io.py` do: it performs effects and brings back their
-results, each after a while. A life of a node begins with `start` and ends with `die` or a clean `stop`.
+This shell does what `node_io.py` and `controller_link_io.py` do: it performs effects and feeds their results
+back, each after a delay. A process of a node begins with `start` and ends with `die` or a clean `stop`;
+`life` counts them.
 """
 
 from __future__ import annotations
@@ -39,35 +40,34 @@ USUAL_DISK_MS = 2
 
 
 class SimNode(NodeEffects, NodeControl):
-    """One node id: its disk, and while it lives its core."""
+    """One node id: its disk, and its core while a process runs."""
 
     def __init__(self, cluster: SimCluster, node_id: int, config: NodeConfig) -> None:
         self.cluster, self.node_id, self.config = cluster, node_id, config
-        self.coordinators: CoordinatorFactory | None = (
-            new_coordinators if cluster.plan.groups else None
-        )  # of the next life
+        # of the next process
+        self.coordinators: CoordinatorFactory | None = new_coordinators if cluster.plan.groups else None
         self.world = cluster.world
         self.name = f"n{node_id}"
         self.random = cluster.world.stream(self.name)
         self.files = FakeFiles()
         self.life = 0
-        self.swaps = 0  # of cleaned segments for others, in all lives
+        self.swaps = 0  # replacements of old segments by cleaned ones, by all processes
         self.core: StorageNode | None = None
         self.manager: LogManager
         self.membership: m.Membership
         self.replies = SimReplies()
-        self.requests: list[SimRequest] = []  # not answered when last looked at
+        self.requests: list[SimRequest] = []  # unanswered at the last request
         self.pause = Pause(cluster.world)
-        self.ticked_ms = 0  # when its core was last told the time
-        self.deaf_ms = 0  # after a pause: it reads what others ask before what it is answered
+        self.ticked_ms = 0  # the time of its core's last tick
+        self.deaf_ms = 0  # after a pause: requests are read before responses for so long
         self.wall_skew_ms = 0
-        self.flush_ms = self.read_ms = USUAL_DISK_MS  # mean; what a slow disk raises
+        self.flush_ms = self.read_ms = USUAL_DISK_MS  # mean; a slow disk has more
         self.has_bad_disk = False
         self.may_restart = True
         self.is_closing = False
-        self.taken = Taken()  # a folder that somebody took away while nobody ran
-        self.busy = 0  # jobs of threads that use the logs
-        self.is_lossy = False  # lost unsynced bytes, and the controllers have not been told yet
+        self.taken = Taken()  # a folder that was removed while no process ran
+        self.busy = 0  # running jobs of threads that use the logs
+        self.is_lossy = False  # lost unsynced bytes, and the controllers do not know yet
         self.notes: list[str] = []
         self._uuids = 0
         self._timers: dict[str, Any] = {}
@@ -76,7 +76,7 @@ class SimNode(NodeEffects, NodeControl):
         self._is_following = False
         self._is_checkpointing = False
 
-    # --- life and death -----------------------------------------------------------------------------------
+    # --- starts and ends ----------------------------------------------------------------------------------
 
     @property
     def is_alive(self) -> bool:
@@ -103,17 +103,17 @@ class SimNode(NodeEffects, NodeControl):
 
     @property
     def broker_epoch(self) -> int:
-        """Of this process, -1 while it is not registered."""
+        """The broker epoch of this process, -1 while it is not registered."""
         return self.membership.broker_epoch if self.is_alive else -1
 
     @property
     def running(self) -> StorageNode:
-        """The core of a living node."""
+        """The core; a process must run."""
         assert self.core is not None
         return self.core
 
     def start(self) -> None:
-        """A new process on the disk as it is."""
+        """Start a process on the present disk."""
         if self.is_alive or not self.may_restart:
             return
         self.world.note(f"{self.name} starts")
@@ -125,7 +125,7 @@ class SimNode(NodeEffects, NodeControl):
             self.die(power=self.random.random() < 0.5)
             return
         except KafkaStorageError:
-            assert self.may_fail, f"{self.name} cannot read what it wrote"
+            assert self.may_fail, f"{self.name} cannot open its logs"
             self.die(power=True)
             return
         self.cluster.rules.on_start(self)
@@ -179,7 +179,7 @@ class SimNode(NodeEffects, NodeControl):
             purge()
 
     def die(self, *, power: bool) -> None:
-        """The process ends; with the power, what was not synced may go too. It comes back by itself."""
+        """End the process; a power loss may lose unsynced bytes. The process restarts by itself."""
         self.world.note(f"{self.name} dies {'of power' if power else ''}")
         self._end()
         if power:
@@ -187,24 +187,24 @@ class SimNode(NodeEffects, NodeControl):
             self.files = self.files.power_loss(mode)
         else:
             self.files = self.files.restart()
-        # The bytes of a process that is killed stay in the page cache, but its node cannot know that.
+        # The written bytes of a killed process stay in the page cache, but the node cannot know that.
         self.is_lossy = True
         self.has_bad_disk = False
         self._restart_soon()
 
     def wipe(self) -> None:
-        """The disk is replaced by an empty one."""
+        """Replace the disk by an empty one."""
         self.die(power=True)
         self.cluster.rules.on_loss(self)
         self.files, self.taken = FakeFiles(capacity_bytes=self.files.capacity_bytes), Taken()
 
     def rot(self) -> None:
-        """A bit flips in what recovery reads again."""
+        """Flip a bit in bytes that recovery reads."""
         if rot(self.files, self.random.choice(DIRS), self.random):
             self.cluster.rules.marks["rotten"] += 1
 
     def harm(self) -> None:
-        """Somebody cuts or removes a log after an end in order."""
+        """Truncate or remove a log after a clean shutdown."""
         kind = harm(self.files, self.random.choice(DIRS), self.random, self.taken)
         if kind:
             self.world.note(f"{self.name} is harmed: {kind}")
@@ -213,7 +213,7 @@ class SimNode(NodeEffects, NodeControl):
             self.is_lossy = True
 
     def move(self) -> None:
-        """One of its replicas goes to the other disk, or comes back."""
+        """Move one of its replicas to the other log dir."""
         replicas, dirs = self.running.replicas, self.manager.dirs.online
         partitions = [p for p in self.running.table.partitions.values() if p.is_online]
         if partitions and len(dirs) > 1 and not self.is_closing:
@@ -223,17 +223,17 @@ class SimNode(NodeEffects, NodeControl):
             )
 
     def repair(self) -> None:
-        """An operator has looked at the disks: a node that lost one of them is started again."""
+        """An operator restarts a node that has an offline log dir."""
         if self.is_alive and self.manager.dirs.offline:
             self.stop()
 
     def stop(self) -> None:
-        """Controlled shutdown: give leadership away, then end in order."""
+        """Controlled shutdown: move leadership away, then close the logs."""
         if self.is_alive:
             self._submit(m.ShutdownRequested())
 
     def _shut_down(self) -> None:
-        """Nothing depends on this node any more: serve nobody, let threads finish, close."""
+        """The node leads nothing any more: refuse requests, let threads finish, close the logs."""
         self.is_closing = True
         self.running.cleaner.stop()
         if self.busy:
@@ -249,7 +249,9 @@ class SimNode(NodeEffects, NodeControl):
             self.die(power=True)
             return
         if self.manager.dirs.offline:
-            self.is_lossy = True  # such a dir is not marked clean: it will be registered as lossy
+            self.is_lossy = (
+                True  # an offline dir has no clean mark: the next registration reports an unclean shutdown
+            )
         self.world.note(f"{self.name} stops")
         self.cluster.rules.marks["stopped"] += 1
         self._end()
@@ -279,14 +281,14 @@ class SimNode(NodeEffects, NodeControl):
         self.world.after(delay_ms, f"{self.name} restarts", self.start)
 
     def _on_offline(self, path: str, reason: str) -> None:
-        """A log dir failed; the core is told soon."""
+        """A log dir failed; the core gets the event after a delay."""
         error = KafkaStorageError(f"{path}: {reason}")
         if self.is_alive:
             self.later(0, "lost a dir", lambda: self.running.disk_failed(error, self.world.now_ms))
 
     @property
     def may_fail(self) -> bool:
-        """Whether its disk may refuse something."""
+        """Whether disk operations may fail."""
         return self.has_bad_disk or self.files.capacity_bytes is not None
 
     def _uuid(self) -> bytes:
@@ -295,13 +297,13 @@ class SimNode(NodeEffects, NodeControl):
 
     @property
     def wall_ms(self) -> int:
-        """The calendar as this node has it."""
+        """The wall clock of this node."""
         return self.world.wall_ms + self.wall_skew_ms
 
     # --- calls --------------------------------------------------------------------------------------------
 
     def awake(self, label: str, action: Callable[[], None]) -> None:
-        """Do it now, or when the process is continued; never in another life."""
+        """Run `action` now, or when the pause ends; not if the process has ended."""
         life, deaf_ms = self.life, self.deaf_ms if label == "answer" else 0
         if self.world.now_ms >= self.pause.until_ms + deaf_ms:
             self._guarded(action)
@@ -313,7 +315,7 @@ class SimNode(NodeEffects, NodeControl):
         )
 
     def later(self, delay_ms: int, label: str, action: Callable[[], None]) -> Any:
-        """A call in this life."""
+        """A call after a delay, unless the process has ended by then."""
         life = self.life
         return self.world.after(
             delay_ms,
@@ -344,7 +346,7 @@ class SimNode(NodeEffects, NodeControl):
     # --- requests -----------------------------------------------------------------------------------------
 
     def receive(self, request: SimRequest) -> None:
-        """As the router gives it to the core; one that is closing gives it none."""
+        """Pass a request to the core, as the router does; a closing node drops it."""
         if self.is_closing:
             return
         self.requests = [each for each in self.requests if not each.is_answered]
@@ -352,15 +354,15 @@ class SimNode(NodeEffects, NodeControl):
         self.running.handle(request, self.world.now_ms, self.wall_ms)
 
     def gone(self, session: int) -> None:
-        """A connection has ended."""
+        """A client's connection has ended."""
         self.running.connection_gone(session, self.world.now_ms)
 
     def partition_of(self, key: PartitionKey) -> Partition | None:
-        """The partition as this process holds it."""
+        """The partition in this process, None if it has none."""
         return None if self.core is None else self.core.table.partitions.get(key)
 
     def log_of(self, key: tuple[str, int]) -> Log | None:
-        """The log of a partition that works here."""
+        """The log of an online partition, None if there is none."""
         if self.core is None:
             return None
         for partition in self.core.table.partitions.values():

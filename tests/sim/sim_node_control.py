@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class NodeControl:
-    """What `SimNode` inherits; the attributes are the node's."""
+    """The part of `SimNode` that talks to the controller; the attributes are the node's."""
 
     def _submit(self, event: m.Event) -> None:
         self._perform_membership(self.membership.step(event, self.world.now_ms))
         self.membership.check()
 
-    membership_performer: EffectPerformer  # of this life
+    membership_performer: EffectPerformer  # of this process
 
     def _new_membership_performer(self) -> EffectPerformer:
         return EffectPerformer(
@@ -57,7 +57,7 @@ class NodeControl:
         self._set_timer(effect.key, effect.deadline_ms, lambda: self._submit(m.TimerFired(effect.key)))
 
     def _fail(self, effect: m.Failed) -> None:
-        raise AssertionError(f"{self.name} is no part of the cluster any more: {effect.error}")
+        raise AssertionError(f"{self.name} was refused by the controller: {effect.error}")
 
     def _find(self) -> None:
         target = self.cluster.guess_controller(self.random)
@@ -79,7 +79,7 @@ class NodeControl:
         done: Callable[[Any], None],
         failed: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Ask the controller; False if there is no connection. What fails gives the connection up."""
+        """Send a request to the controller, False without a connection. A failure closes the connection."""
         link = self._link
         if link is None:
             return False

@@ -1,4 +1,4 @@
-"""What the core of a simulated node asks for, performed, each after a while; see sim_node.py."""
+"""Performs the effects of a simulated node's core, each after a delay; see sim_node.py."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SILENCE_MS = 3_000  # after which a connection counts as lost
 
 
 class NodeEffects:
-    """What `SimNode` inherits; the attributes are the node's."""
+    """The part of `SimNode` that performs effects; the attributes are the node's."""
 
-    performer: EffectPerformer  # of this life
+    performer: EffectPerformer  # of this process
 
     def _new_performer(self) -> EffectPerformer:
         core = self.running
@@ -80,7 +80,7 @@ class NodeEffects:
         return int(self.random.expovariate(1 / mean_ms))
 
     def _off_loop(self, label: str, work: Any, done: Callable[[Any, int], None]) -> None:
-        """`work.run` on a thread: it sees the disk as it is some time later. Then `done(work, now_ms)`."""
+        """`work.run` as on a thread: it sees the disk of a later time. Then `done(work, now_ms)`."""
         self.busy += 1
         self.cluster.rules.marks[label] += 1
 
@@ -147,7 +147,7 @@ class NodeEffects:
         is_known = effect.node_id == NO_NODE or self.running.endpoint_of(effect.node_id) is not None
         link = self._link if effect.node_id == NO_NODE else self._link_to(effect.node_id)
         if link is None or not link.is_usable or not is_known:
-            self.later(1, "cannot ask", lambda: done(NetworkError("nobody is there")))
+            self.later(1, "cannot ask", lambda: done(NetworkError("connection refused")))
         else:
             link.ask(effect.api, effect.body, (), min(effect.timeout_ms, SILENCE_MS), done)
 
@@ -174,7 +174,7 @@ class NodeEffects:
         self._checkpoint(only_starts=True)
 
     def _checkpoint(self, *, only_starts: bool = False) -> None:
-        """One at a time, and not while metadata is followed."""
+        """At most one request at a time, and none while FetchMetadata runs."""
         if self.is_closing:
             return
         if self._is_checkpointing:

@@ -1,7 +1,7 @@
-"""Clients that do one thing after the other, in simulation: a script, and the way to a coordinator.
+"""Sequential scripts of simulated clients, and the link to a coordinator.
 
-A script is a generator that yields what it waits for: a function that gets `resume` and has it called once,
-later. So a client's life reads like the production shells, and still nothing runs but the world's events.
+A script is a generator that yields functions: each gets `resume` and calls it once, later, with a result. So
+a script reads like the asyncio code of the production shells, and still runs on the world's events.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def run(steps: Steps, value: Any = None) -> None:
-    """Go on with a script until it waits for something, or ends."""
+    """Run a script until it waits or ends."""
     try:
         wait = steps.send(value)
     except StopIteration:
@@ -35,23 +35,23 @@ def run(steps: Steps, value: Any = None) -> None:
 
 
 def sleep(client: SimClient, delay_ms: int) -> Steps:
-    """Do nothing for a while."""
+    """Wait in a script."""
     yield lambda resume: client.world.after(delay_ms, f"{client.name} goes on", lambda: resume(None))
 
 
 class CoordinatorLink:
-    """One key's coordinator, as `clients/group/coordinator_io.py` has it."""
+    """The coordinator of one key, as in `clients/group/coordinator_io.py`."""
 
     def __init__(self, client: SimClient, key_type: int, key: str) -> None:
         self._client, self._request = client, FindCoordinatorRequest(key_type, (key,))
         self._node_id: int | None = None
 
     def forget(self) -> None:
-        """The coordinator may be another node by now."""
+        """Look the coordinator up again for the next request."""
         self._node_id = None
 
     def ask(self, api: Api, body: Any, timeout_ms: int = 0) -> Steps:
-        """The answer of who is thought to be the coordinator, or the KafkaError of why there is none."""
+        """The response of the known coordinator, or a KafkaError."""
         client = self._client
         if self._node_id is None:
             node_id = client.random.choice(sorted(client.cluster.nodes))
@@ -70,7 +70,8 @@ class CoordinatorLink:
     def insist(
         self, api: Api, body: Any, error_of: Callable[[Any], KafkaError | None], is_over: Callable[[], bool]
     ) -> Steps:
-        """The answer without an error, or the error that no retry helps; the last one once `is_over`."""
+        """Retry until a response without an error or an error that is not retriable; once `is_over`, return
+        the last one."""
         client, failures = self._client, 0
         backoff = Backoff(20, 300, client.random)
         while True:
@@ -87,7 +88,7 @@ class CoordinatorLink:
 
 
 def ask(client: SimClient, node_id: int, api: Api, body: Any, timeout_ms: int = 0) -> Steps:
-    """The node's answer, or the KafkaError of why there is none."""
+    """The node's response, or a KafkaError."""
     answer = yield lambda resume: client.ask(
         node_id, api, body, (), lambda found, _frames: resume(found), timeout_ms
     )
@@ -95,11 +96,11 @@ def ask(client: SimClient, node_id: int, api: Api, body: Any, timeout_ms: int = 
 
 
 def error_of(answer: Any) -> KafkaError | None:
-    """Of an answer as a whole."""
+    """The error of a whole response, None if it has none."""
     return error_from_code(answer.error_code, answer.error_detail) if answer.error_code else None
 
 
 def first_error(answer: Any) -> KafkaError | None:
-    """Of those of its partitions: one that asking again does not help with, if there is one."""
+    """An error of the partitions of a response, one that is not retriable if there is one."""
     codes = dict.fromkeys(result.error_code for result in answer.results if result.error_code)
     return min(map(error_from_code, codes), key=lambda error: error.retriable, default=None)

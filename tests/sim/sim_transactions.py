@@ -1,8 +1,10 @@
-"""Transactional producers in simulation: production cores, and a user who commits, aborts, dies, or stays.
+"""Transactional producers in simulation: production cores, driven by an application that commits, aborts,
+crashes or stalls.
 
-Of each transactional id there is a `Seat`: it puts a new producer on when the one there has died or was
-fenced off, and sometimes although it is well; the one before then goes on as a zombie, until it is told.
-Some have their transaction prepared and go; a `Driver` ends it, when others want the id and its time is over.
+A `TransactionalApp` owns one transactional id. It starts a new producer when the last one has crashed or was
+fenced, and sometimes while the last one still works, which then is a zombie until it is fenced. Some
+producers prepare their transaction and end; a `Driver` commits or aborts it later, also after its timeout and
+after a newer producer has asked for the id.
 """
 
 from __future__ import annotations
@@ -26,18 +28,18 @@ if TYPE_CHECKING:
     from headrace.clients.producer.effects import Resolve
     from sim_scripts import Steps
 
-SOURCE, COPY = "x", "y"  # what transactions write into; what copies the first, exactly once
+SOURCE, COPY = "x", "y"  # the topic of the transactions; its exactly-once copy
 TIMEOUT_MS = 2_500
 
 
 class TransactionalProducer(SimProducer):
-    """One producer of a transactional id; `seat` hears when it has ended."""
+    """One producer of a transactional id; calls `app.producer_ended` when it ends."""
 
-    def __init__(self, seat: Seat, name: str) -> None:
-        super().__init__(seat.cluster, name, -1, seat.gap_ms, transactional_id=seat.transactional_id)
-        self.seat = seat
-        self.transactions = Transactions(seat.transactional_id)
-        self._coordinator = CoordinatorLink(self, TRANSACTION_KEY, seat.transactional_id)
+    def __init__(self, app: TransactionalApp, name: str) -> None:
+        super().__init__(app.cluster, name, -1, app.gap_ms, transactional_id=app.transactional_id)
+        self.app = app
+        self.transactions = Transactions(app.transactional_id)
+        self._coordinator = CoordinatorLink(self, TRANSACTION_KEY, app.transactional_id)
         self._op: Any = None
         self._sent_before = 0
         self._waits: tuple[Callable[[], bool], Callable[[Any], None]] | None = None
@@ -48,25 +50,25 @@ class TransactionalProducer(SimProducer):
         """Whether another transaction may begin."""
         return self.transactions.state is TxnState.READY
 
-    # --- its life -----------------------------------------------------------------------------------------
+    # --- its transactions ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin."""
+        """Request a producer id and begin transactions."""
         self._poll()
         run(self._live())
 
     def _live(self) -> Steps:
         yield from self._become_producer()
-        while self.is_usable and self.seat.wants_more(self):
+        while self.is_usable and self.app.may_begin(self):
             yield from self._transact()
-            yield from sleep(self, 1 + self.random.randrange(4 * self.seat.gap_ms))
+            yield from sleep(self, 1 + self.random.randrange(4 * self.app.gap_ms))
         self._end()
 
     def _end(self) -> None:
         self.has_ended = True
         if self._timer is not None:
             self._timer.cancel()
-        self.seat.left(self)
+        self.app.producer_ended(self)
 
     def _become_producer(self) -> Steps:
         self.transactions.init()
@@ -79,22 +81,22 @@ class TransactionalProducer(SimProducer):
         self.transactions.initialized()
 
     def _transact(self) -> Steps:
-        """One transaction from its begin to its end."""
+        """One transaction, from its first record to commit, abort, crash or prepare."""
         self._begin()
         yield from self._fill()
-        if self.random.random() < (0.06 if self.seat.is_sending else 0.5):
-            # The process dies, nothing more is sent: of what was, the coordinator must make an end.
+        if self.random.random() < (0.06 if self.app.is_sending else 0.5):
+            # The process crashes and sends nothing more: the coordinator must abort its transaction.
             yield from sleep(self, self.random.randrange(200))
             self._op.outcome = Outcome.FAIL
             self.transactions.fail(KafkaError("killed"))
             return
         if self.random.random() < 0.08:
-            self.seat.take_over()
+            self.app.start_another()
             yield from sleep(self, self.random.randrange(1_000))
         if self.random.random() < 0.1:
             yield from sleep(self, self.random.randrange(2 * TIMEOUT_MS))
         if self.cluster.plan.drivers and self.random.random() < 0.4:
-            yield from self._hand_over()
+            yield from self._prepare()
             return
         wants_commit = self.random.random() < 0.75
         if wants_commit and self.transactions.state is TxnState.IN_TRANSACTION:
@@ -102,7 +104,7 @@ class TransactionalProducer(SimProducer):
         elif self.transactions.is_open:
             yield from self._abort()
         else:
-            self._op.outcome = Outcome.FAIL  # fenced off before any commit
+            self._op.outcome = Outcome.FAIL  # fenced before any commit
 
     def _begin(self) -> None:
         self.transactions.begin()
@@ -112,7 +114,7 @@ class TransactionalProducer(SimProducer):
         self.cluster.groups.begun(self._op)
 
     def _fill(self) -> Steps:
-        """Send some records, in one go or with pauses."""
+        """Send some records, with or without pauses."""
         for _ in range(self.random.randrange(1, 4)):
             if SOURCE in self.view.topics and self.transactions.state is TxnState.IN_TRANSACTION:
                 for _ in range(self.random.randrange(1, 4)):
@@ -123,7 +125,7 @@ class TransactionalProducer(SimProducer):
                 yield from sleep(self, self.random.randrange(1, 100))
 
     def put(self, topic: str, partition: int, value: bytes) -> bool:
-        """One record of the transaction; whether there was room."""
+        """Append one record of the transaction; False if the buffer is full."""
         queue = self.accumulator.set_topic(topic, len(self.view.topics[topic].partitions)).queues[partition]
         for _ in range(2):
             if queue.open is None and not self.accumulator.open_batch(queue, self.world.now_ms):
@@ -137,34 +139,34 @@ class TransactionalProducer(SimProducer):
 
     # --- ends ---------------------------------------------------------------------------------------------
 
-    def _hand_over(self) -> Steps:
-        """To a driver, if it can be prepared; if not nobody commits it. This producer goes."""
+    def _prepare(self) -> Steps:
+        """Prepare the transaction for the driver; if that fails it is never committed. This producer ends."""
         self._op.outcome = Outcome.FAIL
-        if self.transactions.state is TxnState.IN_TRANSACTION and (yield from self._store()):
+        if self.transactions.state is TxnState.IN_TRANSACTION and (yield from self._flush_all()):
             identity = self._identity()
             body = PrepareTxnRequest(self.transactional_id or "", *identity)
             answer = yield from self._coordinator.insist(PREPARE_TXN, body, error_of, lambda: False)
             if not isinstance(answer, KafkaError):
                 self.cluster.rules.marks["transaction prepared"] += 1
                 self._op.outcome = Outcome.INFO
-                self.seat.drive(self._op, identity)
+                self.app.drive(self._op, identity)
         self.transactions.fail(KafkaError("its work is done"))
 
     def _commit(self) -> Steps:
-        if not (yield from self._store()):
+        if not (yield from self._flush_all()):
             return
         error = yield from self._finish(is_commit=True)
         if error is None:
             self._op.outcome = Outcome.OK
-            self.seat.committed += 1
+            self.app.committed += 1
             self.cluster.rules.marks["transaction committed"] += 1
         elif self.transactions.is_open:
             yield from self._abort()
         else:
             self.cluster.rules.marks["outcome unknown"] += 1
 
-    def _store(self) -> Steps:
-        """Whether all of it is acknowledged; if not it is undone."""
+    def _flush_all(self) -> Steps:
+        """Wait until all records are acknowledged; otherwise abort, and return False."""
         self.transactions.commit()
         self.accumulator.seal_all()
         live = self.accumulator.flush(self.world.now_ms)
@@ -194,7 +196,7 @@ class TransactionalProducer(SimProducer):
             self.cluster.rules.marks["transaction aborted"] += 1
 
     def _finish(self, *, is_commit: bool) -> Steps:
-        """Have the transaction ended; None, or the error that no retry helps."""
+        """Send EndTxn. Returns None, or the error that is not retriable."""
         identity = self._identity()
         if self.transactions.has_begun or self.sender.counters.batches_sent != self._sent_before:
             body = EndTxnRequest(self.transactional_id or "", *identity, is_commit)
@@ -244,29 +246,29 @@ class TransactionalProducer(SimProducer):
 
 
 class Driver(SimClient):
-    """Ends what is prepared of one transactional id: as it decides, whatever comes, and in its own time."""
+    """Commits or aborts the prepared transactions of one transactional id, after any delay."""
 
-    def __init__(self, seat: Seat) -> None:
-        super().__init__(seat.cluster, f"{seat.name}.driver")
-        self._seat = seat
-        self._coordinator = CoordinatorLink(self, TRANSACTION_KEY, seat.transactional_id)
+    def __init__(self, app: TransactionalApp) -> None:
+        super().__init__(app.cluster, f"{app.name}.driver")
+        self._seat = app
+        self._coordinator = CoordinatorLink(self, TRANSACTION_KEY, app.transactional_id)
 
     def decide(self, op: Any, identity: Identity) -> Steps:
-        """One transaction."""
+        """Commit or abort one transaction, and retry until the coordinator has decided."""
         is_commit = self.random.random() < 0.75
         yield from sleep(self, self.random.randrange(2 * TIMEOUT_MS))
         op.outcome = Outcome.OK if is_commit else Outcome.FAIL
         body = EndTxnRequest(self._seat.transactional_id, *identity, is_commit)
-        # That it is refused tells nothing: it may come again, when the next producer has begun.
+        # A refusal does not change the outcome: a retry may arrive after the next producer has begun.
         yield from self._coordinator.insist(END_TXN, body, error_of, lambda: False)
         self._seat.committed += is_commit
         self._seat.deciding -= 1
 
 
-class Seat:
-    """One transactional id. In the cluster it stands for its producers."""
+class TransactionalApp:
+    """The application of one transactional id: starts its producers, and counts as one producer."""
 
-    make: Callable[[Seat, str], TransactionalProducer] = TransactionalProducer
+    make: Callable[[TransactionalApp, str], TransactionalProducer] = TransactionalProducer
 
     def __init__(self, cluster: SimCluster, name: str) -> None:
         self.cluster, self.name = cluster, name
@@ -280,39 +282,39 @@ class Seat:
 
     @property
     def acknowledged(self) -> int:
-        """Transactions whose commit was answered."""
+        """Transactions whose commit was acknowledged."""
         return self.committed
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody sends."""
+        """Whether all producers have ended and all prepared transactions are decided."""
         has_ended = all(each.has_ended for each in self.producers)
         return not self.is_sending and not self.deciding and has_ended
 
     def start(self) -> None:
-        """The first producer begins."""
+        """Start the next producer."""
         producer = self.make(self, f"{self.name}.{len(self.producers)}")
         self.producers.append(producer)
         producer.start()
 
-    def wants_more(self, producer: TransactionalProducer) -> bool:
+    def may_begin(self, producer: TransactionalProducer) -> bool:
         """Whether this producer may begin another transaction; a zombie tries one now and then."""
         is_newest = producer is self.producers[-1]
         return self.is_sending and (is_newest or producer.random.random() < 0.5)
 
     def drive(self, op: Any, identity: Identity) -> None:
-        """Its transaction is prepared."""
+        """Have the driver decide a prepared transaction."""
         self.deciding += 1
         run(self._driver.decide(op, identity))
 
-    def take_over(self) -> None:
-        """Somebody believes that the producer here is dead."""
+    def start_another(self) -> None:
+        """Start another producer while the last one, now a zombie, still works."""
         if self.is_sending:
             self.cluster.rules.marks["zombie"] += 1
             self.start()
 
-    def left(self, producer: TransactionalProducer) -> None:
-        """It is over with this one."""
+    def producer_ended(self, producer: TransactionalProducer) -> None:
+        """A producer has ended: start the next one."""
         if self.is_sending and producer is self.producers[-1]:
             world = self.cluster.world
             world.after(50, f"{self.name} goes on", lambda: self.start() if self.is_sending else None)

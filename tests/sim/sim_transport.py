@@ -1,9 +1,9 @@
-"""Requests and answers over the simulated network: connections, sessions, timeouts, the loss of a connection.
+"""Requests and responses over the simulated network: connections, sessions, timeouts, lost connections.
 
-A `Link` is one client's connection to one server. Each request on it ends exactly once: with an answer, with
-the error that the server gave, or with NetworkError after a timeout or the loss of the link. The server sees
-the link as a peer with a session; it learns some time later that the link is gone. A process that dies takes
-its links with it and is told nothing.
+A `Link` is one client's connection to one server. Each request on it ends exactly once: with a response, with
+an error of the server, or with NetworkError after a timeout or the loss of the link. The server sees the link
+as a peer with a session, which ends some time after the link. The links of a process that dies end without an
+event for it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from headrace.protocol.messages.envelope import Api
     from network import Network
 
-# How long a server may believe in a client that is gone.
+# The longest time until a server notices that a client's connection is gone.
 MAX_GONE_MS = 2_000
 
 
 class Process(Protocol):
-    """Whoever has a place in the network, while it lives."""
+    """A process with a name in the network."""
 
     name: str
     life: int
@@ -36,17 +36,17 @@ class Process(Protocol):
         """Whether a process runs."""
 
     def awake(self, label: str, action: Callable[[], None]) -> None:
-        """Do it now, or when the process is continued; never in another life."""
+        """Run `action` now, or when the pause ends; not if the process has ended."""
 
 
 class Server(Process, Protocol):
-    """Who answers."""
+    """A process that handles requests."""
 
     def receive(self, request: SimRequest) -> None:
-        """A request has come."""
+        """Handle a request."""
 
     def gone(self, session: int) -> None:
-        """A connection has ended."""
+        """A client's connection has ended."""
 
 
 @dataclass(eq=False)
@@ -74,22 +74,22 @@ class SimRequest:
 
 
 class SimReplies:
-    """Where a server's answers go. Law (purgatory): each request is answered exactly once."""
+    """The replies of a server. Law AnsweredOnce: each request gets one response."""
 
     def reply(self, request: SimRequest, body: Any, frames: Sequence[Any] = ()) -> None:
-        """The answer."""
+        """Send a response."""
         self._end(request)
         data = body if isinstance(body, bytes) else msgspec.msgpack.encode(body)
         answer = msgspec.msgpack.decode(data, type=request.api.response)
         request.answer(answer, [bytes(frame) for frame in frames])
 
     def reply_error(self, request: SimRequest, error: KafkaError) -> None:
-        """The request never ran."""
+        """Send an error in place of a response."""
         self._end(request)
         request.answer(error, ())
 
     def no_reply(self, request: SimRequest) -> None:
-        """It wants no answer."""
+        """Complete a request without a response (acks=0)."""
         self._end(request)
 
     @staticmethod
@@ -107,12 +107,12 @@ class _Pending:
 
 @dataclass(eq=False)
 class Link:
-    """A connection; it begins with the first request that arrives."""
+    """A connection; for the server it begins with the first request that arrives."""
 
     transport: Transport
     owner: Process
     target: str
-    life: int  # of the owner
+    life: int  # of the owner: which of its processes opened the link
     peer: Peer | None = None
     server_life: int = 0
     is_open: bool = True
@@ -121,7 +121,7 @@ class Link:
 
     @property
     def is_usable(self) -> bool:
-        """Whether requests may still be sent over it."""
+        """Whether the link is open, and its owner's process still runs."""
         return self.is_open and self.owner.is_alive and self.owner.life == self.life
 
     def ask(
@@ -132,7 +132,7 @@ class Link:
         timeout_ms: int,
         done: Callable[[Any, Sequence[bytes]], None],
     ) -> None:
-        """Send a request; `done` gets the decoded answer and its frames, or an error."""
+        """Send a request; `done` gets the decoded response and its frames, or an error."""
         transport = self.transport
         transport.numbers += 1
         number = transport.numbers
@@ -148,7 +148,7 @@ class Link:
         )
 
     def close(self) -> None:
-        """Give it up: everything under way fails; the server learns of it."""
+        """Close the link: pending requests fail, and the server notices later."""
         if not self.is_open:
             return
         self.is_open = False
@@ -220,7 +220,7 @@ class Transport:
         self._links: list[Link] = []
 
     def open(self, owner: Process, target: str) -> Link:
-        """A new connection of the owner's present life."""
+        """A new connection of the owner's present process."""
         link = Link(self, owner, target, owner.life)
         self._links.append(link)
         return link
@@ -231,12 +231,13 @@ class Transport:
         return Peer(self._sessions, key=self._sessions.to_bytes(8, "big"))
 
     def reset(self, link: Link) -> None:
-        """The server does not know the link: often the client is told so, else it has its timeouts."""
+        """The server does not know the link: often the client gets a reset, otherwise its requests time
+        out."""
         if self._random.random() < 0.8:
             self.world.after(1, f"{link.owner.name} reset by {link.target}", link.close)
 
     def forget(self, link: Link) -> None:
-        """The client has closed: the server sees it later."""
+        """The client has closed the link: the server notices after a delay."""
         self._links.remove(link)
         peer, server = link.peer, self.servers[link.target]
         if peer is None:
@@ -251,7 +252,7 @@ class Transport:
         self.world.after(delay_ms, f"{link.target} loses {link.owner.name}", gone)
 
     def died(self, process: Process) -> None:
-        """A process has ended: its links are closed, and those to it are reset."""
+        """A process has ended: close its links, and reset those to it."""
         for link in list(self._links):
             if link.owner is process:
                 link.close()

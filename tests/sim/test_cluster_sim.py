@@ -1,4 +1,4 @@
-"""A whole cluster holds the laws of replication in simulation; and the simulation can fail."""
+"""A simulated cluster keeps the laws of replication; and each law fails under a planted bug."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ MARKS = (
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, GROUP))
 def test_random_faults_break_no_law(first: int) -> None:
-    """Some seeds, each a world of its own; after it has healed the cluster goes on with equal replicas and
-    a sound history. Together they have seen everything that matters."""
+    """Each seed is one run; after its faults have healed the cluster makes progress, with equal replicas and
+    a history without anomalies. All seeds together have passed every mark of `MARKS`."""
     marks: Counter[str] = Counter()
     for seed in range(first, min(first + GROUP, SEEDS + 1)):
         try:
@@ -68,13 +68,13 @@ def test_random_faults_break_no_law(first: int) -> None:
         except AssertionError as error:
             raise AssertionError(f"make sim SIM=cluster SEED={seed}: {error}") from error
     missing = [mark for mark in MARKS if not marks[mark]]
-    assert not missing, f"{GROUP} seeds without {missing} prove little"
+    assert not missing, f"no seed of {GROUP} reached {missing}"
 
 
 @pytest.mark.parametrize("plan", [cluster_bugs.BLACKOUT, cluster_bugs.BLACKOUT_ASYNC], ids=["fsync", "async"])
-def test_the_power_fails_everywhere_at_once(plan: Plan) -> None:
-    """Scenario 32: of each disk only what was synced is sure, the rest torn and in any order. With fsync
-    nothing acknowledged is lost; with async nothing that all replicas in sync had flushed."""
+def test_a_power_loss_of_all_nodes_keeps_flushed_records(plan: Plan) -> None:
+    """Scenario 32: each disk keeps its synced bytes; of the others some are lost or torn, in any order. With
+    fsync no acknowledged record is lost; with async none that all replicas in sync had flushed."""
     marks: Counter[str] = Counter()
     for seed in range(1, BLACKOUT_SEEDS + 1):
         marks += SimCluster(seed, plan).run().rules.marks
@@ -85,12 +85,12 @@ def test_the_power_fails_everywhere_at_once(plan: Plan) -> None:
 
 
 def finds(laws: tuple[str, ...], plan: Plan, seeds: int, first: int = 1) -> bool:
-    """Whether one of so many seeds ends in one of the laws. `first` is tried first: lately it was the one."""
+    """Whether one of so many seeds breaks one of the laws. `first`, the seed that showed it, runs first."""
     assert first <= seeds
     for seed in (*range(first, seeds + 1), *range(1, first)):
         try:
             SimCluster(seed, plan).run()
-        except Exception as error:  # noqa: BLE001 - what is broken may also end in another way
+        except Exception as error:  # noqa: BLE001 - a planted bug may also raise another error
             if any(law in str(error) for law in laws):
                 return True
     return False
@@ -98,7 +98,7 @@ def finds(laws: tuple[str, ...], plan: Plan, seeds: int, first: int = 1) -> bool
 
 @pytest.mark.parametrize("bug", cluster_bugs.BUGS, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found(bug, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One rule is broken: some seed shows it, as one of the laws that rest on the rule."""
+    """Some seed breaks one of the laws that depend on the broken rule."""
     laws, plan, seeds = cluster_bugs.BUGS[bug]
     bug(monkeypatch)
     assert finds(laws, plan, seeds, cluster_bugs.FIRST.get(bug, 1)), (
@@ -107,8 +107,8 @@ def test_a_planted_bug_is_found(bug, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", cluster_bugs.BLIND)
-def test_a_law_behind_others_finds_it_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the laws that notice the bug first, those behind them do."""
+def test_a_later_law_reports_the_bug_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the laws disabled that report the bug first, a later law reports it."""
     blind, laws, plan, seeds = cluster_bugs.BLIND[name]
     for method in blind:
         owner = next(each for each in (Laws, CommitLaw) if hasattr(each, method))
@@ -121,10 +121,10 @@ def test_a_law_behind_others_finds_it_too(name: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("plan", SCRIPTED, ids=lambda plan: plan.scenario)
 def test_a_scripted_scenario_breaks_no_law(plan: Plan) -> None:
-    """In each of them a planted bug ends in a broken law: see `BUGS` and `BLIND`."""
+    """In each of these a planted bug breaks a law: see `BUGS` and `BLIND`."""
     SimCluster(1, plan).run()
 
 
-def test_a_seed_says_everything() -> None:
-    """The same trace twice in this process, and in another with other hashes of strings."""
+def test_a_seed_determines_the_run() -> None:
+    """Equal traces twice in this process, and in a process with another hash seed."""
     check_seed_says_everything(SimCluster, "cluster")

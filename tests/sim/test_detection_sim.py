@@ -1,4 +1,4 @@
-"""Failure detection holds its laws in simulation, and each law notices a broken rule."""
+"""Failure detection keeps its laws in simulation; and each law fails under a planted bug."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SEEDS = 12
 
 @pytest.mark.parametrize("plan", [Plan(), SHORT, LONG], ids=["quiet", "short stalls", "long stalls"])
 def test_laws_hold(plan: Plan) -> None:
-    """No node is fenced that is only a little late, none twice for stalls of one length, and every dead one
-    is fenced; what should have happened did."""
+    """No node is fenced for a short stall, none twice for equal stalls, and every dead node is fenced. The
+    marks show that stalls and slow responses happened."""
     marks: Counter[str] = Counter()
     for seed in range(1, SEEDS + 1):
         try:
@@ -38,32 +38,32 @@ def test_laws_hold(plan: Plan) -> None:
 
 
 def waits_for_answers(patch: pytest.MonkeyPatch) -> None:
-    """The next heartbeat goes out after the answer to the one before, which waits for the disk."""
+    """The next heartbeat is sent after the response to the previous one, which waits for the disk."""
     patch.setattr(membership, "MAX_HEARTBEATS", 1)
 
 
 def counts_its_own_stalls(patch: pytest.MonkeyPatch) -> None:
-    """Time in which the controller stood still is silence of the nodes."""
+    """The controller's own stall counts as silence of the nodes."""
     patch.setattr(Sessions, "extend", lambda _self, _lost_ms: None)
 
 
 def counts_the_registration(patch: pytest.MonkeyPatch) -> None:
-    """The wait for the first heartbeat after the registration, as long as the disk takes, is lateness."""
+    """The wait for the first heartbeat after a registration, as long as the disk takes, counts as delay."""
     patch.setattr(Sessions, "register", Sessions.touch)
 
 
 def does_not_adapt(patch: pytest.MonkeyPatch) -> None:
-    """Late heartbeats change no timeout."""
+    """Delayed heartbeats do not extend the session timeout."""
     patch.setattr(HeartbeatDelays, "record", lambda _self, _node_id, _delay_ms, _now_ms: None)
 
 
 def forgets_who_it_fenced(patch: pytest.MonkeyPatch) -> None:
-    """The lateness that fenced a node does not count when it is back."""
+    """The delay that fenced a node does not extend its session timeout after it returns."""
     patch.setattr(Sessions, "expire", Sessions.forget)
 
 
 def ignores_ended_connections(patch: pytest.MonkeyPatch) -> None:
-    """A killed process is waited for as long as a late one."""
+    """A killed process keeps its session for as long as a stalled one."""
     patch.setattr(Sessions, "disconnected", lambda _self, _node_id, _now_ms: None)
 
 
@@ -81,7 +81,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, Plan]] = {
 def test_a_planted_bug_is_found(
     bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One rule is broken: some seed shows it, as the law that rests on the rule."""
+    """Some seed breaks the law that depends on the broken rule."""
     law, plan = BUGS[bug]
     bug(monkeypatch)
     for seed in range(1, SEEDS + 1):
@@ -90,4 +90,4 @@ def test_a_planted_bug_is_found(
         except AssertionError as error:
             if law in str(error):
                 return
-    pytest.fail(f"{SEEDS} seeds have not noticed that {law}")
+    pytest.fail(f"none of {SEEDS} seeds reports {law}")

@@ -85,7 +85,7 @@ def stop(controller: SimController) -> None:
 
 @pytest.mark.parametrize(("voters", "observers"), SIZES)
 def test_elects_a_leader(voters: int, observers: int) -> None:
-    """From formatted disks to decisions that every controller has."""
+    """On formatted disks, up to a decision that every controller has applied."""
     for seed in range(5):
         running(seed, voters, observers).laws.at_end()
 
@@ -102,7 +102,7 @@ def test_new_leader_is_elected_after_one_died(voters: int, observers: int) -> No
 
 @pytest.mark.parametrize(("voters", "observers"), SIZES)
 def test_quorum_recovers_after_all_died(voters: int, observers: int) -> None:
-    """The power fails everywhere."""
+    """All controllers lose power."""
     for seed in range(5):
         cluster = running(seed, voters, observers)
         for controller in cluster.controllers.values():
@@ -173,7 +173,7 @@ def test_voter_with_a_lost_disk_returns() -> None:
             cluster.laws.at_end()
 
 
-# --- what only a scenario shows ----------------------------------------------------------------------------
+# --- scenarios ---------------------------------------------------------------------------------------------
 
 
 def test_isolated_voter_returns_without_an_election() -> None:
@@ -191,14 +191,14 @@ def test_isolated_voter_returns_without_an_election() -> None:
 
 
 def test_isolated_voter_forces_an_election_without_pre_vote(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scenario above can fail."""
+    """The scenario above fails without pre-vote."""
     quorum_bugs.skips_pre_vote(monkeypatch)
     with pytest.raises(AssertionError):
         test_isolated_voter_returns_without_an_election()
 
 
 def test_isolated_leader_does_not_resign_without_check_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scenario of the isolated leader can fail."""
+    """The scenario of the isolated leader fails without check quorum."""
     quorum_bugs.never_checks_its_quorum(monkeypatch)
     with pytest.raises(AssertionError):
         test_isolated_leader_is_replaced_and_resigns(3, 0)

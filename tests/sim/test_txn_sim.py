@@ -1,5 +1,5 @@
-"""Groups and transactions in simulation: planted bugs are found. That no law is broken without one,
-test_cluster_sim.py shows, of whose seeds some have groups."""
+"""Groups and transactions in simulation: planted bugs are found. Runs without a bug are in
+test_cluster_sim.py, where some seeds have groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.sim
 
 @pytest.mark.parametrize("bug", txn_bugs.BUGS, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found(bug, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One rule is broken: some seed shows it, as one of the laws that rest on the rule."""
+    """Some seed breaks one of the laws that depend on the broken rule."""
     laws, plan, seeds = txn_bugs.BUGS[bug]
     bug(monkeypatch)
     assert finds(laws, plan, seeds, txn_bugs.FIRST.get(bug, 1)), f"{seeds} seeds have broken none of {laws}"

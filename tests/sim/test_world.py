@@ -1,4 +1,4 @@
-"""The base of all simulations: time, order, chance, the network."""
+"""The base of all simulations: time, order, random streams, the network."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from world import WALL_MS_AT_START, Pause, World
 pytestmark = pytest.mark.sim
 
 
-def test_things_happen_in_the_order_of_their_times_then_of_their_planning() -> None:
-    """And the clock stands at each while it happens; what is cancelled does not happen."""
+def test_events_run_in_order_of_time_then_of_planning() -> None:
+    """During an event the clock shows its time; a cancelled event does not run."""
     world = World(1)
     seen: list[tuple[int, str]] = []
 
@@ -31,9 +31,9 @@ def test_things_happen_in_the_order_of_their_times_then_of_their_planning() -> N
         plan(-1, "x")
 
 
-def test_a_process_goes_on_in_order_when_its_pause_is_cut_short() -> None:
-    """Here a request that had come before went on to wait for the end of the first pause, and was handled
-    seconds after later ones of its connection."""
+def test_events_keep_their_order_when_a_pause_is_shortened() -> None:
+    """A request that arrives during a pause runs when the pause ends early, before later requests of its
+    connection."""
     world = World(1)
     pause, seen = Pause(world), list[tuple[int, str]]()
 
@@ -54,8 +54,8 @@ def test_a_process_goes_on_in_order_when_its_pause_is_cut_short() -> None:
     assert seen == [(200, "a"), (200, "b"), (200, "c")]
 
 
-def test_a_process_goes_on_in_order_when_its_pause_is_extended() -> None:
-    """Here what had come before the extension was deferred once more, behind what came after it."""
+def test_events_keep_their_order_when_a_pause_is_extended() -> None:
+    """A request that arrived before the extension runs before one that arrived after it."""
     world = World(1)
     pause, seen = Pause(world), list[str]()
 
@@ -71,25 +71,25 @@ def test_a_process_goes_on_in_order_when_its_pause_is_extended() -> None:
     assert seen == ["a", "b"]
 
 
-def test_a_run_ends_in_time_or_when_its_goal_is_reached() -> None:
-    """Also between events; a world that spins is stopped."""
+def test_a_run_ends_at_its_limit_or_at_its_condition() -> None:
+    """Also between events; a run with too many events is stopped."""
     world = World(1)
     world.after(10, "ten", lambda: None)
     assert not world.run(5)
     assert world.now_ms == 5
     assert world.run(100, until=lambda: world.events == 1)
-    assert world.now_ms == 105, "nothing came after the goal: its time passed"
+    assert world.now_ms == 105, "without further events the whole time passes"
 
     def spin() -> None:
         world.after(0, "spin", spin)
 
     spin()
-    with pytest.raises(AssertionError, match="spins"):
+    with pytest.raises(AssertionError, match="endless loop"):
         world.run(10, max_events=100)
 
 
-def test_every_event_is_followed_by_the_check() -> None:
-    """A broken law ends the run where it broke."""
+def test_the_check_runs_after_every_event() -> None:
+    """An AssertionError of the check ends the run at that event."""
     world = World(1)
     world.on_event = lambda: pytest.fail("broken") if world.events == 2 else None
     for _ in range(3):
@@ -99,8 +99,8 @@ def test_every_event_is_followed_by_the_check() -> None:
     assert world.events == 2
 
 
-def test_the_trace_says_what_happened() -> None:
-    """Equal runs have equal hashes; another label, another time, another seed's draws do not."""
+def test_the_trace_depends_on_labels_times_and_draws() -> None:
+    """Equal runs have equal hashes; another label or another seed changes the hash."""
 
     def run(seed: int, label: str) -> World:
         world = World(seed, keep_trace=True)
@@ -115,8 +115,8 @@ def test_the_trace_says_what_happened() -> None:
     assert [line.split(" ")[1] for line in lines] == ["a", "inside"]
 
 
-def test_streams_do_not_move_each_other() -> None:
-    """Drawing from one leaves the others as they are; seeds differ."""
+def test_random_streams_are_independent() -> None:
+    """Drawing from one stream does not change the draws of another; seeds differ."""
     first, second = World(1), World(1)
     first.stream("a").random()
     assert first.stream("b").random() == second.stream("b").random()
@@ -124,7 +124,7 @@ def test_streams_do_not_move_each_other() -> None:
 
 
 def messages(weather: Weather, count: int = 1000, prepare=lambda network: None) -> tuple[list[int], World]:
-    """Send some from 1 to 2, one per ms; their numbers as they arrive."""
+    """Send messages from 1 to 2, one per ms; returns their numbers in the order of arrival."""
     world = World(3)
     network = Network(world, weather)
     prepare(network)
@@ -136,8 +136,8 @@ def messages(weather: Weather, count: int = 1000, prepare=lambda network: None) 
     return arrived, world
 
 
-def test_weather() -> None:
-    """Loss and repeats come about as often as they should; fair weather loses nothing."""
+def test_weather_loses_and_duplicates_messages() -> None:
+    """Losses and duplicates have about the configured shares; fair weather has none."""
     arrived, _ = messages(FAIR)
     assert sorted(arrived) == list(range(1000))
     arrived, _ = messages(Weather(loss=0.2, duplicate=0.2))
@@ -146,8 +146,8 @@ def test_weather() -> None:
     assert 80 < counts[2] < 250
 
 
-def test_order() -> None:
-    """Late messages are overtaken, unless the link keeps its order."""
+def test_ordered_links_keep_the_order_of_messages() -> None:
+    """A delayed message is overtaken on a link that is not ordered."""
     weather = Weather(min_delay_ms=5, mean_delay_ms=30)
     arrived, _ = messages(weather)
     assert arrived != sorted(arrived)
@@ -155,8 +155,8 @@ def test_order() -> None:
     assert arrived == sorted(arrived)
 
 
-def test_what_is_under_way_is_dropped_and_nothing_else() -> None:
-    """As when the power fails everywhere."""
+def test_drop_loses_only_messages_in_flight() -> None:
+    """As when the switches lose power, too."""
     world = World(1)
     network, arrived = Network(world), list[str]()
     network.send(1, 2, "m", lambda: arrived.append("before"))
@@ -167,7 +167,7 @@ def test_what_is_under_way_is_dropped_and_nothing_else() -> None:
 
 
 def test_links_are_cut_one_way_and_clog() -> None:
-    """A cut has a direction; separated sides hear nothing of each other; a clog delays; heal ends all."""
+    """A cut has a direction; `separate` cuts both; a clog delays messages; `heal` ends all of these."""
     assert messages(FAIR, prepare=lambda network: network.cut(1, 2))[0] == []
     assert len(messages(FAIR, prepare=lambda network: network.cut(2, 1))[0]) == 1000
     assert messages(FAIR, prepare=lambda network: network.separate([2, 3], [1]))[0] == []

@@ -1,9 +1,9 @@
 """The world of a simulation: one heap of events, one virtual clock, one seed, one trace.
 
-Everything that happens is a call on this heap, in the order of (time, number of the call): nothing else runs,
-no real time passes, and no random number comes from elsewhere than `random` or a stream made by `stream`.
-So a seed says everything about a run; `trace_hash` is the same whenever and wherever it runs, and a
-difference between two runs means that a clock, a set's order or another process leaked in.
+Every event is a call on this heap, in the order of (time, number of the call). No code uses real time, and
+all random numbers come from `random` or from a stream made by `stream`. So a run depends on its seed only,
+and `trace_hash` is equal on every machine: a difference between two runs of a seed means that a clock, the
+order of a set or another process has influenced one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WALL_MS_AT_START = 1_700_000_000_000
 
 
 class Call:
-    """Something that is going to happen, unless it is cancelled."""
+    """A planned event, which can be cancelled."""
 
     __slots__ = ("action", "label")
 
@@ -31,13 +31,13 @@ class Call:
         self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """It will not happen."""
+        """Drop the event."""
         self.action = None
 
 
 class Pause:
-    """Of a process, as by SIGSTOP and SIGCONT. What comes to it meanwhile waits, and happens in the order in
-    which it came, also when SIGCONT comes at another time than was planned at first."""
+    """The pauses of a process, as by SIGSTOP and SIGCONT. Events that arrive during a pause run after it in
+    the order of their arrival, also when the pause is shortened or extended."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -47,20 +47,20 @@ class Pause:
 
     @property
     def is_on(self) -> bool:
-        """Whether the process stands still."""
+        """Whether the process is paused."""
         return self._world.now_ms < self.until_ms
 
     def begin(self, duration_ms: int) -> None:
-        """From now on, for so long, whatever was planned before."""
+        """Pause for `duration_ms` from now; replaces the end of a pause that is on."""
         self._set(self._world.now_ms + duration_ms)
 
     def end(self) -> None:
-        """Now."""
+        """End the pause now."""
         if self.is_on:
             self._set(self._world.now_ms)
 
     def defer(self, label: str, action: Callable[[], None], extra_ms: int = 0) -> None:
-        """Let it happen `extra_ms` after the process goes on."""
+        """Run it `extra_ms` after the end of the pause."""
         self._number += 1
         number = self._number
 
@@ -81,7 +81,7 @@ class Pause:
 
 
 class World:
-    """Time passes only in `run`. `on_event` is called after everything that happens: check the laws there.
+    """Time passes only in `run`. `on_event` is called after every event: laws are checked there.
 
     `on_message` is called when a message arrives, before its receiver handles it: source, target, body (the
     KafkaError of a request that failed), frames, and for a response the body of its request, if known.
@@ -91,7 +91,7 @@ class World:
         self.seed = seed
         self.random = random.Random(f"world/{seed}")
         self.now_ms = 0
-        self.events = 0  # that have happened
+        self.events = 0  # events so far
         self.on_event: Callable[[], None] = lambda: None
         self.on_message: Callable[[str, str, Any, Sequence[bytes], Any], None] = lambda *_: None
         self.lines: list[str] | None = [] if keep_trace else None
@@ -101,20 +101,20 @@ class World:
 
     @property
     def wall_ms(self) -> int:
-        """The calendar clock."""
+        """The wall clock."""
         return WALL_MS_AT_START + self.now_ms
 
     @property
     def trace_hash(self) -> str:
-        """Of everything that has happened so far."""
+        """The hash of all events so far."""
         return self._hash.hexdigest()
 
     def stream(self, name: str) -> random.Random:
-        """A random stream of its own: drawing from it moves no other."""
+        """An independent random stream: drawing from it does not change the draws of others."""
         return random.Random(f"{name}/{self.seed}")
 
     def after(self, delay_ms: int, label: str, action: Callable[[], None]) -> Call:
-        """Let `action` happen in `delay_ms`; after everything that was planned for that time before."""
+        """Plan `action` in `delay_ms`, after all events already planned for that time."""
         assert delay_ms >= 0, f"{label} is {-delay_ms} ms late"
         call = Call(label, action)
         self._number += 1
@@ -122,7 +122,7 @@ class World:
         return call
 
     def note(self, text: str) -> None:
-        """Make something part of the trace."""
+        """Add a line to the trace."""
         line = f"{self.now_ms} {text}"
         self._hash.update(line.encode())
         if self.lines is not None:
@@ -131,12 +131,12 @@ class World:
     def run(
         self, duration_ms: int, *, until: Callable[[], bool] | None = None, max_events: int = 1_000_000
     ) -> bool:
-        """Let time pass until `until` holds; whether it did before `duration_ms` were over.
+        """Run events until `until` holds; returns whether it did within `duration_ms`.
 
-        Without `until`, always the whole time. Errors: AssertionError after `max_events`: something spins.
+        Without `until` the whole time passes. Errors: AssertionError after `max_events`: an endless loop.
 
-        Without collections of garbage: a run makes little that only the collector frees, and keeps a long
-        history, so that it takes a fifth less time.
+        The garbage collector is off meanwhile: a run makes few reference cycles and keeps a long history, and
+        takes a fifth less time like this.
         """
         is_collecting = gc.isenabled()
         gc.disable()
@@ -155,7 +155,7 @@ class World:
             if call.action is None:
                 continue
             self.events += 1
-            assert self.events <= end_events, f"{max_events} events in {duration_ms} ms: something spins"
+            assert self.events <= end_events, f"{max_events} events in {duration_ms} ms: an endless loop"
             self.note(call.label)
             call.action()
             self.on_event()

@@ -25,7 +25,7 @@ CONFIGS = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
-    # of streams: no copies of its files, which nobody reads
+    # of streams: no copies of checkpoint files, which no test reads
     "spark.sql.streaming.minBatchesToRetain": "2",
 }
 

@@ -92,12 +92,12 @@ def test_stopped_stream_continues_at_its_offsets(spark: Any, cluster: Any, tmp_p
 
 def test_topic_is_recreated_before_the_first_batch(spark: Any, cluster: Any, tmp_path: Path) -> None:
     """With more records than the old one: offsets do not show it."""
-    create(cluster, "anew", partitions=1)
-    fill(cluster, "anew", range(10))
+    create(cluster, "recreated-stream", partitions=1)
+    fill(cluster, "recreated-stream", range(10))
     seen: list[list[int]] = []
 
     def run(**more: Any) -> None:
-        options = given(cluster, "anew", startingOffsets="latest", **more)
+        options = given(cluster, "recreated-stream", startingOffsets="latest", **more)
         running = headrace.spark.stream(
             spark,
             lambda df, _: seen.append(values(df)),
@@ -109,9 +109,9 @@ def test_topic_is_recreated_before_the_first_batch(spark: Any, cluster: Any, tmp
 
     run()
     assert seen == []
-    recreate(cluster, "anew", partitions=1)
-    fill(cluster, "anew", range(100, 150))
-    with pytest.raises(DataLossError, match="topic anew was created again"):
+    recreate(cluster, "recreated-stream", partitions=1)
+    fill(cluster, "recreated-stream", range(100, 150))
+    with pytest.raises(DataLossError, match="topic recreated-stream was created again"):
         run()
     run(failOnDataLoss="false")
     assert seen == [list(range(100, 150))]

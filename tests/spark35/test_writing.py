@@ -38,18 +38,18 @@ def falls_after(work: Any) -> Callable[..., Any]:
 
 def test_rows_are_written_with_key_partition_timestamp_and_headers(spark: Any, cluster: Any) -> None:
     """The report has their offsets."""
-    create(cluster, "told")
+    create(cluster, "report")
     at_ms = wall_ms()  # retention counts from here
     rows = spark.sql(
         "select 'k' as key, cast(id as string) as value, cast(1 as int) as partition,"
         f" timestamp_millis({at_ms} + id) as timestamp,"
         " array(named_struct('key', 'h', 'value', cast('x' as binary))) as headers from range(0, 100, 1, 4)"
     )
-    report = headrace.spark.write(rows, bootstrap=cluster.bootstrap, topic="told")
+    report = headrace.spark.write(rows, bootstrap=cluster.bootstrap, topic="report")
     assert report.rows == 100
     ((place, written),) = report.partitions
-    assert (place, written.first, written.last) == (TopicPartition("told", 1), 0, 99)
-    consumer = cluster.consumer("told", auto_offset_reset="earliest")
+    assert (place, written.first, written.last) == (TopicPartition("report", 1), 0, 99)
+    consumer = cluster.consumer("report", auto_offset_reset="earliest")
     found = [next(iter(consumer)) for _ in range(100)]
     assert {(each.key, tuple(each.headers)) for each in found} == {(b"k", (("h", b"x"),))}
     assert all(each.timestamp == at_ms + int(each.value) for each in found)
@@ -58,9 +58,9 @@ def test_rows_are_written_with_key_partition_timestamp_and_headers(spark: Any, c
 def test_invalid_columns_are_refused_before_any_task(spark: Any, cluster: Any) -> None:
     """The error lists the allowed ones."""
     with pytest.raises(ValueError, match="unknown column 'id': the columns are value and"):
-        headrace.spark.write(spark.range(3), bootstrap=cluster.bootstrap, topic="told")
+        headrace.spark.write(spark.range(3), bootstrap=cluster.bootstrap, topic="report")
     with pytest.raises(TypeError, match=r"'value' has type int64: .*\.cast\(.string.\) in Spark"):
-        headrace.spark.write(spark.range(3).toDF("value"), bootstrap=cluster.bootstrap, topic="told")
+        headrace.spark.write(spark.range(3).toDF("value"), bootstrap=cluster.bootstrap, topic="report")
     with pytest.raises(ValueError, match="give the option topic or a column 'topic'"):
         headrace.spark.write_batch(numbers(spark, 3), 0, query="q", bootstrap=cluster.bootstrap)
 

@@ -115,8 +115,11 @@ def test_running_query_reads_new_rows(copy: Copy) -> None:
         copy.put(range(10, 30))
         query.processAllAvailable()
         assert copy.seen() == list(range(10, 30))
-        told = copy.cluster.admin().group_lag
-        wait_for(lambda: [each.lag for each in told("following").values()] == [0, 0], "it is told")
+        response = copy.cluster.admin().group_lag
+        wait_for(
+            lambda: [each.lag for each in response("following").values()] == [0, 0],
+            "the progress is published",
+        )
     finally:
         query.stop()
 

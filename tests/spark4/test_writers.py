@@ -53,7 +53,7 @@ class Tasks:
         return sorted(value for batch in batches for value in batch.column("value").to_pylist())
 
     def open(self) -> list[str]:
-        """What somebody has left open."""
+        """The query's open transactions."""
         found = self.cluster.admin().list_transactions(states=["Ongoing"])
         return [each.transactional_id for each in found if self.query in each.transactional_id]
 

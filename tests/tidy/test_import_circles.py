@@ -17,6 +17,7 @@ PACKAGES = (
     "clients",
     "services",
     "benchmarks",
+    "stream",
 )
 
 Graph = dict[str, set[str]]

@@ -70,7 +70,7 @@ class ClusterStage(SimCluster):
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Let time pass until it holds."""
-        self.require(LIMIT_MS, condition, "the script does not go on")
+        self.require(LIMIT_MS, condition, "the script waits for ever")
 
     def has_replicated(self) -> bool:
         """Whether all replicas have all records, and know that they are committed."""

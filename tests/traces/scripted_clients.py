@@ -1,4 +1,4 @@
-"""Clients that do what a script tells them: the production cores, as the simulation drives them."""
+"""Clients that follow a script: the production cores, driven as in the simulation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.clients.group.classic import ClassicMember
 from sim_clients import SimClient, SimProducer
 from sim_members import SimMember
 from sim_scripts import run, sleep
-from sim_transactions import Seat, TransactionalProducer
+from sim_transactions import TransactionalApp, TransactionalProducer
 
 if TYPE_CHECKING:
     from cluster_stage import ClusterStage
@@ -46,7 +46,7 @@ class ScriptedProducer(SimProducer):
 
 
 class ScriptedMember(SimMember):
-    """A member of a classic group that reads TOPIC and commits when it is told."""
+    """A member of a classic group that reads TOPIC and commits on command."""
 
     topic = TOPIC
 
@@ -56,9 +56,9 @@ class ScriptedMember(SimMember):
         self.core = ClassicMember(self.core.config, (RangeAssignor(),), backoff)
         self.is_idle = True
 
-    def _use(self) -> Steps:
+    def _read_and_commit(self) -> Steps:
         while self.is_reading:
-            self.obey()
+            self.apply_assignment()
             reads = self.take()
             if reads:
                 yield from self._commit(reads)
@@ -69,10 +69,10 @@ class ScriptedTransactions(TransactionalProducer):
     """A transactional producer: each transaction writes one record to each of some partitions."""
 
     def __init__(self, stage: ClusterStage, transactional_id: str) -> None:
-        seat = Seat(stage, transactional_id)
-        seat.transactional_id = transactional_id
-        super().__init__(seat, "producer")
-        seat.producers.append(self)
+        app = TransactionalApp(stage, transactional_id)
+        app.transactional_id = transactional_id
+        super().__init__(app, "producer")
+        app.producers.append(self)
 
     def _live(self) -> Steps:
         yield from self._become_producer()

@@ -7,9 +7,10 @@ size is 0 and nothing follows. Numbers are zigzag varints. Source: HeadersSerial
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ....clients.serdes import Serde
+from ...records import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
 from .timestamped import pack_long, timestamp_of
 from .varints import varint, varint_from
 
@@ -17,25 +18,13 @@ if TYPE_CHECKING:
     from ....clients.records import Headers
 
 
-class ValueTimestampHeaders(NamedTuple):
-    """A value of a timestamped store with headers. `timestamp` in ms."""
-
-    value: Any
-    timestamp: int
-    headers: Headers = ()
-
-
-class AggregationWithHeaders(NamedTuple):
-    """An aggregate of a session store with headers."""
-
-    aggregation: Any
-    headers: Headers = ()
+NO_HEADERS = b"\0"
 
 
 def headers_bytes(headers: Headers) -> bytes:
     """The headers with their size before them."""
     if not headers:
-        return b"\0"
+        return NO_HEADERS
     parts = [varint(len(headers))]
     for name, value in headers:
         name_bytes = name.encode()
@@ -51,10 +40,8 @@ def headers_bytes(headers: Headers) -> bytes:
 
 def headers_from(data: bytes) -> tuple[Headers, int]:
     """The headers and the position behind them. Errors: ValueError if they are cut off."""
+    end = headers_size(data)
     size, position = varint_from(data, 0)
-    end = position + size
-    if size < 0 or end > len(data):
-        raise ValueError(f"stored headers of {size} bytes do not fit into {len(data)} bytes")
     if size == 0:
         return (), end
     count, position = varint_from(data, position)
@@ -68,13 +55,21 @@ def headers_from(data: bytes) -> tuple[Headers, int]:
     return tuple(found), end
 
 
-def value_timestamp_headers(serde: Serde[Any]) -> Serde[ValueTimestampHeaders]:
+def headers_size(data: bytes) -> int:
+    """The position behind the headers. Errors: ValueError if they are cut off."""
+    size, position = varint_from(data, 0)
+    if size < 0 or position + size > len(data):
+        raise ValueError(f"stored headers of {size} bytes do not fit into {len(data)} bytes")
+    return position + size
+
+
+def value_timestamp_headers(serde: Serde[Any]) -> Serde[ValueTimestampHeaders[Any]]:
     """`serde` for the values."""
 
-    def dump(value: ValueTimestampHeaders) -> bytes:
+    def dump(value: ValueTimestampHeaders[Any]) -> bytes:
         return headers_bytes(value.headers) + pack_long(value.timestamp) + serde.dumps(value.value)
 
-    def load(data: bytes) -> ValueTimestampHeaders:
+    def load(data: bytes) -> ValueTimestampHeaders[Any]:
         headers, position = headers_from(data)
         rest = data[position:]
         return ValueTimestampHeaders(serde.loads(rest[8:]), timestamp_of(rest), headers)
@@ -82,14 +77,39 @@ def value_timestamp_headers(serde: Serde[Any]) -> Serde[ValueTimestampHeaders]:
     return Serde(f"value_timestamp_headers({serde.name})", dump, load)
 
 
-def aggregation_with_headers(serde: Serde[Any]) -> Serde[AggregationWithHeaders]:
+def aggregation_with_headers(serde: Serde[Any]) -> Serde[AggregationWithHeaders[Any]]:
     """`serde` for the aggregates."""
 
-    def dump(value: AggregationWithHeaders) -> bytes:
+    def dump(value: AggregationWithHeaders[Any]) -> bytes:
         return headers_bytes(value.headers) + serde.dumps(value.aggregation)
 
-    def load(data: bytes) -> AggregationWithHeaders:
+    def load(data: bytes) -> AggregationWithHeaders[Any]:
         headers, position = headers_from(data)
         return AggregationWithHeaders(serde.loads(data[position:]), headers)
 
     return Serde(f"aggregation_with_headers({serde.name})", dump, load)
+
+
+# Operators read and write values without headers: what they write has none, as in Kafka Streams.
+
+
+def timestamped_in_headers(serde: Serde[Any]) -> Serde[ValueAndTimestamp[Any]]:
+    """Values and timestamps of a store with headers."""
+
+    def dump(value: ValueAndTimestamp[Any]) -> bytes:
+        return NO_HEADERS + pack_long(value[1]) + serde.dumps(value[0])
+
+    def load(data: bytes) -> ValueAndTimestamp[Any]:
+        rest = data[headers_size(data) :]
+        return ValueAndTimestamp(serde.loads(rest[8:]), timestamp_of(rest))
+
+    return Serde(f"timestamped_in_headers({serde.name})", dump, load)
+
+
+def aggregation_in_headers(serde: Serde[Any]) -> Serde[Any]:
+    """Aggregates of a session store with headers."""
+    return Serde(
+        f"aggregation_in_headers({serde.name})",
+        lambda value: NO_HEADERS + serde.dumps(value),
+        lambda data: serde.loads(data[headers_size(data) :]),
+    )

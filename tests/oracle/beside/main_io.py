@@ -30,14 +30,14 @@ PAGE = ROOT / "docs" / "COMPATIBILITY.md"
 # not in a short run: slow scenarios with little coverage of their own
 SLOW = (
     "kafka streams/*",
-    "*/goes on over a restart",
+    "*/continues after a restart",
     "*/a leader is killed *",
-    "logs/each goes on in the other's compacted *",
+    "logs/each continues from the other's compacted *",
     "java tools/console *",
     "java tools/replicas move *",
     "raw/leaders *",
     "raw/an unclean leader",
-    "raw/too few in sync",
+    "raw/ISR below min.insync.replicas",
     "raw/a node is unregistered",
     "raw/three nodes described*",
 )

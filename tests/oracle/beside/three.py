@@ -71,10 +71,10 @@ class Nodes:
 
     def places(self, topic: str, node: int) -> dict[int, Place]:
         """Leader and in-sync replicas of each partition, as a node reports them."""
-        (told,) = self[node].wire.ask("metadata", 12, topics=[{"name": topic}])["topics"]
+        (response,) = self[node].wire.ask("metadata", 12, topics=[{"name": topic}])["topics"]
         return {
             part["partition_index"]: (part["leader_id"], tuple(sorted(part["isr_nodes"])))
-            for part in told["partitions"]
+            for part in response["partitions"]
         }
 
     def end(self, number: int) -> None:
@@ -94,8 +94,8 @@ class Nodes:
             self.by_number[number] = Asking(self.scene, number)
 
         def all_there() -> bool:
-            told = [self[number].wire.ask("metadata", 12, topics=[])["brokers"] for number in self]
-            return all(len(each) == len(NODES) for each in told)
+            response = [self[number].wire.ask("metadata", 12, topics=[])["brokers"] for number in self]
+            return all(len(each) == len(NODES) for each in response)
 
         assert until(all_there, CHANGE_S)
 
@@ -106,10 +106,10 @@ def plain(answer: Any) -> Any:
         return [plain(each) for each in answer]
     if not isinstance(answer, dict):
         return answer
-    told = {name: plain(each) for name, each in answer.items()}
+    response = {name: plain(each) for name, each in answer.items()}
     for name in ("isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"):
-        if told.get(name):
-            told[name] = sorted(told[name])
-    if told.get("controller_id", -1) > 0:  # any node that can pass on what is for a controller
-        told["controller_id"] = "a node"
-    return told
+        if response.get(name):
+            response[name] = sorted(response[name])
+    if response.get("controller_id", -1) > 0:  # any node that can pass on what is for a controller
+        response["controller_id"] = "a node"
+    return response

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.stream.records import Record, ValueAndTimestamp, Window, Windowed
+from headrace.stream.records import (
+    AggregationWithHeaders,
+    Record,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    Window,
+    Windowed,
+)
 
 from .cases import Node
-from .functions import VALUES, number, text
+from .functions import VALUES, AskedToFailError, headers_text, number, text
 
 SHOWN = 40
 
@@ -26,13 +33,23 @@ class Behaviour:
         self.context = context
         if "uses" in self.node:
             self.store = context.state_store(self.node["uses"]["name"])
+        if "looks_up" in self.node:
+            self.store = context.state_store(self.node["looks_up"])
         if punctuate := self.node.get("punctuate"):
             kind = "wall" if punctuate["wall"] else "stream"
-            context.schedule(punctuate["interval"], kind, self.punctuate)
+            self.calls = punctuate.get("times", -1)
+            self.schedule = context.schedule(
+                punctuate["interval"], kind, self.punctuate, punctuate.get("start")
+            )
 
     def punctuate(self, now: int) -> None:
         """Tell the time; a buffer is forwarded and emptied."""
         self.effects.append(f"{self.node['id']}: punctuate {now} {self.context.current_stream_time_ms()}")
+        if self.node["punctuate"].get("fails") and now % 2:
+            raise AskedToFailError
+        self.calls -= 1
+        if self.calls == 0:
+            self.schedule.cancel()
         if self.name != "buffer":
             return
         with self.store.all() as entries:
@@ -47,6 +64,18 @@ class Behaviour:
 
     def _forward(self, record: Record[Any, Any], value: Any) -> None:
         self.context.forward(record._replace(value=value))
+
+    def _fail_on_x(self, record: Record[Any, Any]) -> None:
+        self._forward(record, VALUES["fail_on_x"](record.key, record.value))
+
+    def _lookup(self, record: Record[Any, Any]) -> None:
+        found = None if record.key is None else self.store.get(record.key)
+        shown = _version(found) if hasattr(found, "timestamp") else text(found)
+        self._forward(record, f"{shown}/{text(record.value)}")
+
+    def _child(self, record: Record[Any, Any]) -> None:
+        children = self.node["children"]
+        self.context.forward(record, children[number(record.value) % len(children)])
 
     def _buffer(self, record: Record[Any, Any]) -> None:
         self.store.put(record.key, record.value)
@@ -128,6 +157,38 @@ class Behaviour:
         self.store.put(Windowed(key, Window(start, end)), whole)
         self._forward(record, f"{start}-{end} {whole}")
 
+    def _remember(self, record: Record[Any, Any]) -> None:
+        key, value, timestamp, headers = record
+        if key is None:
+            return
+        before = _version(self.store.get(key))
+        self.store.put(key, None if value is None else ValueTimestampHeaders(value, timestamp, headers))
+        self._forward(record, f"{before}>{_version(self.store.get(key))}")
+
+    def _remember_windows(self, record: Record[Any, Any]) -> None:
+        key, value, timestamp, headers = record
+        if key is None:
+            return
+        start = timestamp - timestamp % 50
+        self.store.put(
+            key, None if value is None else ValueTimestampHeaders(value, timestamp, headers), start
+        )
+        parts = [_version(self.store.fetch(key, start))]
+        with self.store.fetch_range(key, max(0, timestamp - 200), timestamp) as found:
+            parts += [f"{at}={_version(each)}" for at, each in found]
+        self._forward(record, " ".join(parts))
+
+    def _remember_sessions(self, record: Record[Any, Any]) -> None:
+        key, value, timestamp, headers = record
+        if key is None:
+            return
+        with self.store.find_sessions(key, max(0, timestamp - 60), timestamp + 60) as found:
+            merged = list(found)
+        parts = [f"{text(at)}={text(each.aggregation)}{headers_text(each.headers)}" for at, each in merged]
+        kept = None if value is None else AggregationWithHeaders(value, headers)
+        self.store.put(Windowed(key, Window(timestamp, timestamp)), kept)
+        self._forward(record, "".join(parts))
+
     def _versions(self, record: Record[Any, Any]) -> None:
         key, value, timestamp, _ = record
         if key is None:
@@ -141,7 +202,8 @@ class Behaviour:
 def _version(found: Any) -> str:
     if found is None:
         return "-"
-    return f"{text(found.value)}@{found.timestamp}"
+    headers = headers_text(found.headers) if hasattr(found, "headers") else ""
+    return f"{text(found.value)}@{found.timestamp}{headers}"
 
 
 class Transformer:

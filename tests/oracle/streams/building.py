@@ -10,8 +10,9 @@ from headrace.clients import serdes
 from headrace.stream.dsl import suppressed, windows
 from headrace.stream.dsl.stores import Store, processor_store
 from headrace.stream.dsl.stream_joins import JoinSerdes
-from headrace.stream.state.builders import StoreKind
-from headrace.stream.state.formats.windows import session_windowed, time_windowed
+from headrace.stream.dsl.windowed_serdes import session_windowed, time_windowed
+from headrace.stream.state.store_spec import StoreKind
+from headrace.stream.topology.topology import Topology
 
 from .behaviours import Behaviour, Keeper, Transformer
 from .cases import Case, Node
@@ -36,6 +37,9 @@ KINDS = {
     "versioned": StoreKind.VERSIONED_KEY_VALUE,
     "window": StoreKind.WINDOW,
     "session": StoreKind.SESSION,
+    "headers": StoreKind.TIMESTAMPED_KEY_VALUE_WITH_HEADERS,
+    "window_headers": StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS,
+    "session_headers": StoreKind.SESSION_WITH_HEADERS,
 }
 LRU_ENTRIES = 2
 # as Java's strings: bytes that are no UTF-8 are replaced
@@ -62,7 +66,7 @@ def store(spec: Node | None) -> Store | None:
     supplier, kind = spec.get("supplier"), spec.get("type")
     persistent = None
     if supplier or kind:
-        persistent = supplier in {"persistent", "timestamped", "versioned"} or kind == "rocksdb"
+        persistent = supplier in {"persistent", "timestamped", "versioned", "headers"} or kind == "rocksdb"
     return Store(
         spec.get("name"),
         key=serde(spec.get("key")),
@@ -91,12 +95,24 @@ class Shifted:
         return int(record.timestamp) + self._shift_ms
 
 
+def source_options(node: Node) -> dict[str, Any]:
+    """What every source has."""
+    shift = node.get("shift")
+    reset = {"offset_reset": node["reset"]} if "reset" in node else {}
+    return reset | {
+        "key": serde(node.get("key")),
+        "value": serde(node.get("value")),
+        "timestamp": None if shift is None else Shifted(shift),
+    }
+
+
 class Provider:
     """A factory of processors that bring their store."""
 
     def __init__(self, make: Callable[[], Any], node: Node) -> None:
         self._make = make
-        self._store = store(node["uses"]) if node.get("provides") else None
+        is_provided = node.get("provides") or node.get("adds") == "provided"
+        self._store = store(node["uses"]) if is_provided else None
 
     def create(self) -> Any:
         """A processor of one task."""
@@ -108,33 +124,32 @@ class Provider:
 
 
 class Building:
-    """Builds the nodes of a case. `effects`: what functions and punctuators saw."""
+    """Builds the nodes of a case. `effects`: what functions and punctuators saw; `printed`: lines by node."""
 
-    def __init__(self, app: Any, effects: list[str]) -> None:
+    def __init__(self, app: Any, effects: list[str], printed: dict[str, list[str]]) -> None:
         self.app = app
         self.effects = effects
+        self.printed = printed
         self.made: dict[str, Any] = {}
 
     def build(self, case: Case) -> None:
-        """All nodes, in order."""
+        """All nodes, in order; those of the Processor API when the others are complete."""
         for node in case["nodes"]:
-            source = self.made[node["input"]] if "input" in node else None
-            result = getattr(self, f"_{node['op']}")(node, source)
-            if result is not None:
-                self.made[node["id"]] = result
+            if not node["op"].startswith("add_"):
+                source = self.made[node["input"]] if "input" in node else None
+                result = getattr(self, f"_{node['op']}")(node, source)
+                if result is not None:
+                    self.made[node["id"]] = result
+        topology = self.app.topology()
+        for node in case["nodes"]:
+            if node["op"].startswith("add_"):
+                add(topology, node, self.effects)
 
     # --- sources ---
 
     @staticmethod
     def _consumed(node: Node) -> dict[str, Any]:
-        shift = node.get("shift")
-        reset = {"offset_reset": node["reset"]} if "reset" in node else {}
-        return reset | {
-            "key": serde(node.get("key")),
-            "value": serde(node.get("value")),
-            "name": node.get("name"),
-            "timestamp": None if shift is None else Shifted(shift),
-        }
+        return source_options(node) | _named(node)
 
     def _stream(self, node: Node, _: Any) -> Any:
         topics = [re.compile(node["pattern"])] if "pattern" in node else node["topics"]
@@ -194,6 +209,17 @@ class Building:
     def _foreach(self, node: Node, source: Any) -> None:
         source.foreach(self._effect(node), **_named(node))
 
+    def _print(self, node: Node, source: Any) -> None:
+        f = VALUES[node["value_f"]]
+        lines = self.printed.setdefault(node["id"], [])
+        label = {"label": node["label"]} if "label" in node else {}
+        source.print(
+            mapper=lambda key, value: text(f(key, value)),
+            write=lambda line: lines.append(line.removesuffix("\n")),
+            **label,
+            **_named(node),
+        )
+
     def _merge(self, node: Node, source: Any) -> Any:
         return source.merge(self.made[node["other"]], **_named(node))
 
@@ -209,17 +235,19 @@ class Building:
             split.default_branch(chain=keep(len(node["branches"])))
 
     def _repartition(self, node: Node, source: Any) -> Any:
-        return source.repartition(partitions=node.get("partitions"), **_serdes(node), **_named(node))
+        options = _serdes(node) | _named(node) | _partitioned(node)
+        return source.repartition(partitions=node.get("partitions"), **options)
 
     def _to(self, node: Node, source: Any) -> None:
-        topic = node.get("topic") or (lambda _key, value, _context: node["topics"][number(value) % 2])
-        source.to(topic, **_serdes(node), **_named(node))
+        source.to(_sink_topic(node), **_serdes(node), **_named(node), **_partitioned(node))
 
     def _to_table(self, node: Node, source: Any) -> Any:
         return source.to_table(**_named(node), **_stored(node))
 
     def _uses(self, node: Node) -> tuple[str, ...]:
         """The names of the stores to connect; adds one that the processor does not bring."""
+        if node.get("connects"):
+            return (node["looks_up"],)
         if "uses" not in node or node.get("provides"):
             return ()
         self.app.add_store(store(node["uses"]))
@@ -370,6 +398,14 @@ def _serdes(node: Node) -> dict[str, Any]:
     return {name: serde(node[name]) for name in ("key", "value") if name in node}
 
 
+def _partitioned(node: Node) -> dict[str, Any]:
+    """A partitioner that drops records."""
+    if "keeps" not in node:
+        return {}
+    keeps = PREDICATES[node["keeps"]]
+    return {"partitioner": lambda _topic, key, value, _count: 0 if keeps(key, value) else ()}
+
+
 def _join_stores(node: Node) -> dict[str, Any]:
     """The stores of both sides of a stream-stream join."""
     if "left_store" in node:
@@ -381,3 +417,49 @@ def _join_stores(node: Node) -> dict[str, Any]:
     }
     given = {name: value for name, value in fields.items() if value is not None}
     return {"store": store(given)} if given else {}
+
+
+# --- the Processor API ---
+
+
+def add(topology: Topology, node: Node, effects: list[str]) -> None:
+    """A node of `Topology.add_*`."""
+    name, parents = node["id"], node.get("parents", ())
+    if node["op"] == "add_source":
+        topics = [re.compile(node["pattern"])] if "pattern" in node else node["topics"]
+        topology.add_source(name, *topics, **source_options(node))
+    elif node["op"] == "add_sink":
+        topology.add_sink(name, _sink_topic(node), *parents, **_serdes(node), **_partitioned(node))
+    elif node["op"] == "add_processor":
+        _add_processor(topology, node, effects)
+    else:
+        method = (
+            topology.add_global_store
+            if node["op"] == "add_global_store"
+            else topology.add_read_only_state_store
+        )
+        kept = processor_store(store(node["uses"]), persistent=True)  # type: ignore[arg-type]
+        method(kept, f"{name}-source", node["topic"], name, lambda: Keeper(node), **source_options(node))
+
+
+def _add_processor(topology: Topology, node: Node, effects: list[str]) -> None:
+    name, how = node["id"], node.get("adds")
+    made = processor_store(store(node["uses"]), persistent=True) if how else None  # type: ignore[arg-type]
+    if made is not None and how == "given":
+        topology.add_state_store(made)
+    given = [made.name] if made is not None and how == "given" else []
+    topology.add_processor(
+        name, Provider(lambda: Behaviour(node, effects), node), *node["parents"], stores=given
+    )
+    if made is not None and how == "added":
+        topology.add_state_store(made, name)
+    elif made is not None and how == "connected":
+        topology.add_state_store(made).connect_processor_and_state_stores(name, made.name)
+    elif how is None and "uses" in node:
+        topology.connect_processor_and_state_stores(name, node["uses"]["name"])
+    if node.get("connects"):
+        topology.connect_processor_and_state_stores(name, node["looks_up"])
+
+
+def _sink_topic(node: Node) -> Any:
+    return node.get("topic") or (lambda _key, value, _context: node["topics"][number(value) % 2])

@@ -17,8 +17,8 @@ values as text. `nodes`, in the order in which they are built: each has `id`, `o
 | peek, foreach | input |
 | merge | input, other |
 | split | input, branches: [{f, name}], default; the branches' ids are ID.0, ID.1 ... |
-| repartition | input, key, value, partitions |
-| to | input, topic, or topics: two, by parity of the value; key, value |
+| repartition | input, key, value, partitions, keeps |
+| to | input, topic, or topics: two, by parity of the value; key, value, keeps (by its partitioner) |
 | to_table | input, store |
 | process, process_values | input, processor (see behaviours.py), uses, provides, punctuate |
 | group_by_key, group_by (table too) | input, key_f, key, value; of a table: value_f |
@@ -34,18 +34,33 @@ values as text. `nodes`, in the order in which they are built: each has `id`, `o
 | - with a global table | key_f |
 | - of two tables | store |
 | foreign_join, left_foreign_join | input, other: tables; key_f, f, with_key, store |
+| print | input, label, value_f (the text of a record) |
+| global_store | topic, key, value, shift, uses, value_f (of what it keeps) |
+
+Of the Processor API, added to the topology that the others made, with their ids as names:
+
+| op | fields |
+|---|---|
+| add_source | topics or pattern, key, value, shift, reset |
+| add_processor | parents, processor, uses, adds, punctuate, children |
+| add_sink | parents, topic or topics, key, value, keeps |
+| add_global_store, add_read_only_store | as global_store |
+
+`adds`: how the store of a processor comes in (provided, given, added, connected); absent: another one did.
+A processor `looks_up` the name of a store that another one fills; `connects`: it has to connect with it.
 
 Functions (`f`, `key_f`, `value_f` ...) are names of functions.py. Serdes: string, long, time:string:SIZE,
 session:string. Durations are ms. A field that is absent is not given in the program either. `store` (Java's
 Materialized) and `uses` (the store of a processor): name, supplier (memory, persistent, timestamped, lru,
-versioned), type (memory, rocksdb), key, value, cached, logged, retention, history; `uses` with kind (kv,
-timestamped, versioned, window, session), size, duplicates.
+versioned, headers), type (memory, rocksdb), key, value, cached, logged, retention, history; `uses` with kind
+(kv, timestamped, versioned, window, session, headers, window_headers, session_headers), size, duplicates.
 
 `events`: {"topic", "key", "value" (hex or null), "timestamp", "headers": [[name, hex]]} or {"advance_ms"}.
 
 A result of either program: describe (text); records: [event, topic, key, value, timestamp, headers] of
 every topic that was written to, changelogs and repartition topics too; stores: name -> rows; effects: what
-functions saw; dropped: number of skipped records; error: {"place": build, start, "event N" or close}.
+functions saw; printed: id -> lines; dropped: number of skipped records; error:
+{"place": build, start, "event N" or close}.
 """
 
 from __future__ import annotations
@@ -58,6 +73,7 @@ Node = dict[str, Any]
 Result = dict[str, Any]
 
 SOURCES = ("stream", "table", "global_table", "global_store")
+SOURCES += ("add_source", "add_global_store", "add_read_only_store")
 
 
 def printed(case: Case) -> str:
@@ -70,7 +86,7 @@ def printed(case: Case) -> str:
 
 def inputs(node: Node) -> list[str]:
     """The ids that a node reads."""
-    return [node[name] for name in ("input", "other") if name in node]
+    return [*(node[name] for name in ("input", "other") if name in node), *node.get("parents", ())]
 
 
 def topics(node: Node) -> list[str]:

@@ -21,6 +21,12 @@ def text(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
+def headers_text(headers: Any) -> str:
+    """Headers as text."""
+    shown = (f"{name}={'null' if value is None else value.hex()}" for name, value in headers)
+    return f"[{', '.join(shown)}]"
+
+
 def number(value: Any) -> int:
     """A number for any value: 0 for None, the sum of the characters of a string."""
     if value is None:

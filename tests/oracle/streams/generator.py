@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import string
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .cases import Node
 
 TYPES = ("string", "long")
+# no name is the beginning of another: patterns of sources are such a beginning
+TOPICS = string.digits + string.ascii_letters
 WINDOW_SIZES = (50, 100, 150)
 GRACES = (0, 0, 20, 100, 1_000)
 JOINERS = (("pair", "string"), ("labelled", "string"), ("sum", "long"), ("vanish", "string"))
@@ -44,16 +47,23 @@ def is_known(serde: str, kind: str) -> bool:
 
 
 class Generator:
-    """Builds one case node by node. Every choice is of `rng`."""
+    """Builds one case node by node. Every choice is of `rng`. `is_named`: all that can have a name has one.
 
-    def __init__(self, rng: random.Random, *, hostile: bool = False) -> None:
+    `topics`: those that get events; their types.
+    """
+
+    def __init__(self, rng: random.Random, *, hostile: bool = False, is_named: bool = False) -> None:
         self.rng = rng
         self.nodes: list[Node] = []
         self.topics: dict[str, tuple[str, str]] = {}
         self.consumed: set[str] = set()
         self.handles: list[Handle] = []
+        self.subscribed: list[tuple[Node, str, str]] = []  # topics of streams, types of keys and values
+        self.readable: list[tuple[str, str]] = []  # stores of tables, and their types of keys
         self.hostile = hostile
+        self.is_named = is_named
         self._names = 0
+        self._topics = 0
 
     # --- nodes ---
 
@@ -66,7 +76,7 @@ class Generator:
         if isinstance(other := fields.get("other"), Handle):
             self.consumed.add(other.id)
             fields["other"] = other.id
-        if named and self.chance(0.3):
+        if named and (self.chance(0.3) or self.is_named):
             node["name"] = self.name("op")
         node.update({name: value for name, value in fields.items() if value is not None})
         self.nodes.append(node)
@@ -81,6 +91,14 @@ class Generator:
         """A name that is not taken."""
         self._names += 1
         return f"{prefix}-{self._names}"
+
+    def topic(self, key: str, value: str, *, is_fed: bool = True) -> tuple[str, str]:
+        """A topic that nothing else uses, and its type of values. `is_fed`: it gets events."""
+        name = f"in{TOPICS[self._topics]}"
+        self._topics += 1
+        if is_fed:
+            self.topics[name] = (key, value)
+        return name, value
 
     def chance(self, probability: float) -> bool:
         """True in this share of cases."""
@@ -99,7 +117,7 @@ class Generator:
     def serde(self, known: str, kind: str) -> str | None:
         """The serde to give, or None where Java does without and chance leaves it out."""
         if self.hostile and self.chance(0.05):
-            return None if kind == "long" else "long"
+            return "string" if kind == "long" else "long"
         return self.fitting_serde(known, kind)
 
     def fitting_serde(self, known: str, kind: str) -> str | None:
@@ -110,10 +128,10 @@ class Generator:
         self, key: str, value: str, *, forms: str = "kv", span: int = 0, forced: bool = False
     ) -> Node | None:
         """A Materialized, or None. `forms`: kv, window or session; `span`: the least retention, in ms."""
-        if not forced and self.chance(0.35):
+        if not forced and not self.is_named and self.chance(0.35):
             return None
         made: Node = {"key": key, "value": value}
-        if self.chance(0.45):
+        if self.chance(0.45) or self.is_named:
             made["name"] = self.name("store")
         form = self.rng.random()
         if form < 0.3:
@@ -146,7 +164,11 @@ class Generator:
 
     def stored(self, handle: Handle, store: Node | None) -> Handle:
         """The handle of a table that may have a store with serdes."""
-        return handle if store is None else replace(handle, key_serde=handle.key, value_serde=handle.value)
+        if store is None:
+            return handle
+        if "name" in store:
+            self.readable.append((str(store["name"]), handle.key))
+        return replace(handle, key_serde=handle.key, value_serde=handle.value)
 
     def mapper(self, value: str) -> tuple[str, str]:
         """A value function and the type that it gives."""
@@ -163,6 +185,10 @@ class Generator:
         """A key function and the type that it gives."""
         return (self.pick(STRING_KEYS), "string") if self.chance(0.6) else (self.pick(LONG_KEYS), "long")
 
+    def keeps(self) -> str | None:
+        """The predicate of a partitioner that returns no partition for other records: they are dropped."""
+        return self.maybe(0.08, self.pick(("even", "present", "all")))
+
     # --- sources ---
 
     def source(self, kind: str, key: str = "", value: str = "", history: int = 0) -> Handle:
@@ -171,10 +197,11 @@ class Generator:
             fits = each.kind == kind and each.key == (key or each.key) and each.value == (value or each.value)
             if fits and history <= each.history and not (each.history and not history) and self.chance(0.3):
                 return each
+        if kind == "stream" and (again := self._subscribed_again(key, value)) is not None:
+            return again
         key = key or self.pick(("string", "string", "long"))
         value = value or self.pick(TYPES)
-        topic = f"in{len(self.topics)}"
-        self.topics[topic] = (key, value)
+        topic, _ = self.topic(key, value)
         # a table whose store has other serdes than its source has no meaning
         chosen = self.serde if kind == "stream" else self.fitting_serde
         serdes = {"key": chosen("", key), "value": chosen("", value)}
@@ -182,9 +209,9 @@ class Generator:
         if kind == "stream":
             names = [topic]
             if self.chance(0.06):
-                names.append(f"in{len(self.topics)}")
-                self.topics[names[1]] = (key, value)
+                names.append(self.topic(key, value)[0])
             where = {"pattern": topic + ".*"} if len(names) == 1 and self.chance(0.03) else {"topics": names}
+            self.subscribed.append((where, key, value))
             made = self.add(kind, **where, **serdes, shift=self.shift(), reset=self.maybe(0.05, "earliest"))
             return self.keep(Handle(made, kind, key, value, **given))
         store = self.versioned(key, value, history) if history else self.store(key, value)
@@ -192,7 +219,24 @@ class Generator:
             store.pop("logged", None)
             store["name"] = store.get("name") or self.name("global")
         made = self.add(kind, topic=topic, **serdes, store=store)
+        if kind == "table" and store and "name" in store:
+            self.readable.append((store["name"], key))
         return self.keep(Handle(made, kind, key, value, **given, history=history))
+
+    def _subscribed_again(self, key: str, value: str) -> Handle | None:
+        """A second source of the same topics, which Kafka merges with the first; or, an error, of some."""
+        fitting = [
+            each for each in self.subscribed if each[1] == (key or each[1]) and each[2] == (value or each[2])
+        ]
+        if not fitting or not self.chance(0.06):
+            return None
+        where, key, value = self.rng.choice(fitting)
+        if "topics" in where and self.chance(0.1):
+            where = {"topics": where["topics"][:1]}
+        serdes = {"key": self.fitting_serde("", key), "value": self.fitting_serde("", value)}
+        made = self.add("stream", **where, **serdes, reset=self.maybe(0.05, "earliest"))
+        known = {"key_serde": serdes["key"] or "", "value_serde": serdes["value"] or ""}
+        return self.keep(Handle(made, "stream", key, value, **known))
 
     def shift(self) -> int | None:
         """What a timestamp extractor adds: so much in hostile cases that timestamps become negative."""
@@ -255,4 +299,4 @@ class Generator:
                 where = {"topics": ["out-even", "out-odd"]}
             key = None if is_known(stream.key_serde, stream.key) and self.chance(0.5) else stream.key
             value = None if is_known(stream.value_serde, stream.value) and self.chance(0.5) else stream.value
-            self.add("to", stream, **where, key=key, value=value)
+            self.add("to", stream, **where, key=key, value=value, keeps=self.keeps())

@@ -32,7 +32,7 @@ def stream_join(op: str, *, alone: bool = False) -> Callable[[Generator, Handle]
             key=left.key,
             value=left.value,
             other_value=right.value,
-            store_name=g.maybe(0.2, g.name("joined")),
+            store_name=g.name("joined") if g.is_named or g.chance(0.2) else None,
             # Kafka's stores of suppliers are logged, whatever StreamJoined says
             logged=None if "left_store" in fields else g.maybe(0.2, g.chance(0.3)),
             type=g.maybe(0.3, g.pick(("memory", "rocksdb"))),
@@ -43,11 +43,25 @@ def stream_join(op: str, *, alone: bool = False) -> Callable[[Generator, Handle]
     return apply
 
 
+def _versioned_table(g: Generator, stream: Handle, history: int) -> Handle:
+    store = g.versioned(stream.key, stream.value, history)
+    made = g.add("to_table", stream, store=store)
+    return g.keep(
+        replace(
+            stream, id=made, kind="table", key_serde=stream.key, value_serde=stream.value, history=history
+        )
+    )
+
+
 def stream_table(op: str, *, versioned: bool = False) -> Callable[[Generator, Handle], Handle]:
     def apply(g: Generator, handle: Handle) -> Handle:
         left = g.plain(handle)
-        grace = g.pick((0, 20, 100, 500)) if versioned else None
-        right = g.source("table", left.key, history=g.pick((500, 1_000, 100_000)) if versioned else 0)
+        grace = g.pick((0, 20, 100, 500, 600)) if versioned else None
+        history = g.pick((500, 1_000, 100_000)) if versioned else 0
+        if versioned and g.chance(0.3):
+            right = _versioned_table(g, g.source("stream", left.key), history)
+        else:
+            right = g.source("table", left.key, history=history)
         f, value = g.pick(JOINERS)
         made = g.add(
             op,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from .aggregate_operators import aggregate, cogroup, windowed
 from .generator import Generator, Handle
 from .join_operators import foreign_join, global_join, stream_join, stream_table, table_join
+from .processor_api import global_store, terminal, topology
 from .stream_operators import (
     filter_,
     flat_map,
@@ -19,6 +20,7 @@ from .stream_operators import (
     repartition,
     select_key,
     split,
+    table_reader,
     to_table,
 )
 from .table_operators import (
@@ -45,6 +47,12 @@ OPERATORS: dict[str, Callable[[Generator, Handle], Handle]] = {
     "to_table": to_table,
     "process": process("process"),
     "process_values": process("process_values"),
+    "foreach": terminal("foreach"),
+    "print": terminal("print"),
+    "to": terminal("to"),
+    "global_store": global_store,
+    "topology": topology,
+    "table_reader": table_reader,
     "count": aggregate("count"),
     "reduce": aggregate("reduce"),
     "aggregate": aggregate("aggregate"),

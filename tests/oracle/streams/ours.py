@@ -9,14 +9,14 @@ from typing import Any
 
 from headrace.clients import serdes
 from headrace.stream.dsl.builder import Builder
-from headrace.stream.records import ValueAndTimestamp, Windowed
+from headrace.stream.records import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, Windowed
 from headrace.stream.task.handlers import LogAndContinue, LogAndFail
 from headrace.stream.task.settings import TaskSettings
 from headrace.stream.testing.driver import TestDriver
 
 from .building import LENIENT, Building
 from .cases import Case, Result
-from .functions import text
+from .functions import headers_text, text
 
 START_MS = 1_000
 KEYS = ("a", "b", "c", "d", 0, 1, 2, 3)
@@ -27,7 +27,7 @@ class Player:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.result: Result = {"effects": []}
+        self.result: Result = {"effects": [], "printed": {}}
         self.place = "build"
         self._read: dict[str, int] = {}
 
@@ -46,8 +46,10 @@ class Player:
         app = Builder(
             optimization=config.get("topology.optimization", "none"),
             persistent="dsl.store.suppliers.class" not in config,
+            store_headers=config.get("dsl.store.format") == "headers",
+            require_names=config.get("ensure.explicit.internal.resource.naming") == "true",
         )
-        Building(app, self.result["effects"]).build(self.case)
+        Building(app, self.result["effects"], self.result["printed"]).build(self.case)
         self.result["describe"] = app.describe()
         self.place = "start"
         driver = TestDriver(
@@ -105,6 +107,7 @@ def result(case: Case) -> Result:
 def _settings(case: Case) -> TaskSettings:
     config, strings = case["config"], LENIENT if case.get("hostile") else serdes.utf8
     facts: dict[str, Any] = {"key_serde": strings, "value_serde": strings}
+    facts["handles_global_failures"] = "processing.exception.handler.global.enabled" in config
     for field in ("deserialization", "processing"):
         continues = f"{field}.exception.handler" in config
         handler = LogAndContinue if continues else LogAndFail
@@ -167,6 +170,10 @@ def shown(value: Any) -> str:
     """A key or value as text."""
     if isinstance(value, ValueAndTimestamp):
         return f"{shown(value.value)} @{value.timestamp}"
+    if isinstance(value, ValueTimestampHeaders):
+        return f"{shown(value.value)} @{value.timestamp} {headers_text(value.headers)}"
+    if isinstance(value, AggregationWithHeaders):
+        return f"{shown(value.aggregation)} {headers_text(value.headers)}"
     if isinstance(value, bytes):
         return value.hex()
     if value is None or isinstance(value, int | str | Windowed):

@@ -2,7 +2,7 @@
 
 A bug is a change of a function's text: most processors are functions within functions, which no attribute
 reaches. A bug whose text is gone fails: the list follows the code. The cases of a bug are those whose pair
-has one of its operators, from the first seed on.
+has one of its operators, and whose configuration has its key, from the first seed on.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ import __future__
 
 import importlib
 import inspect
+import itertools
 import textwrap
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
+from .cases import Case
+from .generating import generate, pair_of
 from .operators import OPERATORS
 
 PROCESSORS = "headrace.stream.processors."
@@ -30,6 +34,12 @@ class Planted(NamedTuple):
     old: str
     new: str
     operators: tuple[str, ...]
+    config: str = ""
+
+    def cases(self) -> Iterator[Case]:
+        """The cases that may show the bug, without end."""
+        seeds = (seed for seed in itertools.count(1) if set(pair_of(seed)) & set(self.operators))
+        return (case for case in map(generate, seeds) if not self.config or self.config in case["config"])
 
     def plant(self, patch: pytest.MonkeyPatch) -> None:
         """Replace the function. Errors: LookupError for a text that is not there."""
@@ -51,7 +61,9 @@ class Planted(NamedTuple):
         patch.setattr(owner, name, made[name])
 
 
+ALL = tuple(OPERATORS)
 WINDOWS = ("tumbling", "hopping")
+PROCESSES = ("process", "process_values", "topology")
 STREAM_JOINS = ("stream_join", "stream_left_join", "stream_outer_join")
 OUTER_JOINS = ("stream_left_join", "stream_outer_join")
 AGGREGATES = ("count", "reduce", "aggregate")
@@ -206,6 +218,187 @@ BUGS: dict[str, Planted] = {
         DSL + "names:Names.given_or",
         "generated = self.generated(prefix)",
         "generated = self.generated(prefix) if name is None else name",
-        tuple(OPERATORS),
+        ALL,
+    ),
+    "names_are_not_required": Planted(
+        DSL + "builder:Builder.topology",
+        "self._requires_names and",
+        "False and",
+        ALL,
+        "ensure.explicit.internal.resource.naming",
+    ),
+    "self_join_alone_is_not_optimized": Planted(
+        DSL + "builder:optimize",
+        "if SINGLE_STORE_SELF_JOIN in rewrites:",
+        "if len(rewrites) > 1:",
+        ("self_join",),
+    ),
+    "grace_exceeds_the_history": Planted(
+        DSL + "graph:StreamTableJoinNode.write", "_ms > history:", "_ms > history + 100:", GRACE_JOINS
+    ),
+    "dead_letter_loses_its_record": Planted(
+        TASK + "current_record:CurrentRecord.error_context",
+        "self.raw_key, self.raw_value",
+        "None, None",
+        ALL,
+        "errors.dead.letter.queue.topic.name",
+    ),
+    "handler_is_not_asked_about_punctuators": Planted(
+        TASK + "task:Task._punctuate",
+        "self._nodes.failed(schedule.node, None, error, self.config.processing_handler)",
+        "raise ProcessorFailedError(schedule.node) from error",
+        PROCESSES,
+        "processing.exception.handler",
+    ),
+    "handler_is_not_asked_about_global_stores": Planted(
+        TASK + "global_task:GlobalTask.initialize",
+        "if self.config.handles_global_failures:",
+        "if False:",
+        ("global_store", "topology"),
+        "processing.exception.handler.global.enabled",
+    ),
+    # the Processor API
+    "punctuator_ignores_its_start": Planted(
+        TASK + "context:TaskContext.schedule", "if first is None:", "if True:", PROCESSES
+    ),
+    "punctuator_reads_the_other_clock": Planted(
+        TASK + "context:TaskContext.schedule", "on_wall = kind is", "on_wall = kind is not", PROCESSES
+    ),
+    "cancelled_punctuator_goes_on": Planted(
+        TASK + "punctuation:Schedule.cancel", "self.is_cancelled = True", "pass", PROCESSES
+    ),
+    "late_punctuator_is_called_for_each_interval": Planted(
+        TASK + "punctuation:PunctuationQueue.punctuate",
+        "next_time(top.timestamp, schedule.interval_ms, now)",
+        "top.timestamp + schedule.interval_ms",
+        PROCESSES,
+    ),
+    "forward_to_a_child_goes_to_all": Planted(
+        TASK + "context:NodeContext.forward_to", "self.forward_of(child)", "self.forward", ("topology",)
+    ),
+    "sink_has_one_parent": Planted(
+        "headrace.stream.topology.topology:Topology.add_sink",
+        "topic, parents,",
+        "topic, parents[:1],",
+        ("topology",),
+    ),
+    "store_is_not_connected": Planted(
+        "headrace.stream.topology.topology:Topology.add_state_store",
+        "add_store(store, processors)",
+        "add_store(store, ())",
+        ("topology",),
+    ),
+    "read_only_store_has_a_changelog": Planted(
+        "headrace.stream.topology.topology:Topology.add_read_only_state_store",
+        "self.builder.use_source_topic(store.name, topic)",
+        "pass",
+        ("topology",),
+    ),
+    "global_store_ignores_tombstones": Planted(
+        TASK + "global_task:GlobalTask.update",
+        "    current = self.context.current",
+        "    if value is None:\n        return\n    current = self.context.current",
+        ("global_store",),
+    ),
+    "printed_label_is_ignored": Planted(
+        DSL + "stream_operators:print_records", "if label is None else label", "", ("print",)
+    ),
+    "foreach_skips_null_values": Planted(
+        PROCESSORS + "stateless:KStreamForeach.bind",
+        "return of_record(self.action, self.takes)",
+        "each = of_record(self.action, self.takes)\n"
+        "    return lambda *record: record[1] is None or each(*record)",
+        ("foreach",),
+    ),
+    "sessions_by_key_close": Planted(
+        STATE + "session_bytes:PersistentSessionBytes.rows_by_end",
+        "if not self.schema.is_time_first:",
+        "if False:",
+        ("session",),
+    ),
+    "table_is_read_without_its_cache": Planted(
+        STATE + "key_value_store:CachedKeyValueStore.get", "if entry is None:", "if True:", ("table_reader",)
+    ),
+    "store_forgets_headers": Planted(
+        STATE + "formats.headers:headers_bytes", "if not headers:", "if True:", PROCESSES
+    ),
+    "sessions_with_headers_are_as_without": Planted(
+        DSL + "stores:Materialized.session",
+        "if self._has_headers",
+        "if False",
+        ("session",),
+        "dsl.store.format",
+    ),
+    "tables_with_headers_are_as_without": Planted(
+        DSL + "stores:Materialized.key_value",
+        "if self._has_headers",
+        "if False",
+        ("count",),
+        "dsl.store.format",
+    ),
+    "record_without_partition_is_sent": Planted(
+        TASK + "collector:RecordCollector.send",
+        "= self._partitions(partitioner, topic, key, value)",
+        "= self._partitions(partitioner, topic, key, value) or (None,)",
+        ("to", "repartition"),
+    ),
+    "second_source_of_a_topic_is_lost": Planted(
+        DSL + "logical_graph:LogicalGraph._merge_sources", "first.merge(node)", "pass", ("merge",)
+    ),
+    # what a result consists of
+    "changelog_loses_its_timestamp": Planted(
+        TASK + "context:TaskContext.log_change",
+        "value, timestamp, headers)",
+        "value, 0, headers)",
+        ("count",),
+    ),
+    "changelog_loses_its_headers": Planted(
+        TASK + "context:TaskContext.log_change",
+        "value, timestamp, headers)",
+        "value, timestamp, ())",
+        ("count",),
+    ),
+    "changelog_has_other_keys": Planted(
+        TASK + "context:TaskContext.log_change",
+        "partition, key, value",
+        "partition, key[::-1], value",
+        ("session",),
+    ),
+    "changelog_has_other_values": Planted(
+        TASK + "context:TaskContext.log_change",
+        "key, value, timestamp",
+        "key, value and value[1:], timestamp",
+        ("count",),
+    ),
+    "sink_loses_its_headers": Planted(
+        TASK + "collector:RecordCollector.send",
+        "value_bytes, timestamp, headers)",
+        "value_bytes, timestamp, ())",
+        ("to",),
+    ),
+    "sink_takes_another_timestamp": Planted(
+        TASK + "collector:RecordCollector.send",
+        "value_bytes, timestamp, headers)",
+        "value_bytes, timestamp + 1, headers)",
+        ("to",),
+    ),
+    "store_reads_backwards": Planted(
+        STATE + "key_value_store:TypedKeyValueStore.all",
+        "None, None, True",
+        "None, None, False",
+        ("to_table",),
+    ),
+    "window_store_reads_backwards": Planted(
+        STATE + "window_store:TypedWindowStore.all",
+        "self.fetch_all",
+        "self.backward_fetch_all",
+        ("tumbling",),
+    ),
+    "version_is_read_too_early": Planted(
+        STATE + "versioned_store:TypedVersionedStore.get_as_of", "timestamp)", "timestamp - 1)", GRACE_JOINS
+    ),
+    "dropped_records_do_not_count": Planted(TASK + "context:TaskContext.dropped", "+ 1", "+ 0", ("count",)),
+    "description_has_no_stores": Planted(
+        "headrace.stream.topology.description:_line", "java_order.grown(spec.stores)", "()", ("count",)
     ),
 }

@@ -132,11 +132,11 @@ async def test_consumer_continues_with_the_newer_leader(fake: Any, cluster: Any)
     found = [record.value for record in await consumer.poll(1)]
     idle = len(fake.requests("Metadata"))
     await asyncio.sleep(8)
-    assert len(fake.requests("Metadata")) == idle, "an idle partition makes nobody ask"
+    assert len(fake.requests("Metadata")) == idle, "an idle partition causes no metadata request"
     began = now()
     fake.freeze_node(0)
     asyncio.get_running_loop().call_later(SESSION_S, fail_over, fake)
-    fake.put("t", 0, b"2")  # the long poll under way was heard before, and is answered
+    fake.put("t", 0, b"2")  # the long poll arrived before the freeze, and is answered
     while len(found) < 3:
         found += [record.value for record in await consumer.poll(60)]
     fake.put("t", 0, b"3")

@@ -46,7 +46,7 @@ def test_elections_are_counted_as_their_records_are_committed() -> None:
     ]
     counts.committed(image, [elected])
     assert (counts.elected, counts.unclean) == (3, 1)
-    assert counts.times.count == 0, "who decided them knows how long they took"
+    assert counts.times.count == 0, "only the controller that decided them measures them"
 
 
 def test_elections_decided_here_are_timed() -> None:

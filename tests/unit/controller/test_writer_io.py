@@ -273,7 +273,7 @@ async def test_the_next_term_begins_with_the_committed_image() -> None:
 
 
 async def test_uncommitted_decisions_are_bounded() -> None:
-    """Without a majority decisions accumulate up to a limit; the others wait until something is committed."""
+    """Without a majority decisions accumulate up to a limit; further requests wait for a commit."""
     world = World(is_committing=False)
     writer = writer_of(world)
     count = MAX_UNDECIDED + 300
@@ -290,7 +290,7 @@ async def test_uncommitted_decisions_are_bounded() -> None:
 
 
 def test_a_refused_request_does_not_delay_others() -> None:
-    """The one in the middle is invalid: the others are written and answered."""
+    """The second of three requests is invalid: the other two are written and answered."""
     events = written(World(), "write a", "bad", "write b")
     assert [event for event in events if event.startswith(("answer", "refuse"))] == [
         "answer write a",

@@ -184,8 +184,8 @@ async def test_large_responses_wait_until_others_are_read(driver: Driver, tmp_pa
     rig.writer.submit(beat)
     await rig.answer(2)
     assert rig.replies.answered == [beat]
-    ((who, error),) = rig.replies.refused
-    assert who is describe
+    ((request, error),) = rig.replies.refused
+    assert request is describe
     assert isinstance(error, ThrottlingQuotaExceededError)
 
 

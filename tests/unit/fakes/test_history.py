@@ -27,7 +27,7 @@ def test_a_sound_history_has_no_anomalies() -> None:
     """Two polls, then a seek back and all of it again; a gap in the offsets and a failed send."""
     history, writer, reader = sound()
     writer.send("k", b"f").fail()
-    writer.send("k", b"i")  # nobody knows, nobody saw it
+    writer.send("k", b"i")  # unknown outcome, and never read
     writer.send("k", b"d").ok(7)
     reader.poll("k", [(0, b"a")])
     reader.poll("k", [(1, b"b"), (2, b"c"), (7, b"d")])
@@ -53,8 +53,8 @@ def test_lost_write() -> None:
     assert names(history) == {"lost-write", "unseen"}
 
 
-def test_what_may_have_been_deleted_is_not_missed() -> None:
-    """Below the start of the log anything may be gone, from it on nothing."""
+def test_deleted_records_are_not_reported_as_lost() -> None:
+    """Records below the log start may be missing, others not."""
     history, _, reader = sound()
     reader.poll("k", [(0, b"a")])
     reader.poll("k", [(2, b"c")])
@@ -71,13 +71,13 @@ def test_unseen() -> None:
 
 
 def test_unseen_without_an_offset(history: History) -> None:
-    """Acknowledged without being told where, and nowhere to be found."""
+    """A record that was acknowledged without an offset, and never read."""
     history.process("w").send("k", b"x").ok(None)
     assert names(history) == {"unseen"}
 
 
 def test_inconsistent_offsets() -> None:
-    """The producer was told that b lies where another reader found x."""
+    """b was acknowledged at the offset at which a consumer read x."""
     history, writer, reader = sound()
     writer.send("k", b"x", may_repeat=True)
     reader.poll("k", [(0, b"a"), (1, b"x"), (2, b"c")])
@@ -96,14 +96,14 @@ def test_duplicates_only_by_retries() -> None:
 
 
 def test_g1a() -> None:
-    """The producer was told that it failed for good."""
+    """A record that failed for the producer was read."""
     history, writer, reader = sound()
     writer.send("k", b"f").fail()
     reader.poll("k", [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"f")])
     assert names(history) == {"G1a"}
 
 
-def test_reads_of_what_was_never_sent_or_sent_elsewhere() -> None:
+def test_reads_of_values_never_sent_or_sent_to_another_key() -> None:
     """Garbage, and a record in the wrong partition."""
     history, writer, reader = sound()
     writer.send("other", b"o")
@@ -143,7 +143,7 @@ def test_sends_that_overtake_each_other(history: History) -> None:
 
 
 def test_a_first_copy_may_have_been_deleted(history: History) -> None:
-    """b was written, deleted before anybody read it, and written again by a retry; if there may be any."""
+    """b was written, deleted before it was read, and written again by a retry, where retries are allowed."""
     writer, reader = history.process("w"), history.process("r")
     for value in (b"b", b"c"):
         writer.send("k", value, may_repeat=True)
@@ -155,8 +155,8 @@ def test_a_first_copy_may_have_been_deleted(history: History) -> None:
     assert names(history) == {"nonmonotonic-send"}
 
 
-def test_a_first_copy_lay_where_nobody_saw_another_record(history: History) -> None:
-    """All that was deleted before c had been seen: b lay behind c from the first."""
+def test_a_first_copy_at_an_unread_offset(history: History) -> None:
+    """All deleted records before c had been read: the first copy of b is after c."""
     writer, reader = history.process("w"), history.process("r")
     for value in (b"a", b"b", b"c"):
         writer.send("k", value, may_repeat=True)
@@ -176,7 +176,7 @@ def test_processes_do_not_order_each_other() -> None:
     assert history.anomalies() == {}
 
 
-def test_a_lost_write_whose_outcome_was_not_known() -> None:
+def test_a_lost_write_with_an_unknown_outcome() -> None:
     """One of two values of an unknown transaction was read: so both must be there."""
     history, writer, reader = sound()
     op = writer.txn()
@@ -186,7 +186,7 @@ def test_a_lost_write_whose_outcome_was_not_known() -> None:
     reader.poll("k", [(0, b"a"), (1, b"b"), (2, b"c")])
     reader.move("k")
     reader.poll("k", [(5, b"f")])
-    assert names(history) == set(), "nobody knows whether it was committed"
+    assert names(history) == set(), "the outcome of the commit is unknown"
     reader.polls[-1].reads[:] = [(4, b"e"), (5, b"f")]
     assert names(history) == {"lost-write"}
     op.outcome = Outcome.FAIL
@@ -205,7 +205,7 @@ def test_a_value_behind_the_first_copy_of_the_newest_is_not_lost() -> None:
     reader.poll("k", [(2, b"c")])
     assert names(history) == set()
     failed.polls[0].reads[:] = [(1, b"b")]
-    assert names(history) == {"lost-write"}, "a poll that failed has seen it, but nobody was given it"
+    assert names(history) == {"lost-write"}, "only a failed poll has read it"
 
 
 def test_precommitted_read(history: History) -> None:
@@ -230,8 +230,8 @@ def test_a_failed_poll_is_safe_but_moves_no_cursor() -> None:
     assert names(history) == {"inconsistent-offsets", "unseen", "lost-write"}
 
 
-def test_what_a_rebalance_excuses() -> None:
-    """Inside one poll and before it, the keys that it took or gave; those alone, though all subscribe."""
+def test_anomalies_that_a_rebalance_explains() -> None:
+    """Gaps in one poll and before it, for keys that were revoked or assigned meanwhile, and no others."""
     history, _, reader = sound()
     history.process("all").poll("k", [(0, b"a"), (1, b"b"), (2, b"c")])
     reader.subscribe(["k"])
@@ -272,7 +272,7 @@ def test_g1c() -> None:
 
 
 def test_g1c_over_many(history: History) -> None:
-    """The shortest circle is told, one for each knot; histories may be long."""
+    """The shortest cycle of each component is reported, also of long histories."""
     ops = [history.process(f"p{number}").txn() for number in range(1_200)]  # more than Python may nest calls
     for number, op in enumerate(ops):
         op.send(f"k{number}", b"%d" % number).offset = 0
@@ -285,8 +285,8 @@ def test_g1c_over_many(history: History) -> None:
     assert history.anomalies() == {"G1c": ["p9#0 -> p7#0 -> p8#0"]}
 
 
-def test_g0_is_told_and_allowed(history: History) -> None:
-    """Writes of two transactions lie each behind the other's."""
+def test_g0_is_reported_and_allowed(history: History) -> None:
+    """Each of two transactions has a write after one of the other."""
     first, second = (history.process(name).txn() for name in ("p", "q"))
     for key, values in (("x", (b"a", b"b")), ("y", (b"c", b"d"))):
         for offset, value in enumerate(values):

@@ -53,16 +53,16 @@ def test_an_assignment_has_the_bytes_of_the_schema() -> None:
 
 
 @given(SUBSCRIPTIONS)
-def test_subscriptions_come_back(subscription: Subscription) -> None:
-    """What is written is read."""
+def test_subscriptions_round_trip(subscription: Subscription) -> None:
+    """Decoding is the inverse of encoding."""
     assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
 @given(PARTITIONS, st.none() | st.binary(max_size=8), st.integers(0, MAX_VERSION))
-def test_assignments_come_back(
+def test_assignments_round_trip(
     partitions: tuple[TopicPartition, ...], user_data: bytes | None, version: int
 ) -> None:
-    """What is written is read, in every version."""
+    """Decoding is the inverse of encoding, in every version."""
     assignment = Assignment(version, partitions, user_data)
     assert decode_assignment(encode_assignment(assignment)) == assignment
 

@@ -75,7 +75,7 @@ def test_a_length_below_the_header_is_corrupt(length: int) -> None:
         read_batch_header(packed(FIELDS._replace(batch_length=length)))
 
 
-def test_the_assigned_prefix_leaves_what_the_crc_covers_alone() -> None:
+def test_the_assigned_prefix_is_outside_of_the_crc() -> None:
     """Rewriting offset and epoch changes the first 17 bytes only, which the CRC does not cover."""
     assert PREFIX_BYTES == CRC_POSITION
     assert CRC_POSITION < ATTRIBUTES_POSITION

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 KEY, WINDOWS = "producer_byte_rate", Windows(11, 1_000)
 PERCENT, MUTATIONS = "request_percentage", "controller_mutation_rate"
-# The most specific first, and who has it together.
+# Quota entities, the most specific first, and the clients that share them.
 LEVELS = [
     ((("client-id", "c"), ("user", "u")), ("u", "c")),
     ((("client-id", None), ("user", "u")), ("u", "c")),
@@ -67,13 +67,13 @@ def test_addresses_have_own_quotas() -> None:
     assert made.of_address("::1") == ApplicableQuota(7.0, ("connection_creation_rate", "::1", ""))
     assert made.of_address("::FFFF:1.2.3.4") is None
     made.follow({(("ip", "1.2.3.4"),): {"connection_creation_rate": 5.0}})
-    told = "::ffff:1.2.3.4"  # by a socket of both families
-    assert made.of_address(told) == ApplicableQuota(5.0, ("connection_creation_rate", "1.2.3.4", ""))
+    response = "::ffff:1.2.3.4"  # by a socket of both families
+    assert made.of_address(response) == ApplicableQuota(5.0, ("connection_creation_rate", "1.2.3.4", ""))
     made.follow({(("ip", "fe80::1"),): {"connection_creation_rate": 5.0}})
     assert made.of_address("fe80::1%eth0") == ApplicableQuota(
         5.0, ("connection_creation_rate", "fe80::1", "")
     )
-    made.follow({(("ip", told),): {"connection_creation_rate": 6.0}})
+    made.follow({(("ip", response),): {"connection_creation_rate": 6.0}})
     assert made.of_address("1.2.3.4") == ApplicableQuota(6.0, ("connection_creation_rate", "1.2.3.4", ""))
     made.follow({(("ip", None),): {"connection_creation_rate": 2.0}})
     assert made.of_address("9.9.9.9") == ApplicableQuota(2.0, ("connection_creation_rate", "9.9.9.9", ""))

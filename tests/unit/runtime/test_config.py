@@ -131,3 +131,8 @@ def test_sensitive_value_is_in_no_error_and_no_repr(values) -> None:
 
 def test_types_have_kafkas_names() -> None:
     assert Secretive.types() == {"password": str, "pin": int}
+
+
+def test_a_dotted_name_may_have_underscores() -> None:
+    """Also where the field has another name."""
+    assert Sample.of(log_dirs=("/a",)) == Sample.of({"log_dirs": ("/a",)}) == Sample(dirs=("/a",))

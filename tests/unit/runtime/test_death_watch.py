@@ -1,4 +1,4 @@
-"""What Ray's GCS tells of ended workers and machines, through a stub that answers as it does."""
+"""Notices of Ray's GCS about ended workers and machines, through a stub with the same responses."""
 
 import threading
 from typing import Any
@@ -96,7 +96,7 @@ class Tables:
 
 
 class Channel:
-    """To nobody."""
+    """A subscription without a receiver."""
 
     def close(self) -> None: ...
 
@@ -142,11 +142,11 @@ def test_subscription_is_renewed_after_silence_or_a_gcs_restart(monkeypatch: pyt
     monkeypatch.setattr(stubs, "ControlPlanePubSubGcsServiceStub", lambda _: stub)
     monkeypatch.setattr(stubs, "WorkerInfoGcsServiceStub", lambda _: past)
     monkeypatch.setattr(stubs, "NodeInfoGcsServiceStub", lambda _: past)
-    heard: list[Deaths] = []
+    received: list[Deaths] = []
     faults = iter([ValueError("not of use"), ValueError("not of use")])
 
     def on_deaths(deaths: Deaths) -> None:
-        heard.append(deaths)
+        received.append(deaths)
         if fault := next(faults, None):
             raise fault
 
@@ -156,6 +156,6 @@ def test_subscription_is_renewed_after_silence_or_a_gcs_restart(monkeypatch: pyt
     watch.stop()
     watch.join()
     named = [b"a", b"meanwhile", b"meanwhile", b"b"]  # again, because it could not be used
-    assert heard == [Deaths.of(processes={each}) for each in named]
+    assert received == [Deaths.of(processes={each}) for each in named]
     channels = [pubsub_pb2.GCS_WORKER_DELTA_CHANNEL, pubsub_pb2.GCS_NODE_INFO_CHANNEL]
     assert stub.subscribed[:4] == [channels] * 4

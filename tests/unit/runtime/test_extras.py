@@ -50,7 +50,7 @@ def test_outermost_purpose_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "statement", "told"),
+    ("module", "statement", "response"),
     [
         (
             "pandas",
@@ -69,12 +69,12 @@ def test_outermost_purpose_is_reported() -> None:
         ),
     ],
 )
-def test_every_lazy_name_reports_its_extra(module: str, statement: str, told: str) -> None:
+def test_every_lazy_name_reports_its_extra(module: str, statement: str, response: str) -> None:
     """Not only the missing module."""
     code = WITHOUT.format(module=module, statement=statement)
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    assert told in done.stdout
+    assert response in done.stdout
     assert "pip install 'headrace[" in done.stdout
 
 

@@ -23,11 +23,11 @@ def test_package_lists_its_lazy_names_and_refuses_others(name: str) -> None:
 
 def test_importing_headrace_loads_no_client_or_server() -> None:
     """Nor Spark, Ray or Arrow."""
-    told = subprocess.run(
+    response = subprocess.run(
         [sys.executable, "-c", "import sys, headrace; print(*sorted(sys.modules))"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout.split()
     heavy = {"ray", "pyarrow", "pyspark", "zmq", "headrace.clients.sync", "headrace.storage_node"}
-    assert not heavy & set(told)
+    assert not heavy & set(response)

@@ -26,7 +26,7 @@ def limited(clock: Clock, caplog: pytest.LogCaptureFixture) -> LimitedLog:
 
 
 def test_flood_becomes_two_lines(limited: LimitedLog, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """The first message, and after the interval the next one with the count of the others."""
+    """The first message is logged, and after the interval the next one with the number of skipped ones."""
     for port in range(500):
         limited.warning("dropped", "connection of port %d dropped", port)
     clock.now_ms += INTERVAL_MS

@@ -1,4 +1,4 @@
-"""An event loop on a thread: results, failures and ends reach whoever waits for them."""
+"""An event loop on a thread: results, failures and ends reach their waiters."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms tell the truth, in constant memory."""
+"""Counters, gauges and histograms have the right values, in constant memory."""
 
 import random
 

@@ -14,7 +14,7 @@ WAIT_S = 60.0
 
 
 class FakeServer:
-    """Starts, runs and stops as it is told."""
+    """A server whose start, run and stop the test controls."""
 
     host, port = "127.0.0.1", 9092
 

@@ -22,7 +22,7 @@ def test_long_stall_is_reported_once_and_kept_for_a_minute() -> None:
 
 
 def test_reports_are_limited_and_name_the_longest_stall() -> None:
-    """Three long stalls: one line at once, one for the others after the interval."""
+    """Three long stalls: one line at once, one for the other two after the interval."""
     meter = StallMeter(100, 0)
     at, reports = 0, []
     for late in (LONG_STALL_MS, 2_000, 900):

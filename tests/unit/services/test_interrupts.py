@@ -58,8 +58,8 @@ def test_signal_inside_a_destructor_is_raised_later() -> None:
 
 def test_other_unraisable_exceptions_reach_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug in a destructor is still reported."""
-    told: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda news: told.append(news.exc_type))
+    response: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda news: response.append(news.exc_type))
 
     class Broken:
         def __del__(self) -> None:
@@ -68,4 +68,4 @@ def test_other_unraisable_exceptions_reach_the_hook(monkeypatch: pytest.MonkeyPa
     with interrupts():
         doomed = Broken()
         del doomed
-    assert told == [ZeroDivisionError]
+    assert response == [ZeroDivisionError]

@@ -23,6 +23,6 @@ def test_quorum_status_has_the_leader_and_the_lag() -> None:
     assert [each["role"] for each in (*facts["voters"], *facts["observers"])] == [
         *("leader", "follower", "follower", "observer")
     ]
-    unheard = facts["voters"][2]
-    assert (unheard["end_offset"], unheard["lag"], unheard["endpoint"]) == (None, None, None)
+    unanswered = facts["voters"][2]
+    assert (unanswered["end_offset"], unanswered["lag"], unanswered["endpoint"]) == (None, None, None)
     assert facts["voters"][1]["endpoint"] == "h:9093"

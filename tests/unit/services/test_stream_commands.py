@@ -52,7 +52,8 @@ def test_describe_shows_the_topology_of_an_app_or_of_a_function(
         ("absent_module:app", "there is no module 'absent_module'"),
         ("{}.inner:app", "there is no module"),
         ("{}:other", "is int, not a headrace.stream.App"),
-        ("{}:absent", "is NoneType, not a headrace.stream.App"),
+        ("{}:absent", "has no 'absent'"),
+        ("{}:mode", "did you mean 'made'?"),
     ],
 )
 def test_a_name_that_gives_no_app_is_explained(

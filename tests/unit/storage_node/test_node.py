@@ -54,7 +54,7 @@ def test_empty_metadata_response_changes_nothing(rig: CoreRig) -> None:
 
 
 class TestWaitingForMetadata:
-    """Answers that are held back until this node's image shows what they tell."""
+    """Responses that wait until this node's image has the change."""
 
     def test_response_waits_for_the_image(self, rig: CoreRig) -> None:
         """Not before, and once."""
@@ -139,7 +139,7 @@ def test_status_is_json(rig: CoreRig) -> None:
 
 
 def test_starting_node_refuses_metadata_requests() -> None:
-    """With an incomplete image it cannot tell which topics do not exist."""
+    """With an incomplete image a missing topic may exist."""
     rig = CoreRig(records=())
     request = rig.ask(registry.METADATA, MetadataRequest(("t",)))
     assert isinstance(request.error, LeaderNotAvailableError)

@@ -1,4 +1,4 @@
-"""What a node tells people of its logs."""
+"""The status of a node's logs, for operators."""
 
 from core_rig import CoreRig
 from headrace.storage_node.node_status import _LOGS_SHOWN

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 from headrace.protocol.errors import ConfigError
+from headrace.stream import config as config_module
 from headrace.stream.config import OPTIMIZATIONS, StreamsConfig, split_config
 
 
@@ -48,3 +53,15 @@ def test_client_keys_are_split_by_their_longest_prefix() -> None:
     assert clients["main.consumer"] == {"max.poll.records": 6}
     assert clients["topic"] == {"segment.bytes": 7}
     assert clients["producer"] == {}
+
+
+def test_every_key_is_read() -> None:
+    """A key that no module reads has no effect: here or in a module of the worker, or by a property here."""
+    folder = Path(config_module.__file__).parent
+    read = {
+        node.attr
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    assert {field.name for field in fields(StreamsConfig)} <= read

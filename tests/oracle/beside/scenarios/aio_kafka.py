@@ -68,13 +68,13 @@ def round_trip(scene: Scene) -> None:
             for is_idempotent in (True, False):
                 more = {"compression_type": compression, "enable_idempotence": is_idempotent}
                 async with AIOKafkaProducer(bootstrap_servers=scene.bootstrap, **more) as writer:
-                    told = [
+                    response = [
                         await writer.send_and_wait(
                             scene.topic, b"v" * 50, b"k", timestamp_ms=NOW, headers=[("a", b"1")]
                         )
                         for _ in range(3)
                     ]
-                    sent = [[each.partition, each.offset, each.timestamp] for each in told]
+                    sent = [[each.partition, each.offset, each.timestamp] for each in response]
                     scene.note(f"{compression} {is_idempotent}", sent)
         part = TopicPartition(scene.topic, 0)
         async with consumer(scene) as reader:
@@ -146,23 +146,23 @@ def administration(scene: Scene) -> None:
         boss = AIOKafkaAdminClient(bootstrap_servers=scene.bootstrap)
         await boss.start()
 
-        async def told(label: str, call: Awaitable[Any]) -> None:
+        async def response(label: str, call: Awaitable[Any]) -> None:
             found = await outcome(call)
             scene.note(label, found.to_object() if hasattr(found, "to_object") else found)
 
         topic = NewTopic(scene.topic, 2, 1)
-        await told("made", boss.create_topics([topic]))
-        await told("again", boss.create_topics([topic]))
-        await told("partitions", boss.create_partitions({scene.topic: NewPartitions(4)}))
+        await response("made", boss.create_topics([topic]))
+        await response("again", boss.create_topics([topic]))
+        await response("partitions", boss.create_partitions({scene.topic: NewPartitions(4)}))
         topics = await _until(lambda: boss.describe_topics([scene.topic]), "'partition': 3")
         scene.note("topic", topics)
-        await told("cluster", boss.describe_cluster())
+        await response("cluster", boss.describe_cluster())
         resource = ConfigResource(ConfigResourceType.TOPIC, scene.topic, configs={"retention.ms": "1234567"})
         altered = await boss.alter_configs([resource])
         scene.note("altered", [each.to_object() for each in altered])
         described = await _until(lambda: boss.describe_configs([resource]), "1234567")
         scene.note("configs", [each.to_object() for each in described])
-        await told("deleted", boss.delete_topics([scene.topic, "no-such-topic"]))
+        await response("deleted", boss.delete_topics([scene.topic, "no-such-topic"]))
         await boss.close()
 
     asyncio.run(play())

@@ -79,11 +79,11 @@ def take(reader: Consumer, count: int) -> list[Any]:
         message = reader.poll(TIMEOUT_S)
         if message is None:
             break
-        found.append(seen(message) if message.error() is None else told(message.error()))
+        found.append(seen(message) if message.error() is None else response(message.error()))
     return found
 
 
-def told(error: Any) -> str:
+def response(error: Any) -> str:
     return f"{error.name()} fatal={error.fatal()} retriable={error.retriable()}"
 
 
@@ -92,7 +92,7 @@ def outcome(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except KafkaException as error:
-        return told(error.args[0])
+        return response(error.args[0])
 
 
 def send(writer: Producer, topic: str, records: list[tuple[Any, Any]], **more: Any) -> list[Any]:
@@ -100,7 +100,7 @@ def send(writer: Producer, topic: str, records: list[tuple[Any, Any]], **more: A
     reports: list[Any] = []
 
     def report(error: Any, message: Any) -> None:
-        reports.append(told(error) if error else [message.partition(), message.offset()])
+        reports.append(response(error) if error else [message.partition(), message.offset()])
 
     for key, value in records:
         writer.produce(topic, key=key, value=value, on_delivery=report, **more)
@@ -222,7 +222,7 @@ def transactions(scene: Scene) -> None:
     scene.note("second commits", outcome(lambda: second.commit_transaction(TIMEOUT_S)))
 
 
-@scenario(CLIENT, "what producers and consumers are refused")
+@scenario(CLIENT, "errors of producers and consumers")
 def refused(scene: Scene) -> None:
     make(scene, max_message_bytes="2000")
     scene.note("too large", send(producer(scene), scene.topic, [(b"k", b"v" * 5000)]))
@@ -238,7 +238,7 @@ def refused(scene: Scene) -> None:
     reader.close()
 
 
-@scenario(CLIENT, "a topic that is made by its first use")
+@scenario(CLIENT, "automatic topic creation")
 def auto_created(scene: Scene) -> None:
     scene.note("sent", send(producer(scene), scene.topic, [(b"k", b"v")]))
     boss = admin(scene)
@@ -318,7 +318,7 @@ def administration(scene: Scene) -> None:
     done("topics deleted", boss.delete_topics([scene.topic, "no-such-topic"]))
 
 
-@scenario(CLIENT, "goes on over a restart")
+@scenario(CLIENT, "continues after a restart")
 def over_a_restart(scene: Scene) -> None:
     """The same producer and consumer before and after: sequences, offsets, and what was committed."""
     logging.getLogger("librdkafka").setLevel(logging.CRITICAL)

@@ -103,7 +103,7 @@ for _title, _script in SCRIPTS.items():
     add_script(_title, _script)
 
 
-@scenario(CLIENT, "transactions that hang")
+@scenario(CLIENT, "hanging transactions")
 def hanging(scene: Scene) -> None:
     """Listed, described, aborted by their place in the log."""
     play(scene, [MAKE])

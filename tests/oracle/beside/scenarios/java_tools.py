@@ -240,17 +240,17 @@ def loads(scene: Scene) -> None:
     where = ("--bootstrap-server", scene.bootstrap, "--topic", scene.topic)
     # in a JVM of its own, since it ends its work in a hook of that
     out = run_tool(f"{TOOLS}.VerifiableProducer", *where, "--max-messages", "1000", "--acks", "-1")
-    told = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    scene.note("produced", [each["name"] for each in told if each["name"] != "producer_send_success"])
-    scene.note("successes", sum(each["name"] == "producer_send_success" for each in told))
+    response = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    scene.note("produced", [each["name"] for each in response if each["name"] != "producer_send_success"])
+    scene.note("successes", sum(each["name"] == "producer_send_success" for each in response))
     for protocol in ("classic", "consumer"):
         group = ("--group-id", f"{scene.topic}-{protocol}", "--group-protocol", protocol)
         more = ("--max-messages", "1000", "--reset-policy", "earliest")
         done = scene.tool(f"{TOOLS}.VerifiableConsumer", *where, *group, *more)
-        told = [json.loads(line) for line in done.out.splitlines() if line.startswith("{")]
-        read = sum(each["count"] for each in told if each["name"] == "records_consumed")
+        response = [json.loads(line) for line in done.out.splitlines() if line.startswith("{")]
+        read = sum(each["count"] for each in response if each["name"] == "records_consumed")
         scene.note(f"consumed {protocol}", read)
-        committed = [each for each in told if each["name"] == "offsets_committed"]
+        committed = [each for each in response if each["name"] == "offsets_committed"]
         scene.note(f"committed {protocol}", committed[-1]["offsets"] if committed else None)
     speed = ("--num-records", "20000", "--record-size", "100", "--throughput", "-1")
     props = ("--producer-props", f"bootstrap.servers={scene.bootstrap}", "acks=all")

@@ -67,9 +67,9 @@ def round_trip(scene: Scene) -> None:
                 for each in range(5)
             ]
             writer.flush(TIMEOUT_MS / 1000)
-            told = [future.get(TIMEOUT_MS / 1000) for future in made] if acks else []
+            response = [future.get(TIMEOUT_MS / 1000) for future in made] if acks else []
             scene.note(
-                f"{compression} {acks}", [[each.partition, each.offset, each.timestamp] for each in told]
+                f"{compression} {acks}", [[each.partition, each.offset, each.timestamp] for each in response]
             )
             writer.close()
     reader = consumer(scene)

@@ -41,21 +41,21 @@ def under_kill(scene: Scene, produce: Produce) -> None:
     killed = threading.Event()
     with Nodes(scene) as nodes:
         nodes.create(scene.topic, (1, 2, 3), min_insync_replicas="2")
-        told: list[Any] = ["it did not end"]
+        response: list[Any] = ["it did not end"]
 
         def run() -> None:
             try:
-                told[:] = produce(scene, killed)
+                response[:] = produce(scene, killed)
             except Exception as error:  # noqa: BLE001 - what the client raises is what it saw
-                told[:] = [repr(error)]
+                response[:] = [repr(error)]
 
         sending = threading.Thread(target=run, daemon=True)
         sending.start()
-        assert until(lambda: end_of(nodes, 1) >= FIRST or not sending.is_alive(), CHANGE_S), told
+        assert until(lambda: end_of(nodes, 1) >= FIRST or not sending.is_alive(), CHANGE_S), response
         nodes.kill(1)
         killed.set()
         sending.join(END_S)
-        acknowledged = list(told)
+        acknowledged = list(response)
         nodes.back()
         nodes.until_placed(scene.topic, (2, (1, 2, 3)))
         found = held(nodes, 2)
@@ -74,8 +74,8 @@ def under_kill(scene: Scene, produce: Produce) -> None:
 def end_of(nodes: Nodes, node: int) -> int:
     part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     topics = [{"name": nodes.scene.topic, "partitions": [part]}]
-    told = nodes[node].wire.ask("list_offsets", 5, replica_id=-1, topics=topics)
-    return int(told["topics"][0]["partitions"][0]["offset"])
+    response = nodes[node].wire.ask("list_offsets", 5, replica_id=-1, topics=topics)
+    return int(response["topics"][0]["partitions"][0]["offset"])
 
 
 def all_batches(nodes: Nodes, node: int) -> Iterator[dict[str, Any]]:
@@ -101,9 +101,7 @@ def epochs(nodes: Nodes, node: int) -> set[int]:
 
 
 def add(client: str, produce: Produce) -> None:
-    scenario(client, "a leader is killed while it produces", nodes=3)(
-        lambda scene: under_kill(scene, produce)
-    )
+    scenario(client, "a leader is killed during produce", nodes=3)(lambda scene: under_kill(scene, produce))
 
 
 def by_librdkafka(scene: Scene, killed: threading.Event) -> list[str]:
@@ -166,10 +164,10 @@ def by_java(scene: Scene, _killed: threading.Event) -> list[str]:
     with scene.file("retries=1000000\n") as config:
         more = ("--producer.config", config)
         printed = run_tool(f"{java_tools.TOOLS}.VerifiableProducer", *arguments, *rate, *more)
-    told = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    failed = [each for each in told if each["name"] == "producer_send_error"]
+    response = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    failed = [each for each in response if each["name"] == "producer_send_error"]
     return failed or [
-        each["value"].replace("1.", "v-") for each in told if each["name"] == "producer_send_success"
+        each["value"].replace("1.", "v-") for each in response if each["name"] == "producer_send_success"
     ]
 
 

@@ -1,4 +1,4 @@
-"""What lies on the disks: Kafka's dump tool reads both systems' logs, and each goes on in the other's."""
+"""The files of both systems: Kafka's dump tool reads both logs, and each system continues in the other's."""
 
 import os
 import re
@@ -45,8 +45,10 @@ def kinds(scene: Scene) -> None:
         asking.create()
         for compression in Compression:
             asking.produce("", batch(compression=compression))
-        told = asking.settled("", "init_producer_id", 1, transactional_id=None, transaction_timeout=60_000)
-        me = {"producer_id": told["producer_id"], "producer_epoch": 0}
+        response = asking.settled(
+            "", "init_producer_id", 1, transactional_id=None, transaction_timeout=60_000
+        )
+        me = {"producer_id": response["producer_id"], "producer_epoch": 0}
         for sequence in (0, 3):
             asking.produce("", batch(base_sequence=sequence, **me))
         for sequence, committed in ((0, True), (3, False)):
@@ -60,10 +62,10 @@ def _transaction(asking: Asking, sequence: int, *, committed: bool) -> None:
     txn = asking.scene.topic
     asking.settled("", "find_coordinator", 2, key=txn, key_type=1)
     fields = {"producer_id": -1, "producer_epoch": -1}
-    told = asking.settled(
+    response = asking.settled(
         "", "init_producer_id", 2, transactional_id=txn, transaction_timeout=60_000, **fields
     )
-    mine = {name: told[name] for name in ("producer_id", "producer_epoch")}
+    mine = {name: response[name] for name in ("producer_id", "producer_epoch")}
     parts = {**mine, "transactional_id": txn, "topics": [{"name": txn, "partitions": [0]}]}
     fields = {f"v3_and_below_{name}": value for name, value in parts.items()}
     asking.settled("", "add_partitions_to_txn", 2, **fields)
@@ -71,14 +73,14 @@ def _transaction(asking: Asking, sequence: int, *, committed: bool) -> None:
     asking.settled("", "end_txn", 2, transactional_id=txn, committed=committed, **mine)
 
 
-@scenario(CLIENT, "in the server's time")
+@scenario(CLIENT, "log append time")
 def of_the_server(scene: Scene) -> None:
     """message.timestamp.type LogAppendTime, of batches in every compression."""
     with Asking(scene) as asking:
         asking.create(message_timestamp_type="LogAppendTime")
         for compression in Compression:
-            told = asking.produce("", batch(compression=compression))
-            part = told["responses"][0]["partition_responses"][0]
+            response = asking.produce("", batch(compression=compression))
+            part = response["responses"][0]["partition_responses"][0]
             scene.note(f"{compression.name}", [part["base_offset"], part["log_append_time"] is not None])
     scene.note("dumped", dumped(scene, "--print-data-log"))
 
@@ -99,7 +101,7 @@ def segments(scene: Scene) -> None:
         scene.note(name, [re.sub(r"^.*/", "", line) for line in printed.out.splitlines()])
 
 
-@pair(CLIENT, "each goes on in the other's files")
+@pair(CLIENT, "each continues from the other's files")
 def exchanged(scenes: tuple[Scene, Scene]) -> None:
     """Written in every compression and in transactions; stopped, swapped, read, gone on with."""
     for scene in scenes:
@@ -133,7 +135,7 @@ def exchanged(scenes: tuple[Scene, Scene]) -> None:
         scene.notes["after"]["batches"] = scene.notes["after"]["batches"][15:]
 
 
-@pair(CLIENT, "each goes on in the other's compacted log of several leader epochs")
+@pair(CLIENT, "each continues from the other's compacted log of several leader epochs")
 def exchanged_compacted(scenes: tuple[Scene, Scene]) -> None:
     """In every compression, with aborted and committed transactions, in segments with all index files,
     compacted by the system that wrote them; then by the other one too."""
@@ -189,10 +191,10 @@ def _write_round(asking: Asking, number: int) -> None:
 def newest(asking: Asking) -> dict[str, Any]:
     """Offset and value, as far as it is not drawn, of each key's last committed record."""
     asking.all_committed("all")
-    told = asking.scene.notes.pop("all")
-    skipped = {(each["producer_id"], each["first_offset"]) for each in told["aborted"]}
+    response = asking.scene.notes.pop("all")
+    skipped = {(each["producer_id"], each["first_offset"]) for each in response["aborted"]}
     found: dict[str, Any] = {}
-    for each in told["batches"]:
+    for each in response["batches"]:
         if not each["kind"][1] and (each["producer_id"], each["offsets"][0]) not in skipped:
             found |= {
                 record[2].decode(): [record[0], record[3].split(b"-")[:3]] for record in each["records"]
@@ -202,13 +204,13 @@ def newest(asking: Asking) -> dict[str, Any]:
 
 def _note_epochs(asking: Asking, label: str) -> None:
     """Where each leader epoch ends."""
-    told = []
+    response = []
     for epoch in range(ROUNDS + 2):
         part = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
         topics = [{"topic": asking.scene.topic, "partitions": [part]}]
         (topic,) = asking.settled("", "offset_for_leader_epoch", 4, replica_id=-1, topics=topics)["topics"]
-        told.append(topic["partitions"])
-    asking.scene.note(label, told)
+        response.append(topic["partitions"])
+    asking.scene.note(label, response)
 
 
 def _check_indexes(scene: Scene, label: str) -> None:

@@ -1,4 +1,4 @@
-"""What operators set for clients: quotas, metrics to be pushed, levels of features; by hand and tools."""
+"""What operators set for clients: quotas, metrics to be pushed, feature levels; by hand and tools."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,11 +18,11 @@ def entity(**names: str | None) -> list[dict[str, Any]]:
 
 
 def altered(
-    asking: Asking, label: str, who: list[dict[str, Any]], *, version: int = 1, **values: Any
+    asking: Asking, label: str, target: list[dict[str, Any]], *, version: int = 1, **values: Any
 ) -> None:
     """Quotas of an entity; None removes. The order of entities differs between the systems."""
     ops = [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in values.items()]
-    fields = {"entries": [{"entity": who, "ops": ops}], "validate_only": False}
+    fields = {"entries": [{"entity": target, "ops": ops}], "validate_only": False}
     found = asking.ask("", "alter_client_quotas", version, **fields)
     asking.scene.note(label, _in_order(found))
 
@@ -55,11 +55,11 @@ def quotas(scene: Scene) -> None:
             ("default of a user", entity(user=user, client_id=None), {"producer_byte_rate": 5e6}),
             ("ip", entity(ip="10.1.2.3"), {"connection_creation_rate": 50.0}),
         )
-        for number, (label, who, values) in enumerate(good):
-            altered(asking, f"set {label}", who, version=number % 2, **values)
+        for number, (label, target, values) in enumerate(good):
+            altered(asking, f"set {label}", target, version=number % 2, **values)
         altered(asking, "set again", entity(user=user), producer_byte_rate=1e6)
         altered(asking, "unset what is not", entity(user=user), request_percentage=None)
-        for label, who, values in (
+        for label, target, values in (
             ("nobody", [], {"producer_byte_rate": 1.0}),
             ("a group", entity(group="g"), {"producer_byte_rate": 1.0}),
             ("ip and user", entity(ip="10.1.2.3", user=user), {"producer_byte_rate": 1.0}),
@@ -71,7 +71,7 @@ def quotas(scene: Scene) -> None:
             ("negative", entity(user=user), {"producer_byte_rate": -1.0}),
             ("a fraction", entity(user=user), {"producer_byte_rate": 1.5}),
         ):
-            altered(asking, f"refused: {label}", who, **values)
+            altered(asking, f"refused: {label}", target, **values)
         described(asking, "of the user", ("user", EXACT, user), awaits="5000000")
         described(asking, "of the user alone", ("user", EXACT, user), strict=True)
         described(asking, "of the client", ("client-id", EXACT, client), version=0)
@@ -88,8 +88,8 @@ def quotas(scene: Scene) -> None:
             described(asking, f"filter: {label}", component)
         described(asking, "filter: twice", ("user", DEFAULT, None), ("user", SPECIFIED, None))
         described(asking, "filter: ip and user", ("ip", DEFAULT, None), ("user", SPECIFIED, None))
-        for label, who, values in good:
-            altered(asking, f"unset {label}", who, **dict.fromkeys(values))
+        for label, target, values in good:
+            altered(asking, f"unset {label}", target, **dict.fromkeys(values))
 
 
 @scenario("raw", "throttled by quotas")
@@ -120,9 +120,9 @@ def _be_throttled(asking: Asking, large: bytes, small: bytes) -> None:
         waits.append(found["throttle_time"] > 0)
     scene.note("produce waits", waits)
     wanted = ((0, large), (90, small))
-    told = [asking.fetch("", offset=offset, max_bytes=len(data)) for offset, data in wanted]
-    scene.note("fetch waits", [each["throttle_time"] > 0 for each in told])
-    scene.note("fetch tells", [len(each["responses"]) for each in told])
+    response = [asking.fetch("", offset=offset, max_bytes=len(data)) for offset, data in wanted]
+    scene.note("fetch waits", [each["throttle_time"] > 0 for each in response])
+    scene.note("fetch tells", [len(each["responses"]) for each in response])
 
 
 @scenario("raw", "client metrics subscriptions")
@@ -167,7 +167,7 @@ def subscriptions(scene: Scene) -> None:
         scene.note("not listed", listed())
 
 
-@scenario("raw", "levels of features")
+@scenario("raw", "feature levels")
 def features(scene: Scene) -> None:
     """What cannot be, and what may be; nothing is changed in the end."""
     with Asking(scene) as asking:
@@ -187,7 +187,7 @@ def features(scene: Scene) -> None:
                 asking.ask(f"{label} v{version}", "update_features", version, **fields)
 
 
-@scenario("raw", "credentials that nobody has")
+@scenario("raw", "credentials of unknown users")
 def credentials(scene: Scene) -> None:
     """Kafka's tool asks for them with a user's quotas."""
     with Asking(scene) as asking:

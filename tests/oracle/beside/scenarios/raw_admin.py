@@ -116,7 +116,7 @@ def _fetched(asking: Asking, version: int, *groups: str) -> None:
             asking.ask(f"fetched {label} v{version}", "offset_fetch", version, groups=asked)
 
 
-@scenario(CLIENT, "log dirs, voters and nodes that are not there")
+@scenario(CLIENT, "missing log dirs, voters and nodes")
 def nowhere(scene: Scene) -> None:
     with Asking(scene) as asking:
         asking.create()
@@ -158,8 +158,8 @@ def unregistered(scene: Scene) -> None:
         nodes.create(scene.topic, (1, 3), (3, 2))
         leave_only(nodes, 1, 2)
         nodes.until_placed(scene.topic, (1, (1,)), (2, (2,)))
-        told = nodes[1].ask("gone", "unregister_broker", 0, broker_id=3)
-        wanted = 2 if told["error_code"] == "none" else 3
+        response = nodes[1].ask("gone", "unregister_broker", 0, broker_id=3)
+        wanted = 2 if response["error_code"] == "none" else 3
 
         def is_known() -> bool:
             fields = {"endpoint_type": 1, "include_fenced_brokers": True}

@@ -32,8 +32,8 @@ def leave_only(nodes: Nodes, *kept: int) -> None:
         nodes.end(number)
 
     def know() -> bool:
-        told = [nodes[number].wire.ask("metadata", 12, topics=[])["brokers"] for number in nodes]
-        return all(len(each) == len(kept) for each in told)
+        response = [nodes[number].wire.ask("metadata", 12, topics=[])["brokers"] for number in nodes]
+        return all(len(each) == len(kept) for each in response)
 
     assert until(know, CHANGE_S)
 
@@ -70,7 +70,7 @@ def described_nodes(scene: Scene) -> None:
         described(nodes[3], "all again", scene.topic, one, two)
 
 
-@scenario(CLIENT, "who is not the leader says who is", nodes=3)
+@scenario(CLIENT, "requests to nodes that do not lead", nodes=3)
 def hints(scene: Scene) -> None:
     """KIP-951: produce and fetch at a follower, and at a node that has no replica."""
     with Nodes(scene) as nodes:
@@ -114,7 +114,7 @@ def offsets_at(asking: Asking, label: str, epoch: int) -> None:
     )
 
 
-@scenario(CLIENT, "leaders come and go", nodes=3)
+@scenario(CLIENT, "leaders change", nodes=3)
 def epochs(scene: Scene) -> None:
     """Each node stops and restarts; all report the same ends of leader epochs; no record is lost."""
     with Nodes(scene) as nodes:
@@ -221,7 +221,7 @@ def unclean(scene: Scene) -> None:
         nodes[1].fetch("what is left", version=12)
 
 
-@scenario(CLIENT, "too few in sync", nodes=3)
+@scenario(CLIENT, "ISR below min.insync.replicas", nodes=3)
 def too_few(scene: Scene) -> None:
     """min.insync.replicas unmet before a batch is appended, and after."""
     with Nodes(scene) as nodes:
@@ -229,7 +229,7 @@ def too_few(scene: Scene) -> None:
         nodes[1].produce("enough", batch(), version=12)
         nodes.kill(3)
         waiting = threading.Thread(
-            target=lambda: nodes[1].produce("it goes meanwhile", batch(), version=12), daemon=True
+            target=lambda: nodes[1].produce("ISR shrinks meanwhile", batch(), version=12), daemon=True
         )
         waiting.start()
         waiting.join(CHANGE_S)

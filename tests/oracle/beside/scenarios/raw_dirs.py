@@ -33,8 +33,8 @@ def place_of(asking: Asking, topic: str) -> dict[int, str]:
     """Dirs by partition, of replicas that are not on their way."""
     return {
         index: path
-        for path, told in dirs_of(asking, topic).items()
-        for index, facts in told["replicas"].items()
+        for path, response in dirs_of(asking, topic).items()
+        for index, facts in response["replicas"].items()
         if not facts[-1]
     }
 
@@ -105,7 +105,10 @@ def wiped(scene: Scene) -> None:
             scene.note(f"{label}: equal", all(until(are_equal(scene, index), CHANGE_S) for index in (0, 1)))
             scene.note(
                 f"{label}: dirs",
-                {path: told["error"] for path, told in sorted(dirs_of(nodes[HERE], scene.topic).items())},
+                {
+                    path: response["error"]
+                    for path, response in sorted(dirs_of(nodes[HERE], scene.topic).items())
+                },
             )
 
         in_two()
@@ -122,7 +125,7 @@ def wiped(scene: Scene) -> None:
         move(nodes[HERE], "to a dir that fails", scene.topic, second)
 
         def failed() -> bool:
-            move(nodes[HERE], "", scene.topic, second)  # somebody has to use it
+            move(nodes[HERE], "", scene.topic, second)  # one partition has to use it
             return bool(dirs_of(nodes[HERE], scene.topic)[str(second)]["error"] != "none")
 
         assert until(failed, CHANGE_S), dirs_of(nodes[HERE], scene.topic)
@@ -130,8 +133,10 @@ def wiped(scene: Scene) -> None:
         assert until(lambda: nodes.places(scene.topic, 1)[1][1] == (1, 2), CHANGE_S), nodes.places(
             scene.topic, 1
         )
-        told = nodes[1].wire.ask("metadata", 12, topics=[{"name": scene.topic}])["topics"][0]["partitions"]
-        scene.note("offline", {part["partition_index"]: part["offline_replicas"] for part in told})
+        response = nodes[1].wire.ask("metadata", 12, topics=[{"name": scene.topic}])["topics"][0][
+            "partitions"
+        ]
+        scene.note("offline", {part["partition_index"]: part["offline_replicas"] for part in response})
         move(nodes[HERE], "again to a dir that fails", scene.topic, second)
         nodes[2].produce("", batch(2), partition=1)
         nodes.kill(HERE)

@@ -69,7 +69,7 @@ def config_values(scene: Scene) -> None:
                 scene.note(f"{name}={value}", found["topics"][0]["error_code"])
 
 
-@scenario(CLIENT, "topics that cannot be")
+@scenario(CLIENT, "invalid topics")
 def bad_topics(scene: Scene) -> None:
     with Asking(scene) as asking:
         asking.create(partitions=2)
@@ -134,9 +134,9 @@ def _changed(data: bytes, position: int, with_bytes: bytes, *, crc: bool = True)
     return bytes(made)
 
 
-@scenario(CLIENT, "batches that are refused")
+@scenario(CLIENT, "refused batches")
 def bad_batches(scene: Scene) -> None:
-    """A server must take none of these, and must go on."""
+    """A server must refuse each of these, and must keep serving."""
     with Asking(scene) as asking:
         asking.create()
         good = batch()
@@ -166,8 +166,10 @@ def bad_batches(scene: Scene) -> None:
             ("just not too large", batch(1, key=b"x" * 1_048_500)),
             ("a good one", good),
         ):
-            told = asking.produce("", data, version=8)["responses"][0]["partition_responses"][0]
-            scene.note(label, {"error_code": told["error_code"], "records": len(told["record_errors"])})
+            response = asking.produce("", data, version=8)["responses"][0]["partition_responses"][0]
+            scene.note(
+                label, {"error_code": response["error_code"], "records": len(response["record_errors"])}
+            )
         for acks in (2, -2):
             asking.produce(f"acks {acks}", good, acks=acks)
         asking.produce("no topic", good, topic="no-such-topic/")
@@ -179,13 +181,15 @@ def sequences(scene: Scene) -> None:
     """Idempotence: repeated, out of order, older and newer epochs, more than five repeats back."""
     with Asking(scene) as asking:
         asking.create()
-        told = asking.settled("", "init_producer_id", 1, transactional_id=None, transaction_timeout=60_000)
-        me = {"producer_id": told["producer_id"], "producer_epoch": 0}
+        response = asking.settled(
+            "", "init_producer_id", 1, transactional_id=None, transaction_timeout=60_000
+        )
+        me = {"producer_id": response["producer_id"], "producer_epoch": 0}
 
         def send(label: str, sequence: int, count: int = 3, **more: Any) -> None:
             asking.produce(label, batch(count, base_sequence=sequence, **{**me, **more}), version=8)
 
-        send("first is not 0", 5, producer_id=told["producer_id"] + 1000)
+        send("first is not 0", 5, producer_id=response["producer_id"] + 1000)
         send("first", 0)
         send("again", 0)
         send("gap", 4)
@@ -199,8 +203,8 @@ def sequences(scene: Scene) -> None:
         send("new epoch, not 0", 24, producer_epoch=1)
         send("new epoch", 0, producer_epoch=1)
         send("old epoch", 24, producer_epoch=0)
-        send("unknown producer, not 0", 7, producer_id=told["producer_id"] + 5000)
-        send("unknown producer", 0, producer_id=told["producer_id"] + 5000)
+        send("unknown producer, not 0", 7, producer_id=response["producer_id"] + 5000)
+        send("unknown producer", 0, producer_id=response["producer_id"] + 5000)
         wanted = [{"name": scene.topic, "partition_indexes": [0]}]
         found = asking.ask("", "describe_producers", 0, topics=wanted)
         for part in found["topics"][0]["partitions"]:
@@ -209,7 +213,7 @@ def sequences(scene: Scene) -> None:
         asking.all_committed("all")
 
 
-@scenario(CLIENT, "fetches at the edges")
+@scenario(CLIENT, "fetches at the ends of a log")
 def fetches(scene: Scene) -> None:
     with Asking(scene) as asking:
         topic_id = asking.create()
@@ -269,7 +273,7 @@ def fetch_session(scene: Scene) -> None:
         asking.fetch("gone", topics=[], session_id=session, session_epoch=3)
 
 
-@scenario(CLIENT, "frames that are none")
+@scenario(CLIENT, "invalid frames")
 def frames(scene: Scene) -> None:
     """Each on a connection of its own: closed, answered, or not; and the system is there afterwards."""
     metadata = frame("metadata", 9, {"topics": []})

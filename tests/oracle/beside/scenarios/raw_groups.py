@@ -118,7 +118,7 @@ def _one_life(asking: Asking, group: str, version: int) -> None:
     asking.ask(f"join v{version} offset_delete", "offset_delete", 0, group_id=group, **removed)
 
 
-@scenario(CLIENT, "what a classic group refuses")
+@scenario(CLIENT, "errors of classic groups")
 def refused(scene: Scene) -> None:
     with Asking(scene) as asking:
         asking.create()
@@ -294,7 +294,7 @@ def _add(asking: Asking, label: str, version: int, mine: dict[str, Any], *topics
     asking.settled(label, "add_partitions_to_txn", version, **fields)
 
 
-@scenario(CLIENT, "what transactions refuse")
+@scenario(CLIENT, "errors of transactions")
 def refused_transactions(scene: Scene) -> None:
     """Fenced epochs, producers that are not known, states that do not fit, partitions that were not added."""
     with Asking(scene) as asking:

@@ -48,7 +48,7 @@ def resources(scene: Scene) -> None:
 
 @scenario(CLIENT, "log levels of a broker")
 def loggers(scene: Scene) -> None:
-    """KIP-412, by the root logger alone: the names of the others are each system's own."""
+    """KIP-412, with the root logger only: other loggers have different names in each system."""
     with Asking(scene) as asking:
 
         def described(label: str, name: str) -> None:

@@ -19,11 +19,11 @@ class Txn:
         find_coordinator(asking, name, 1)
 
     @property
-    def who(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         return {"transactional_id": self.name, "producer_id": self.producer, "producer_epoch": self.epoch}
 
     def init(self, label: str, version: int, **change: Any) -> None:
-        fields = {**self.who, "transaction_timeout": 30_000, **change}
+        fields = {**self.identity, "transaction_timeout": 30_000, **change}
         self._take(self.asking.settled(label, "init_producer_id", version, **fields))
 
     def produce(self, label: str, sequence: int, **change: Any) -> None:
@@ -37,11 +37,11 @@ class Txn:
     def commit_offsets(self, label: str, version: int, **change: Any) -> None:
         part = {"partition_index": 0, "committed_offset": 9, "committed_metadata": "m"}
         topics = [{"name": self.asking.scene.topic, "partitions": [part]}]
-        fields = {**self.who, "group_id": f"{self.name}-group", "topics": topics, **change}
+        fields = {**self.identity, "group_id": f"{self.name}-group", "topics": topics, **change}
         self.asking.settled(label, "txn_offset_commit", version, **fields)
 
     def end(self, label: str, version: int, *, committed: bool = True, **change: Any) -> None:
-        fields = {**self.who, "committed": committed, **change}
+        fields = {**self.identity, "committed": committed, **change}
         self._take(self.asking.settled(label, "end_txn", version, **fields))
 
     def described(self, label: str) -> None:
@@ -51,14 +51,14 @@ class Txn:
         """Until its markers are written and the coordinator knows."""
 
         def is_so() -> bool:
-            told = self.asking.ask("", "describe_transactions", 0, transactional_ids=[self.name])
-            return state in str(told)
+            response = self.asking.ask("", "describe_transactions", 0, transactional_ids=[self.name])
+            return state in str(response)
 
         assert until(is_so, 300)
 
-    def _take(self, told: dict[str, Any]) -> None:
-        if told.get("producer_id", -1) >= 0:
-            self.producer, self.epoch = told["producer_id"], told["producer_epoch"]
+    def _take(self, response: dict[str, Any]) -> None:
+        if response.get("producer_id", -1) >= 0:
+            self.producer, self.epoch = response["producer_id"], response["producer_epoch"]
 
 
 @scenario(CLIENT, "transactions of the second protocol")
@@ -73,7 +73,7 @@ def second(scene: Scene) -> None:
             txn.end(f"commit of none v{version}", version)
             txn.produce(f"produced v{version}", 0)
             txn.described(f"ongoing v{version}")
-            asking.ask(f"add offsets v{version}", "add_offsets_to_txn", 4, **txn.who, group_id="g-added")
+            asking.ask(f"add offsets v{version}", "add_offsets_to_txn", 4, **txn.identity, group_id="g-added")
             txn.commit_offsets(f"offsets v{version}", version)
             txn.described(f"with offsets v{version}")
             before = txn.epoch
@@ -107,7 +107,7 @@ def offsets(scene: Scene) -> None:
         for version in (3, 4, 5, 6, 7):
             if version == 6:  # once more, with the group in the transaction
                 group = {"group_id": f"{scene.topic}-group"}
-                asking.settled("added", "add_offsets_to_txn", 4, **txn.who, **group)
+                asking.settled("added", "add_offsets_to_txn", 4, **txn.identity, **group)
             label_of = f"v{version}" if version < 6 else f"added v{version - 2}"
             for label, change in (
                 ("member", {"member_id": "nobody", "generation_id": 1}),
@@ -140,7 +140,7 @@ def added(scene: Scene) -> None:
         def add(label: str, version: int, verify: bool, *wanted: tuple[Txn, int, dict[str, Any]]) -> None:
             made = [
                 {
-                    **txn.who,
+                    **txn.identity,
                     "verify_only": verify,
                     "topics": [{"name": scene.topic, "partitions": [partition]}],
                     **change,
@@ -166,7 +166,7 @@ def added(scene: Scene) -> None:
         one.end("ended", 5, committed=False)
 
 
-@scenario(CLIENT, "who looks at transactions")
+@scenario(CLIENT, "transactions listed and described")
 def looked_at(scene: Scene) -> None:
     """Lists by state, producer, age and pattern; descriptions; markers written by hand."""
     with Asking(scene) as asking:

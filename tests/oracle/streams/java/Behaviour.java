@@ -1,5 +1,6 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.charset.StandardCharsets;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -10,7 +11,9 @@ import org.apache.kafka.streams.kstream.ValueTransformerWithKey;
 import org.apache.kafka.streams.kstream.ValueTransformerWithKeySupplier;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
+import org.apache.kafka.streams.processor.Cancellable;
 import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.Punctuator;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessor;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessorContext;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessorSupplier;
@@ -20,12 +23,18 @@ import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.ProcessorSupplier;
 import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.AggregationWithHeaders;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
 import org.apache.kafka.streams.state.SessionStore;
+import org.apache.kafka.streams.state.SessionStoreWithHeaders;
 import org.apache.kafka.streams.state.StoreBuilder;
 import org.apache.kafka.streams.state.TimestampedKeyValueStore;
+import org.apache.kafka.streams.state.TimestampedKeyValueStoreWithHeaders;
+import org.apache.kafka.streams.state.TimestampedWindowStoreWithHeaders;
 import org.apache.kafka.streams.state.ValueAndTimestamp;
+import org.apache.kafka.streams.state.ValueTimestampHeaders;
 import org.apache.kafka.streams.state.VersionedKeyValueStore;
 import org.apache.kafka.streams.state.VersionedRecord;
 import org.apache.kafka.streams.state.WindowStore;
@@ -35,12 +44,18 @@ import org.apache.kafka.streams.state.WindowStore;
 final class Behaviour {
     interface Emit {
         void emit(Object key, Object value, long timestamp, Headers headers);
+
+        default void emitTo(String child, Object key, Object value, long timestamp, Headers headers) {
+            throw new IllegalStateException("no children by name");
+        }
     }
 
     private final JsonNode spec;
     private final List<String> effects;
     private ProcessingContext context;
     private Object store;
+    private Cancellable schedule;
+    private int calls;
 
     Behaviour(JsonNode spec, List<String> effects) {
         this.spec = spec;
@@ -48,7 +63,8 @@ final class Behaviour {
     }
 
     static Set<StoreBuilder<?>> provided(JsonNode spec) {
-        return spec.hasNonNull("uses") && Specs.is(spec, "provides") ? Set.of(Specs.builder(spec.get("uses"))) : null;
+        boolean isProvided = Specs.is(spec, "provides") || "provided".equals(Specs.string(spec, "adds"));
+        return spec.hasNonNull("uses") && isProvided ? Set.of(Specs.builder(spec.get("uses"))) : null;
     }
 
     void init(ProcessingContext context, Emit emit) {
@@ -56,15 +72,28 @@ final class Behaviour {
         if (spec.hasNonNull("uses")) {
             store = context.getStateStore(Specs.string(spec.get("uses"), "name"));
         }
+        if (spec.hasNonNull("looks_up")) {
+            store = context.getStateStore(Specs.string(spec, "looks_up"));
+        }
         if (spec.hasNonNull("punctuate")) {
             JsonNode punctuate = spec.get("punctuate");
             PunctuationType type = Specs.is(punctuate, "wall") ? PunctuationType.WALL_CLOCK_TIME : PunctuationType.STREAM_TIME;
-            context.schedule(Specs.millis(punctuate, "interval"), type, now -> punctuate(now, emit));
+            calls = punctuate.hasNonNull("times") ? punctuate.get("times").asInt() : -1;
+            Punctuator punctuator = now -> punctuate(now, emit);
+            schedule = punctuate.hasNonNull("start")
+                ? context.schedule(Instant.ofEpochMilli(punctuate.get("start").asLong()), Specs.millis(punctuate, "interval"), type, punctuator)
+                : context.schedule(Specs.millis(punctuate, "interval"), type, punctuator);
         }
     }
 
     private void punctuate(long now, Emit emit) {
         effects.add(Specs.string(spec, "id") + ": punctuate " + now + " " + context.currentStreamTimeMs());
+        if (Specs.is(spec.get("punctuate"), "fails") && Math.floorMod(now, 2L) == 1) {
+            throw new IllegalStateException("asked to fail");
+        }
+        if (--calls == 0) {
+            schedule.cancel();
+        }
         if (!Specs.string(spec, "processor").equals("buffer")) {
             return;
         }
@@ -86,7 +115,21 @@ final class Behaviour {
             case "range": range(key, value, timestamp, headers, emit); break;
             case "windows": windows(key, value, timestamp, headers, emit); break;
             case "sessions": sessions(key, value, timestamp, headers, emit); break;
+            case "remember": remember(key, value, timestamp, headers, emit); break;
+            case "remember_windows": rememberWindows(key, value, timestamp, headers, emit); break;
+            case "remember_sessions": rememberSessions(key, value, timestamp, headers, emit); break;
             case "versions": versions(key, value, timestamp, headers, emit); break;
+            case "fail_on_x":
+                emit.emit(key, Functions.value("fail_on_x", key, value), timestamp, headers);
+                break;
+            case "lookup":
+                emit.emit(key, (key == null ? "null" : found(key)) + "/" + Functions.text(value), timestamp, headers);
+                break;
+            case "child":
+                JsonNode children = spec.get("children");
+                String child = children.get((int) Math.floorMod(Functions.number(value), (long) children.size())).asText();
+                emit.emitTo(child, key, value, timestamp, headers);
+                break;
             case "buffer": ((KeyValueStore<Object, Object>) store).put(key, value); break;
             case "headers":
                 // the headers of a record are shared by all that follow: a copy, as in Python
@@ -203,6 +246,48 @@ final class Behaviour {
         emit.emit(key, start + "-" + end + " " + whole, timestamp, headers);
     }
 
+    private static String remembered(ValueTimestampHeaders<Object> found) {
+        return found == null ? "-" : Functions.text(found.value()) + "@" + found.timestamp() + Functions.text(found.headers());
+    }
+
+    private void remember(Object key, Object value, long timestamp, Headers headers, Emit emit) {
+        var kept = (TimestampedKeyValueStoreWithHeaders<Object, Object>) store;
+        if (key == null) {
+            return;
+        }
+        String before = remembered(kept.get(key));
+        kept.put(key, ValueTimestampHeaders.make(value, timestamp, headers));
+        emit.emit(key, before + ">" + remembered(kept.get(key)), timestamp, headers);
+    }
+
+    private void rememberWindows(Object key, Object value, long timestamp, Headers headers, Emit emit) {
+        var kept = (TimestampedWindowStoreWithHeaders<Object, Object>) store;
+        if (key == null) {
+            return;
+        }
+        long start = timestamp - Math.floorMod(timestamp, 50L);
+        kept.put(key, ValueTimestampHeaders.make(value, timestamp, headers), start);
+        StringBuilder text = new StringBuilder(remembered(kept.fetch(key, start)));
+        try (var found = kept.fetch(key, Math.max(0, timestamp - 200), timestamp)) {
+            found.forEachRemaining(entry -> text.append(" ").append(entry.key).append("=").append(remembered(entry.value)));
+        }
+        emit.emit(key, text.toString(), timestamp, headers);
+    }
+
+    private void rememberSessions(Object key, Object value, long timestamp, Headers headers, Emit emit) {
+        var kept = (SessionStoreWithHeaders<Object, Object>) store;
+        if (key == null) {
+            return;
+        }
+        StringBuilder text = new StringBuilder();
+        try (var found = kept.findSessions(key, Math.max(0, timestamp - 60), timestamp + 60)) {
+            found.forEachRemaining(entry -> text.append(Functions.text(entry.key)).append("=")
+                .append(Functions.text(entry.value.aggregation())).append(Functions.text(entry.value.headers())));
+        }
+        kept.put(new Windowed<>(key, new SessionWindow(timestamp, timestamp)), AggregationWithHeaders.make(value, headers));
+        emit.emit(key, text.toString(), timestamp, headers);
+    }
+
     private void versions(Object key, Object value, long timestamp, Headers headers, Emit emit) {
         VersionedKeyValueStore<Object, Object> versions = (VersionedKeyValueStore<Object, Object>) store;
         if (key == null) {
@@ -210,6 +295,22 @@ final class Behaviour {
         }
         long validTo = versions.put(key, value, timestamp);
         emit.emit(key, validTo + " " + version(versions.get(key, timestamp - 50)) + " " + version(versions.get(key)), timestamp, headers);
+    }
+
+    /** What a store of a table or of another processor has for a key. */
+    private String found(Object key) {
+        if (store instanceof VersionedKeyValueStore) {
+            return version(((VersionedKeyValueStore<Object, Object>) store).get(key)).replaceFirst("^-$", "null");
+        }
+        Object found = ((ReadOnlyKeyValueStore<Object, Object>) store).get(key);
+        if (found instanceof ValueTimestampHeaders) {
+            return remembered((ValueTimestampHeaders<Object>) found);
+        }
+        if (found instanceof ValueAndTimestamp) {
+            ValueAndTimestamp<Object> both = (ValueAndTimestamp<Object>) found;
+            return Functions.text(both.value()) + "@" + both.timestamp();
+        }
+        return Functions.text(found);
     }
 
     private static String version(VersionedRecord<Object> found) {
@@ -226,7 +327,17 @@ final class Behaviour {
 
                     @Override
                     public void init(ProcessorContext<Object, Object> context) {
-                        emit = (key, value, timestamp, headers) -> context.forward(new Record<>(key, value, timestamp, headers));
+                        emit = new Emit() {
+                            @Override
+                            public void emit(Object key, Object value, long timestamp, Headers headers) {
+                                context.forward(new Record<>(key, value, timestamp, headers));
+                            }
+
+                            @Override
+                            public void emitTo(String child, Object key, Object value, long timestamp, Headers headers) {
+                                context.forward(new Record<>(key, value, timestamp, headers), child);
+                            }
+                        };
                         behaviour.init(context, emit);
                     }
 

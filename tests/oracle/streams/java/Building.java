@@ -3,14 +3,19 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
+import java.util.Set;
 import java.util.regex.Pattern;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.streams.AutoOffsetReset;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.TopologyConfig;
 import org.apache.kafka.streams.kstream.*;
+import org.apache.kafka.streams.processor.StreamPartitioner;
 import org.apache.kafka.streams.processor.TimestampExtractor;
 import org.apache.kafka.streams.processor.TopicNameExtractor;
 import org.apache.kafka.streams.state.StoreBuilder;
@@ -18,23 +23,42 @@ import org.apache.kafka.streams.state.StoreBuilder;
 /** A topology from the nodes of a case, in their order. */
 @SuppressWarnings({"unchecked", "rawtypes"})
 final class Building {
-    private final StreamsBuilder builder = new StreamsBuilder();
+    private final StreamsBuilder builder;
     private final Map<String, Object> made = new HashMap<>();
     private final List<String> effects;
     private final Windowing windowing = new Windowing(made);
+    private final Properties config;
+    private final String folder;
 
-    Building(List<String> effects) {
+    Building(Properties config, List<String> effects, String folder) {
+        this.config = config;
         this.effects = effects;
+        this.folder = folder;
+        builder = config.containsKey(StreamsConfig.ENSURE_EXPLICIT_INTERNAL_RESOURCE_NAMING_CONFIG)
+            ? new StreamsBuilder(new TopologyConfig(new StreamsConfig(config)))
+            : new StreamsBuilder();
     }
 
-    Topology build(JsonNode nodes, Properties config) {
+    /** The nodes of the Processor API come when the others are complete. */
+    Topology build(JsonNode nodes) {
+        List<JsonNode> later = new ArrayList<>();
         for (JsonNode node : nodes) {
+            if (Specs.string(node, "op").startsWith("add_")) {
+                later.add(node);
+                continue;
+            }
             Object result = result(node);
             if (result != null) {
                 made.put(Specs.string(node, "id"), result);
             }
         }
-        return builder.build(config);
+        Topology topology = builder.build(config);
+        later.forEach(node -> ProcessorApi.add(topology, node, effects));
+        return topology;
+    }
+
+    static String printed(String folder, JsonNode node) {
+        return folder + "-" + Specs.string(node, "id");
     }
 
     private Object result(JsonNode node) {
@@ -78,12 +102,16 @@ final class Building {
         if (node.hasNonNull("reset")) {
             consumed = consumed.withOffsetResetPolicy(Specs.string(node, "reset").equals("earliest") ? AutoOffsetReset.earliest() : AutoOffsetReset.latest());
         }
-        if (node.hasNonNull("shift")) {
-            long shift = node.get("shift").asLong();
-            TimestampExtractor extractor = (record, partitionTime) -> record.timestamp() + shift;
-            consumed = consumed.withTimestampExtractor(extractor);
+        TimestampExtractor extractor = extractor(node);
+        return extractor == null ? consumed : consumed.withTimestampExtractor(extractor);
+    }
+
+    static TimestampExtractor extractor(JsonNode node) {
+        if (!node.hasNonNull("shift")) {
+            return null;
         }
-        return consumed;
+        long shift = node.get("shift").asLong();
+        return (record, partitionTime) -> record.timestamp() + shift;
     }
 
     private Object stream(JsonNode node) {
@@ -96,7 +124,7 @@ final class Building {
     }
 
     private Object ofStream(JsonNode node, String op, KStream<Object, Object> input) {
-        Named named = op.equals("to") || op.equals("repartition") || op.startsWith("group") ? null : Specs.named(node);
+        Named named = op.equals("to") || op.equals("print") || op.equals("repartition") || op.startsWith("group") ? null : Specs.named(node);
         String f = Specs.string(node, "f");
         String keyF = Specs.string(node, "key_f");
         String valueF = Specs.string(node, "value_f");
@@ -120,6 +148,14 @@ final class Building {
             case "foreach":
                 input.foreach((k, v) -> effect(node, k, v), named);
                 return null;
+            case "print":
+                Printed<Object, Object> printed = Printed.<Object, Object>toFile(printed(folder, node))
+                    .withKeyValueMapper((k, v) -> Functions.text(Functions.value(valueF, k, v)));
+                if (node.hasNonNull("label")) {
+                    printed = printed.withLabel(Specs.string(node, "label"));
+                }
+                input.print(node.hasNonNull("name") ? printed.withName(Specs.string(node, "name")) : printed);
+                return null;
             case "merge": return input.merge((KStream) made.get(Specs.string(node, "other")), named);
             case "split": return split(node, input);
             case "repartition":
@@ -130,7 +166,7 @@ final class Building {
                 if (node.hasNonNull("partitions")) {
                     again = again.withNumberOfPartitions(node.get("partitions").asInt());
                 }
-                return input.repartition(again);
+                return input.repartition(node.hasNonNull("keeps") ? again.withStreamPartitioner(partitioner(node)) : again);
             case "to": return to(node, input);
             case "to_table":
                 Materialized stored = Specs.materialized(node, "kv", null);
@@ -166,14 +202,14 @@ final class Building {
 
     /** The names of the stores that a processor is connected with; adds one that the processor does not bring. */
     private String[] uses(JsonNode node) {
+        if (Specs.is(node, "connects")) {
+            return new String[] {Specs.string(node, "looks_up")};
+        }
         if (!node.hasNonNull("uses") || Specs.is(node, "provides")) {
             return new String[0];
         }
-        JsonNode store = node.get("uses");
-        if (store.hasNonNull("kind")) {
-            builder.addStateStore(Specs.builder(store));
-        }
-        return new String[] {Specs.string(store, "name")};
+        builder.addStateStore(Specs.builder(node.get("uses")));
+        return new String[] {Specs.string(node.get("uses"), "name")};
     }
 
     private Object split(JsonNode node, KStream<Object, Object> input) {
@@ -204,13 +240,24 @@ final class Building {
         if (node.hasNonNull("name")) {
             produced = produced.withName(Specs.string(node, "name"));
         }
+        if (node.hasNonNull("keeps")) {
+            produced = produced.withStreamPartitioner(partitioner(node));
+        }
         if (node.hasNonNull("topic")) {
             input.to(Specs.string(node, "topic"), produced);
             return null;
         }
-        TopicNameExtractor<Object, Object> extractor =
-            (k, v, context) -> node.get("topics").get((int) Math.floorMod(Functions.number(v), 2L)).asText();
-        input.to(extractor, produced);
+        input.to(byParity(node), produced);
         return null;
+    }
+
+    /** Drops records that it does not keep; null without "keeps". */
+    static StreamPartitioner<Object, Object> partitioner(JsonNode node) {
+        String keeps = Specs.string(node, "keeps");
+        return keeps == null ? null : (topic, k, v, count) -> Optional.of(Functions.test(keeps, k, v) ? Set.of(0) : Set.of());
+    }
+
+    static TopicNameExtractor<Object, Object> byParity(JsonNode node) {
+        return (k, v, context) -> node.get("topics").get((int) Math.floorMod(Functions.number(v), 2L)).asText();
     }
 }

@@ -4,6 +4,7 @@ import java.util.List;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.state.AggregationWithHeaders;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.ValueAndTimestamp;
@@ -106,7 +107,11 @@ final class Dump {
         }
         if (value instanceof ValueTimestampHeaders) {
             ValueTimestampHeaders<?> all = (ValueTimestampHeaders<?>) value;
-            return text(all.value()) + " @" + all.timestamp();
+            return text(all.value()) + " @" + all.timestamp() + " " + Functions.text(all.headers());
+        }
+        if (value instanceof AggregationWithHeaders) {
+            AggregationWithHeaders<?> both = (AggregationWithHeaders<?>) value;
+            return text(both.aggregation()) + " " + Functions.text(both.headers());
         }
         if (value instanceof Bytes) {
             return Oracle.hex(((Bytes) value).get());

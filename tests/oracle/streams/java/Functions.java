@@ -1,5 +1,6 @@
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.kstream.Windowed;
 
@@ -15,6 +16,12 @@ final class Functions {
             return "[" + text(windowed.key()) + "@" + windowed.window().start() + "/" + windowed.window().end() + "]";
         }
         return String.valueOf(value);
+    }
+
+    static String text(Headers headers) {
+        List<String> texts = new ArrayList<>();
+        headers.forEach(header -> texts.add(header.key() + "=" + Oracle.hex(header.value())));
+        return texts.toString();
     }
 
     static long number(Object value) {

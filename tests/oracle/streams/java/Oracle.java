@@ -3,9 +3,12 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -62,6 +65,7 @@ public final class Oracle {
     private Properties config() {
         Properties config = new Properties();
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, "app");
+        config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:1");
         config.put(StreamsConfig.STATE_DIR_CONFIG, folder);
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
@@ -73,7 +77,7 @@ public final class Oracle {
         TopologyTestDriver driver = null;
         try {
             Properties config = config();
-            Topology topology = new Building(effects).build(spec.get("nodes"), config);
+            Topology topology = new Building(config, effects, folder).build(spec.get("nodes"));
             result.put("describe", topology.describe().toString());
             place = "start";
             driver = new TopologyTestDriver(topology, config, START);
@@ -87,11 +91,24 @@ public final class Oracle {
             }
             driver.close();
             read(driver, spec.get("events").size());
+            printed();
         } catch (Throwable error) {
             fail(error);
             closeQuietly(driver);
         }
         effects.forEach(result.withArray("effects")::add);
+    }
+
+    private void printed() throws IOException {
+        ObjectNode printed = result.putObject("printed");
+        for (JsonNode node : spec.get("nodes")) {
+            if (Specs.string(node, "op").equals("print")) {
+                Path file = Path.of(Building.printed(folder, node));
+                ArrayNode lines = printed.putArray(Specs.string(node, "id"));
+                Files.readAllLines(file).forEach(lines::add);
+                Files.delete(file);
+            }
+        }
     }
 
     private void fail(Throwable error) {

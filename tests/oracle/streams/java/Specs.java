@@ -70,6 +70,7 @@ final class Specs {
             case "persistent": return Stores.persistentKeyValueStore(name);
             case "timestamped": return Stores.persistentTimestampedKeyValueStore(name);
             case "lru": return Stores.lruMap(name, 2);
+            case "headers": return Stores.persistentTimestampedKeyValueStoreWithHeaders(name);
             case "versioned": return Stores.persistentVersionedKeyValueStore(name, millis(store, "history"));
             default: throw new IllegalArgumentException(store.toString());
         }
@@ -82,15 +83,19 @@ final class Specs {
             case "memory": return Stores.inMemoryWindowStore(name, retention, size, duplicates);
             case "persistent": return Stores.persistentWindowStore(name, retention, size, duplicates);
             case "timestamped": return Stores.persistentTimestampedWindowStore(name, retention, size, duplicates);
+            case "headers": return Stores.persistentTimestampedWindowStoreWithHeaders(name, retention, size, duplicates);
             default: throw new IllegalArgumentException(store.toString());
         }
     }
 
     static SessionBytesStoreSupplier sessionSupplier(JsonNode store) {
         String name = string(store, "name");
-        return string(store, "supplier").equals("memory")
-            ? Stores.inMemorySessionStore(name, millis(store, "retention"))
-            : Stores.persistentSessionStore(name, millis(store, "retention"));
+        Duration retention = millis(store, "retention");
+        switch (string(store, "supplier")) {
+            case "memory": return Stores.inMemorySessionStore(name, retention);
+            case "headers": return Stores.persistentSessionStoreWithHeaders(name, retention);
+            default: return Stores.persistentSessionStore(name, retention);
+        }
     }
 
     /** `kind`: "kv", "window" or "session". Null where the case has no store. */
@@ -147,6 +152,11 @@ final class Specs {
                 made = Stores.windowStoreBuilder(windowSupplier(store, millis(store, "size"), is(store, "duplicates")), key, value);
                 break;
             case "session": made = Stores.sessionStoreBuilder(sessionSupplier(store), key, value); break;
+            case "headers": made = Stores.timestampedKeyValueStoreWithHeadersBuilder(keyValueSupplier(store), key, value); break;
+            case "window_headers":
+                made = Stores.timestampedWindowStoreWithHeadersBuilder(windowSupplier(store, millis(store, "size"), false), key, value);
+                break;
+            case "session_headers": made = Stores.sessionStoreWithHeadersBuilder(sessionSupplier(store), key, value); break;
             default: throw new IllegalArgumentException(store.toString());
         }
         if (is(store, "cached")) {

@@ -19,7 +19,7 @@ class Tools:
 
     def consume(self, *_: object) -> dict[str, Any]:
         count = next(self.counts)
-        return costs(records=count, bytes=count * 100, told="its line")
+        return costs(records=count, bytes=count * 100, output="its line")
 
 
 def harness(*counts: int) -> FakeHarness:

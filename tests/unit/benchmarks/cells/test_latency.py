@@ -71,7 +71,7 @@ def test_cold_reader_reads_the_preloaded_topic_from_the_disk() -> None:
     assert (order["topic"], order["count"], order["api"], order["seconds"]) == ("cold", 1000, "poll", 3.0)
 
 
-def test_upkeep_reports_what_was_cleaned_deleted_and_read() -> None:
+def test_upkeep_reports_cleaned_deleted_and_read_bytes() -> None:
     """Per second of the timed part."""
     fake = harness(reread=costs(bytes=1), upkeep=DONE)
     figures = run(fake, cold=True, upkeep={"keys": 5, "rate": 9})
@@ -103,7 +103,7 @@ def test_connections_report_visits_and_their_cost() -> None:
 
 
 def test_missing_record_of_a_visitor_fails_the_cell() -> None:
-    """The end offset of their topic tells."""
+    """The end offset of their topic shows it."""
     fake = harness(churn=VISITED)
     fake.system("headrace").ends.append(24)
     with pytest.raises(LostDataError, match="visitors produced 25 records, 24 are stored"):

@@ -44,7 +44,7 @@ async def test_admin_sees_its_own_changes(fake: Any, cluster: Any, how_often: in
         assert isinstance(described.errors["a"], errors.UnknownTopicOrPartitionError)
         asked = len(fake.requests("Metadata"))
         assert await admin.list_topics() == []
-        assert len(fake.requests("Metadata")) == asked + 1, "what stays behind is another cluster"
+        assert len(fake.requests("Metadata")) == asked + 1, "the remaining node is of another cluster"
 
 
 async def test_validate_only_creates_nothing(fake: Any, cluster: Any) -> None:

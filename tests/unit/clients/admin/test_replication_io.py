@@ -58,7 +58,7 @@ async def test_partition_descriptions(fake: Any, cluster: Any) -> None:
         (1, (1, 2, 3), (), 9, ("at_min_isr",)),  # more than there are count as all of them
         (1, (1, 2), (), 9, ("under_replicated", "under_min_isr")),
         (-1, (), (), 1, ("under_replicated", "under_min_isr", "unavailable")),
-        (7, (1, 2, 3), (), 1, ("under_min_isr", "unavailable")),  # the leader is down, nobody saw it yet
+        (7, (1, 2, 3), (), 1, ("under_min_isr", "unavailable")),  # the leader is down, and not fenced yet
     ],
 )
 def test_health_of_a_partition(

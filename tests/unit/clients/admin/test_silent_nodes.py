@@ -1,5 +1,5 @@
-"""Admin operations while a node says nothing: the others answer, long before the deadline, and what is not
-idempotent by itself is safe although the silent node may execute it later."""
+"""Admin operations while one node does not respond: other nodes answer long before the deadline, and
+operations that are not idempotent are safe although the silent node may execute them later."""
 
 import asyncio
 import inspect

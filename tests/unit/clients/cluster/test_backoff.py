@@ -12,7 +12,7 @@ def test_waits_double_up_to_the_maximum_with_jitter() -> None:
         waits = [backoff.wait_ms(failures) for _ in range(200)]
         assert min(waits) >= expected * 0.8 - 1
         assert max(waits) <= min(expected * 1.2 + 1, 1000)
-        assert len(set(waits)) > 20, "all clients would come back at once"
+        assert len(set(waits)) > 20, "all clients would reconnect at once"
 
 
 def test_base_above_the_maximum_is_used() -> None:

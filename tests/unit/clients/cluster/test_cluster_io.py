@@ -156,13 +156,13 @@ def test_clients_raise_in_a_forked_child(fake: FakeCluster) -> None:
         read_end, write_end = os.pipe()
         child = os.fork()
         if child == 0:
-            told = []
+            reported = []
             for action in (lambda: producer.send("t", b"2"), consumer.poll, cluster.admin):
                 try:
                     action()
                 except ClosedError as error:
-                    told.append("after fork" in str(error))
-            os.write(write_end, b"yes" if told == [True] * 3 else b"no")
+                    reported.append("after fork" in str(error))
+            os.write(write_end, b"yes" if reported == [True] * 3 else b"no")
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert os.read(read_end, 10) == b"yes"

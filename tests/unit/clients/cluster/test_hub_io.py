@@ -48,12 +48,14 @@ async def test_submit_to_an_unknown_node_and_a_failing_callback() -> None:
     """The error comes by the callback, not from inside `submit`; a bug in the callback ends every client."""
     fake = FakeCluster()
     hub = fake.make_hub("node0:9000", ConnectionConfig())
-    engine, heard = Engine(), []
+    engine, received = Engine(), []
     hub.join(engine)
-    hub.submit(99, METADATA, MetadataRequest(()), timeout_ms=1000, on_done=lambda *told: heard.append(told))
-    assert heard == []
+    hub.submit(
+        99, METADATA, MetadataRequest(()), timeout_ms=1000, on_done=lambda *result: received.append(result)
+    )
+    assert received == []
     await asyncio.sleep(0.1)
-    [(reply, error)] = heard
+    [(reply, error)] = received
     assert reply is None
     assert isinstance(error, NetworkError)
     assert "node 99 left" in str(error)
@@ -69,7 +71,7 @@ async def test_callbacks_are_not_called_after_the_end() -> None:
     hub = fake.make_hub("node0:9000", ConnectionConfig())
     await hub.metadata.refresh(hub.now_ms() + 1000)
     held: list[Any] = []
-    heard: list[object] = []
+    received: list[object] = []
 
     def hold(*_args: Any, on_done: Any, **_facts: Any) -> Any:
         held.append(on_done)
@@ -77,9 +79,11 @@ async def test_callbacks_are_not_called_after_the_end() -> None:
 
     hub.network.submit = hold  # type: ignore[method-assign]
     for _ in range(2):
-        hub.submit(0, METADATA, MetadataRequest(()), timeout_ms=1, on_done=lambda *told: heard.append(told))
+        hub.submit(
+            0, METADATA, MetadataRequest(()), timeout_ms=1, on_done=lambda *result: received.append(result)
+        )
     held[0](None, NetworkError("gone"))
-    assert len(heard) == 1
+    assert len(received) == 1
     await hub.close()
     held[1](None, NetworkError("gone"))
-    assert len(heard) == 1
+    assert len(received) == 1

@@ -124,7 +124,7 @@ async def test_close_fails_requests_and_attempts() -> None:
 
 
 async def test_idle_addresses_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table does not grow with nodes that come and go."""
+    """The table does not grow with nodes that are added and removed."""
     now = [1000]
     net = network(lambda: now[0], **{"reconnect.backoff.ms": 0})
     monkeypatch.setattr("headrace.clients.cluster.network_io.MAX_IDLE_SLOTS", 3)
@@ -167,37 +167,37 @@ async def opened(net: ZmqNetwork, served: Served) -> Address:
 
 async def test_submit_calls_back_once() -> None:
     """Without an open connection nothing is sent; then each request has one callback, after `submit`."""
-    served, net, heard = Served(), network(), Outcomes()
+    served, net, received = Served(), network(), Outcomes()
     address = await serve(served)
-    assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+    assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=received)
     await net.request(address, METADATA, ASK, timeout_ms=5000)
     for _ in range(10):
-        assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
-    assert heard == []
-    await until(lambda: len(heard) == 10)
-    assert {reply.body.cluster_id for reply in heard} == {"cluster"}
-    assert len(served.requests) == 11, "what was refused was not sent"
+        assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=received)
+    assert received == []
+    await until(lambda: len(received) == 10)
+    assert {reply.body.cluster_id for reply in received} == {"cluster"}
+    assert len(served.requests) == 11, "refused requests are not sent"
     await net.close()
     served.router.close()
-    assert len(heard) == 10
+    assert len(received) == 10
 
 
 async def test_timeout_of_one_request_fails_the_others_of_the_connection() -> None:
     """After 50 ms the connection is closed."""
-    served, net, heard, other = Served(), network(), Outcomes(), Outcomes()
+    served, net, received, other = Served(), network(), Outcomes(), Outcomes()
     address = await opened(net, served)
     served.is_holding = True
     is_closed: list[bool] = []
 
     def look(_reply: Any, error: Any) -> None:
-        heard.append(error)
+        received.append(error)
         is_closed.append(net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=other) is None)
 
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
     assert net.submit(address, METADATA, ASK, timeout_ms=50, on_done=look)
-    await until(lambda: heard)
-    assert isinstance(heard[0], errors.RequestTimedOutError)
-    assert "did not respond to Metadata within 50 ms" in str(heard[0])
+    await until(lambda: received)
+    assert isinstance(received[0], errors.RequestTimedOutError)
+    assert "did not respond to Metadata within 50 ms" in str(received[0])
     assert is_closed == [True], "a retry would overtake it on the old connection"
     assert [type(error) for error in other] == [errors.NetworkError]
     await until(lambda: served.gone == ["me"])
@@ -207,10 +207,10 @@ async def test_timeout_of_one_request_fails_the_others_of_the_connection() -> No
 
 async def test_cancelled_request_keeps_the_connection() -> None:
     """Its late response is dropped, the next request succeeds; `drop` ends the connection."""
-    served, net, heard, other = Served(), network(), Outcomes(), Outcomes()
+    served, net, received, other = Served(), network(), Outcomes(), Outcomes()
     address = await opened(net, served)
     served.is_holding = True
-    give_up = net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
+    give_up = net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=received)
     await until(lambda: served.held)
     assert give_up is not None
     give_up()
@@ -219,7 +219,7 @@ async def test_cancelled_request_keeps_the_connection() -> None:
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
     await until(lambda: other)
     assert other[0].body.cluster_id == "cluster"
-    assert heard == []
+    assert received == []
     served.is_holding = True
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
     net.drop(Address("nobody", 1))
@@ -227,49 +227,49 @@ async def test_cancelled_request_keeps_the_connection() -> None:
     assert isinstance(other[1], errors.NetworkError)
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other) is None
     await until(lambda: served.gone == ["me"])
-    assert heard == []
+    assert received == []
     await net.close()
     served.router.close()
 
 
 async def test_callbacks_get_lost_connections_and_close() -> None:
     """The server stops during one request, the client closes during another."""
-    served, net, heard = Served(), network(), Outcomes()
+    served, net, received = Served(), network(), Outcomes()
     address = await opened(net, served)
     served.is_holding = True
-    assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
+    assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=received)
     await until(lambda: served.held)
     served.router.close()
-    await until(lambda: heard)
-    assert isinstance(heard[0], errors.NetworkError)
-    assert str(address) in str(heard[0])
+    await until(lambda: received)
+    assert isinstance(received[0], errors.NetworkError)
+    assert str(address) in str(received[0])
     again = Served()
     address = await opened(net, again)
     again.is_holding = True
-    assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
+    assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=received)
     await net.close()
-    assert [type(error) for error in heard] == [errors.NetworkError, errors.NetworkError]
-    assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+    assert [type(error) for error in received] == [errors.NetworkError, errors.NetworkError]
+    assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=received)
     again.router.close()
 
 
 async def test_unsupported_api_and_header_errors() -> None:
     """The callback gets the error, and the connection stays."""
-    served, net, heard = Served(apis=(METADATA,)), network(), Outcomes()
+    served, net, received = Served(apis=(METADATA,)), network(), Outcomes()
     address = await opened(net, served)
-    assert net.submit(address, PRODUCE, PRODUCE_ONE, timeout_ms=5000, on_done=heard)
-    assert heard == []
-    await until(lambda: heard)
-    assert isinstance(heard[0], errors.UnsupportedVersionError)
+    assert net.submit(address, PRODUCE, PRODUCE_ONE, timeout_ms=5000, on_done=received)
+    assert received == []
+    await until(lambda: received)
+    assert isinstance(received[0], errors.UnsupportedVersionError)
     served.is_holding = True
-    assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+    assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=received)
     await until(lambda: served.held)
     served.router.reply_error(served.held.pop(), errors.MessageTooLargeError("no"))
-    await until(lambda: len(heard) == 2)
-    assert isinstance(heard[1], errors.MessageTooLargeError)
+    await until(lambda: len(received) == 2)
+    assert isinstance(received[1], errors.MessageTooLargeError)
     served.is_holding = False
-    assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
-    await until(lambda: len(heard) == 3)
-    assert heard[2].body.cluster_id == "cluster"
+    assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=received)
+    await until(lambda: len(received) == 3)
+    assert received[2].body.cluster_id == "cluster"
     await net.close()
     served.router.close()

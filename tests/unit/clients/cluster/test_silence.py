@@ -33,7 +33,7 @@ def test_request_is_overdue_after_whole_ticks() -> None:
     assert [silence.tick() for _ in range(SILENT_TICKS)] == [frozenset()] * SILENT_TICKS
     assert silence.tick() == {HERE}
     assert silence.ended(plain)
-    assert not silence.ended(plain), "it has its outcome"
+    assert not silence.ended(plain), "the request has ended"
     silence.started(patient, 3 * TICK_MS - 1)
     assert not any(silence.tick() for _ in range(SILENT_TICKS + 3))
     assert silence.tick() == {HERE}
@@ -46,12 +46,12 @@ def test_request_is_obsolete_when_all_its_partitions_have_newer_leaders() -> Non
     both = pending(stake(0), stake(1))
     silence = silent(both)
     assert silence.obsolete(view_of(0, 0)) == []
-    assert silence.obsolete(view_of(0, 0, epoch=1)) == [], "it leads on"
-    assert silence.obsolete(view_of(1, 1)) == [], "who led before says nothing"
+    assert silence.obsolete(view_of(0, 0, epoch=1)) == [], "the same node leads"
+    assert silence.obsolete(view_of(1, 1)) == [], "the old leader is the silent node"
     assert silence.obsolete(view_of(0, 1, epoch=1)) == [], "the first could be appended twice"
     assert silence.obsolete(view_of(1, 2, epoch=1)) == [both]
-    assert silence.obsolete(view_of(-1, -1, epoch=1)) == [both], "nobody leads"
-    assert silence.obsolete(view_of(1, epoch=1)) == [], "of the second nothing is known"
+    assert silence.obsolete(view_of(-1, -1, epoch=1)) == [both], "no leader"
+    assert silence.obsolete(view_of(1, epoch=1)) == [], "the second partition is unknown"
 
 
 def test_request_to_a_node_that_left_is_obsolete() -> None:

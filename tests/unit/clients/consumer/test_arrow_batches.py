@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from headrace import ARROW_SCHEMA
 from headrace.protocol import errors
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.header import Compression, TimestampType
@@ -254,3 +255,22 @@ async def test_bad_arguments_are_rejected_by_the_call(
         reader(cluster).arrow_batches(**arguments)
     with pytest.raises(errors.ConfigError, match="nothing to read"):
         cluster.consumer().arrow_batches()
+
+
+async def test_poll_arrow_returns_the_rows_that_are_there(fake: Any, cluster: Any) -> None:
+    """At most `max_rows`; None after the timeout or a wakeup; it and `poll` continue each other."""
+    fake.create("t")
+    numbered(fake, 5)
+    consumer = reader(cluster)
+    batch = await consumer.poll_arrow(5, 2, ["value", "offset"])
+    assert batch is not None
+    assert batch.to_pydict() == {"value": [b"0", b"1"], "offset": [0, 1]}
+    assert [record.offset for record in await consumer.poll(5, 1)] == [2]
+    batch = await consumer.poll_arrow(5)
+    assert batch is not None
+    assert batch.column("offset").to_pylist() == [3, 4]
+    assert batch.schema == ARROW_SCHEMA
+    assert await consumer.position(T0) == 5
+    assert await consumer.poll_arrow(0.01) is None
+    consumer.wakeup()
+    assert await consumer.poll_arrow(60) is None

@@ -369,7 +369,7 @@ def test_no_position_without_a_policy_is_raised() -> None:
 
 
 def test_partitions_take_turns_in_requests() -> None:
-    """If fetch.max.bytes allows some only, the others come first next time."""
+    """Partitions that did not fit into fetch.max.bytes are first in the next request."""
     rig = Rig(0, 0, 0).start(T0, T1, T2)
     (first,) = rig.step()
     assert [entry.partition for entry in first.request.partitions] == [0, 1, 2]

@@ -173,11 +173,11 @@ def test_arrow_batches_exclude_on_consume(fake: FakeCluster) -> None:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_interceptors_see_commits(fake: Any, cluster: Any, protocol: str) -> None:
     """Of the application, of auto-commit and of close, no failed ones; an exception is logged."""
-    told: list[dict[TopicPartition, OffsetAndMetadata]] = []
+    result: list[dict[TopicPartition, OffsetAndMetadata]] = []
 
     class Telling:
         def on_commit(self, offsets: Any) -> None:
-            told.append(offsets)
+            result.append(offsets)
             raise RuntimeError("on_commit")
 
     fake.create("t")
@@ -192,19 +192,19 @@ async def test_interceptors_see_commits(fake: Any, cluster: Any, protocol: str) 
     )
     (first,) = await consumer.poll(30, 1)
     await consumer.commit(first)
-    assert [{tp: each.offset for tp, each in offsets.items()} for offsets in told] == [{T0: 1}]
+    assert [{tp: each.offset for tp, each in offsets.items()} for offsets in result] == [{T0: 1}]
     await consumer.commit([])
     with pytest.raises(Exception, match="assigned"):
         await consumer.commit({TopicPartition("t", 5): 1})
-    assert len(told) == 1
+    assert len(result) == 1
     assert [record.value for record in await consumer.poll(30, 1)] == [b"2"]
     await consumer.poll(3)
-    assert told[-1][T0].offset == 3
+    assert result[-1][T0].offset == 3
     fake.put("t", 0, b"2")
     assert len(await consumer.poll(30)) == 1
     assert await consumer.poll(0) == []
     await consumer.close()
-    assert told[-1][T0].offset == 4
+    assert result[-1][T0].offset == 4
 
 
 def test_log_names_the_interceptor(caplog: pytest.LogCaptureFixture) -> None:

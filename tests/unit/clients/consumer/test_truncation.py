@@ -94,7 +94,7 @@ async def test_preferred_replica_is_read_and_left_after_an_error(fake: Any, clus
     part = fake.topics["t"].partitions[0]
     part.followers[1] = 3
     consumer = cluster.consumer("t", auto_offset_reset="earliest", client_rack="east")
-    assert await drain(consumer) == [b"0", b"1", b"2"], "it lags, and shows what it has"
+    assert await drain(consumer) == [b"0", b"1", b"2"], "a lagging replica serves its own log"
     assert [node for api, node, _ in fake.asked if api == "Fetch"][-1] == 1
     fake.fail_next("Fetch", Fault(partition_error=errors.OffsetNotAvailableError.code))
     before = asyncio.get_running_loop().time()
@@ -105,7 +105,7 @@ async def test_preferred_replica_is_read_and_left_after_an_error(fake: Any, clus
     await asyncio.sleep(6)
     fake.put("t", 0, b"5")
     assert await drain(consumer) == [b"5"]
-    assert [node for api, node, _ in fake.asked if api == "Fetch"][-1] == 1, "it was asked again"
+    assert [node for api, node, _ in fake.asked if api == "Fetch"][-1] == 1, "the follower is read again"
     fake.stop_node(1)
     fake.put("t", 0, b"6")
     assert await drain(consumer) == [b"6"]

@@ -69,8 +69,8 @@ def test_join_sync_and_adoption_of_the_first_assignment() -> None:
     core = new()
     first = request(core.poll(0), JOIN_GROUP)
     assert (first.request.member_id, first.request.session_timeout_ms) == ("", 10_000)
-    told = decode_subscription(first.request.protocols[0].metadata)
-    assert (told.topics, told.owned, told.generation_id) == (("t",), (), -1)
+    result = decode_subscription(first.request.protocols[0].metadata)
+    assert (result.topics, result.owned, result.generation_id) == (("t",), (), -1)
     given = groups.JoinGroupResponse(errors.MemberIdRequiredError.code, member_id="me")
     second = request(core.on_response(first, given, 0), JOIN_GROUP)
     assert second.request.member_id == "me"
@@ -87,8 +87,8 @@ def members(*names: str, owned: Any = ()) -> tuple[groups.JoinedMember, ...]:
     """All read topic t; the first one owns something."""
     found = []
     for name in names:
-        told = Subscription(3, ("t",), owned=owned if name == names[0] else ())
-        found.append(groups.JoinedMember(name, None, encode_subscription(told)))
+        result = Subscription(3, ("t",), owned=owned if name == names[0] else ())
+        found.append(groups.JoinedMember(name, None, encode_subscription(result)))
     return tuple(found)
 
 
@@ -187,10 +187,10 @@ def test_cooperative_transfer_waits_for_the_revocation() -> None:
 )
 def test_claims_of_an_older_generation_do_not_count(mine: int, other: int, given: Any) -> None:
     """A static member that returns claims its former partitions; the claim of a later generation wins."""
-    told = [Subscription(3, ("t",), owned=(T0,), generation_id=generation) for generation in (mine, other)]
+    result = [Subscription(3, ("t",), owned=(T0,), generation_id=generation) for generation in (mine, other)]
     everyone = [
         groups.JoinedMember(name, None, encode_subscription(each))
-        for name, each in zip(("me", "x"), told, strict=True)
+        for name, each in zip(("me", "x"), result, strict=True)
     ]
     core = new(Naughty({"me": [T0]}, is_cooperative=True))
     lead(core, "naughty", tuple(everyone))
@@ -215,7 +215,7 @@ def test_eager_members_revoke_all_before_they_rejoin() -> None:
     assert core.pending == core.begin()
     join = request(core.on_done(2_500), JOIN_GROUP)
     assert decode_subscription(join.request.protocols[0].metadata).owned == ()
-    assert core.metadata.generation_id == 1, "it is a member until the next generation"
+    assert core.metadata.generation_id == 1, "the member stays until the next generation"
 
 
 def test_cooperative_members_keep_their_partitions_and_join_twice() -> None:
@@ -224,8 +224,8 @@ def test_cooperative_members_keep_their_partitions_and_join_twice() -> None:
     follow(core, 0, T0, T1)
     beat = request(core.poll(1_000), HEARTBEAT)
     join = request(core.on_response(beat, groups.HeartbeatResponse(27), 1_000), JOIN_GROUP)
-    told = decode_subscription(join.request.protocols[0].metadata)
-    assert (told.owned, told.generation_id) == ((T0, T1), 1)
+    result = decode_subscription(join.request.protocols[0].metadata)
+    assert (result.owned, result.generation_id) == ((T0, T1), 1)
     response = groups.JoinGroupResponse(0, 2, "consumer", "cooperative-sticky", "x", "me")
     sync = request(core.on_response(join, response, 1_000), SYNC_GROUP)
     core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T1)), 1_000)
@@ -285,7 +285,7 @@ def test_responses_of_an_earlier_membership_are_ignored() -> None:
     """After `unsubscribe` and a new subscription."""
     core = new()
     join = request(core.poll(0), JOIN_GROUP)
-    assert core.unsubscribe(leave=True, reason="") == (), "it was no member yet"
+    assert core.unsubscribe(leave=True, reason="") == (), "it had not joined yet"
     core.subscribe(["t"])
     fresh = request(core.poll(0), JOIN_GROUP)
     late = groups.JoinGroupResponse(0, 5, "consumer", "range", "x", "me")

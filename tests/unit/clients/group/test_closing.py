@@ -35,7 +35,8 @@ async def test_close_at_any_moment_leaves_the_group(fake: Any, cluster: Any, kin
 
 @each_kind
 async def test_close_does_not_wait_for_other_members(fake: Any, cluster: Any, kind: str) -> None:
-    """One member processes records while the others wait for its JoinGroup; finished work is committed."""
+    """One member processes records while all others wait for its JoinGroup; finished records are
+    committed."""
     fake.create("t", 4)
     options = {"auto_commit_interval_ms": 3_600_000, "max_poll_records": 1}
     busy, idle = member(cluster, kind, **options), member(cluster, kind, **options)
@@ -44,7 +45,7 @@ async def test_close_does_not_wait_for_other_members(fake: Any, cluster: Any, ki
         await idle.poll(0.1)
     third = member(cluster, kind)
     await third.poll(1)
-    await idle.poll(1)  # it hears that the group rebalances, and waits
+    await idle.poll(1)  # the member learns of the rebalance, and waits
     for number in range(4):
         fake.put("t", number, b"x", b"y")
     for consumer in (third, idle, third, idle):

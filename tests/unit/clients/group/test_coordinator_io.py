@@ -46,7 +46,7 @@ async def test_failed_node_is_found_again_by_the_next_request(fake: Any, cluster
     assert (await ask(link, cluster)).groups[0].group_id == "g"
 
 
-async def test_search_goes_on_until_the_deadline(fake: Any, cluster: Any) -> None:
+async def test_search_continues_until_the_deadline(fake: Any, cluster: Any) -> None:
     """The internal topic may not exist yet; an error that is not retriable is raised at once."""
     link = link_of(cluster)
     fake.fail_next("FindCoordinator", Fault(error=errors.CoordinatorNotAvailableError()), 3)

@@ -89,8 +89,8 @@ async def test_close_does_not_commit_unfinished_records(
 @each_kind
 @each_way
 async def test_rebalance_waits_for_unfinished_records(fake: Any, cluster: Any, kind: str, way: Way) -> None:
-    """The user works while another member joins. When the user comes back the work is finished: it is
-    committed, and only then partitions go. Nothing is read twice."""
+    """The application processes records while another member joins. Its next poll commits them, and only then
+    partitions are revoked. No record is read twice."""
     fake.create("t", 2)
     values = {number: [b"%d %d" % (number, offset) for offset in range(6)] for number in (0, 1)}
     for number, each in values.items():
@@ -102,7 +102,7 @@ async def test_rebalance_waits_for_unfinished_records(fake: Any, cluster: Any, k
     def on_revoked(_consumer: Any, tps: Any) -> None:
         for _, number in tps:
             handed = len({*values[number]} & {*mine})
-            assert fake.committed("g").get(("t", number), 0) == handed, "what was in hand is finished"
+            assert fake.committed("g").get(("t", number), 0) == handed, "delivered records count as finished"
             revoked.append(handed)
 
     first = cluster.consumer(
@@ -158,7 +158,7 @@ async def test_records_of_an_overdue_member_are_not_committed(
     assert behind == len(EVERYTHING)
     going_on = asyncio.ensure_future(anext(reading))
     await asyncio.sleep(3)
-    assert committed(fake) == behind, "and cannot commit it afterwards"
+    assert committed(fake) == behind, "a later commit fails"
     going_on.cancel()
     await asyncio.wait([going_on])
     await slow.close()

@@ -36,7 +36,7 @@ def batches(consumer: Any, seen: list[int], _total: int) -> None:
 @pytest.mark.parametrize("way", [poll, iterate, batches])
 def test_interrupt_in_a_rebalance_loses_no_record(way: Callable[[Any, list[int], int], None]) -> None:
     """One run for each place where Python may raise KeyboardInterrupt, with a rebalance at each: the member
-    gives up what it has, commits what is finished, and goes on."""
+    revokes its partitions, commits finished records, and continues."""
     fake = FakeCluster(latency_ms=0)
     fake.create("t")
     with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
@@ -56,7 +56,7 @@ def test_interrupt_in_a_rebalance_loses_no_record(way: Callable[[Any, list[int],
             fake.put("t", 0, *[b"x"] * EACH)
             total += EACH
             consumer.enforce_rebalance()
-            wait_for(lambda: engine.buffer.has_group_work, "it has to give up what it has")
+            wait_for(lambda: engine.buffer.has_group_work, "the member must revoke its partitions")
             interrupt = InterruptAt(place, FOLDER)
             with interrupt:
                 way(consumer, seen, total)

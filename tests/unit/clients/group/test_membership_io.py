@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fake_cluster import Fault
-from group_members import Told, each_kind, member, owned, read, until
+from group_members import RecordingListener, each_kind, member, owned, read, until
 from headrace.clients.group.group_metadata import OffsetAndMetadata
 from headrace.protocol import errors
 from headrace.protocol.model import TopicPartition
@@ -33,8 +33,8 @@ async def test_single_member_commits_finished_records(fake: Any, cluster: Any, k
 async def test_members_share_partitions_and_take_them_over(fake: Any, cluster: Any, kind: str) -> None:
     """Two members have two partitions each; one leaves, the other adopts its partitions."""
     fake.create("t", 4)
-    told = Told()
-    first = member(cluster, kind, listener=told)
+    result = RecordingListener()
+    first = member(cluster, kind, listener=result)
     await until(lambda: len(owned(first)) == 4, first)
     second = member(cluster, kind)
     await until(lambda: len(owned(first)) == len(owned(second)) == 2, first, second)
@@ -42,13 +42,13 @@ async def test_members_share_partitions_and_take_them_over(fake: Any, cluster: A
     assert first.group_metadata().generation_id == second.group_metadata().generation_id
     await second.close()
     await until(lambda: len(owned(first)) == 4, first)
-    moved = tuple(tps for name, tps in told.heard if name == "revoked")
+    moved = tuple(tps for name, tps in result.events if name == "revoked")
     if kind == "eager":
         assert moved == ((T0, T1, T2, T3), tuple(owned(first)[:2])), "everything is given up each time"
     else:
         assert [len(tps) for tps in moved] == [2], "only what others get is given up"
-    assert told.heard[0] == ("assigned", (T0, T1, T2, T3))
-    assert not [tps for name, tps in told.heard if name == "lost"]
+    assert result.events[0] == ("assigned", (T0, T1, T2, T3))
+    assert not [tps for name, tps in result.events if name == "lost"]
 
 
 @each_kind
@@ -113,10 +113,10 @@ async def test_commits_by_record_by_batch_and_by_offset(fake: Any, cluster: Any,
     }
     assert (await consumer.committed())[T1] == OffsetAndMetadata(0, "note")
     assert await consumer.commit() == {T0: OffsetAndMetadata(3, "", 0), T1: OffsetAndMetadata(1, "", 0)}
-    heard: list[Any] = []
-    future = consumer.commit_async({T0: 2}, callback=lambda offsets, error: heard.append((offsets, error)))
+    received: list[Any] = []
+    future = consumer.commit_async({T0: 2}, callback=lambda offsets, error: received.append((offsets, error)))
     assert await future == {T0: OffsetAndMetadata(2)}
-    assert heard == [({T0: OffsetAndMetadata(2)}, None)]
+    assert received == [({T0: OffsetAndMetadata(2)}, None)]
     for bad, kinds in (("x", TypeError), ({T0: -1}, ValueError), ({"t": 1}, TypeError)):
         with pytest.raises(kinds):
             await consumer.commit(bad)
@@ -192,15 +192,15 @@ async def test_member_without_polls_loses_its_partitions(fake: Any, cluster: Any
     """Its commits fail, `on_lost` is called, and it joins again."""
     fake.create("t")
     fake.put("t", 0, b"1", b"2")
-    told = Told()
-    slow = member(cluster, kind, listener=told, max_poll_interval_ms=10_000, enable_auto_commit=False)
+    result = RecordingListener()
+    slow = member(cluster, kind, listener=result, max_poll_interval_ms=10_000, enable_auto_commit=False)
     records = await slow.poll(5)
     other = member(cluster, kind, enable_auto_commit=False)
     while not owned(other):
         await other.poll(0.5)
     with pytest.raises(errors.CommitFailedError):
         await slow.commit(records)
-    await until(lambda: ("lost", (T0,)) in told.heard, slow, other)
+    await until(lambda: ("lost", (T0,)) in result.events, slow, other)
     with pytest.raises(errors.CommitFailedError):
         await slow.commit(records)
     await other.close()
@@ -233,26 +233,26 @@ async def test_slow_iterations_keep_their_membership(fake: Any, cluster: Any) ->
     """Each record takes less than max.poll.interval.ms, a batch more."""
     fake.create("t")
     fake.put("t", 0, *[b"x"] * 10)
-    told = Told()
-    consumer = member(cluster, listener=told, max_poll_interval_ms=10_000, iter_timeout=1.0)
+    result = RecordingListener()
+    consumer = member(cluster, listener=result, max_poll_interval_ms=10_000, iter_timeout=1.0)
     async for _ in consumer:
         await asyncio.sleep(5)
-    assert told.heard == [("assigned", (T0,))]
+    assert result.events == [("assigned", (T0,))]
 
 
 @each_kind
 async def test_static_member_returns_to_its_partitions(fake: Any, cluster: Any, kind: str) -> None:
     """Without a rebalance; a second member with its id fences it, or is rejected while it lives."""
     fake.create("t", 2)
-    told = Told()
-    other = member(cluster, kind, listener=told)
+    result = RecordingListener()
+    other = member(cluster, kind, listener=result)
     static = member(cluster, kind, group_instance_id="a")
     await until(lambda: len(owned(other)) == len(owned(static)) == 1, other, static)
-    mine, heard = owned(static), len(told.heard)
+    mine, received = owned(static), len(result.events)
     await static.close()
     again = member(cluster, kind, group_instance_id="a")
     await until(lambda: owned(again) == mine, other, again)
-    assert len(told.heard) == heard, "the other one hears nothing of it"
+    assert len(result.events) == received, "the other member's listener is not called"
     third = member(cluster, kind, group_instance_id="a")
     if kind == "new":
         with pytest.raises(errors.UnreleasedInstanceIdError):
@@ -274,15 +274,15 @@ async def test_static_member_returns_to_its_partitions(fake: Any, cluster: Any, 
 async def test_membership_survives_a_new_coordinator(fake: Any, cluster: Any, kind: str) -> None:
     """Reading, heartbeats and commits continue."""
     fake.create("t", 2)
-    told = Told()
-    consumer = member(cluster, kind, listener=told, auto_commit_interval_ms=500)
+    result = RecordingListener()
+    consumer = member(cluster, kind, listener=result, auto_commit_interval_ms=500)
     await until(lambda: len(owned(consumer)) == 2, consumer)
     for node in (1, 2, 0):
         fake.move_coordinator(node)
         fake.put("t", 0, b"x")
         assert await read(consumer, 5.0) == [b"x"]
         assert await consumer.commit()
-    assert told.heard == [("assigned", (T0, T1))]
+    assert result.events == [("assigned", (T0, T1))]
     assert fake.committed("g")["t", 0] == 3
 
 
@@ -302,7 +302,7 @@ async def test_cooperative_members_keep_fetched_records(fake: Any, cluster: Any)
         for entry in body.partitions
         if entry.partition == stays.partition and entry.topic_id == fake.topics["t"].topic_id
     ]
-    assert fetched.count(0) == 1, "what was fetched ahead is kept"
+    assert fetched.count(0) == 1, "prefetched records are kept"
     values = await read(first)
     assert all(value.startswith(b"%d-" % stays.partition) for value in values)
 
@@ -336,7 +336,7 @@ async def test_group_calls_without_a_group_are_errors(fake: Any, cluster: Any) -
     with pytest.raises(errors.ConfigError, match="group"):
         cluster.consumer(pattern="t.*")
     with pytest.raises(errors.ConfigError, match="group"):
-        cluster.consumer("t", listener=Told())
+        cluster.consumer("t", listener=RecordingListener())
     consumer = member(cluster)
     with pytest.raises(errors.ConfigError, match="topics"):
         await consumer.assign([T0])
@@ -347,7 +347,7 @@ async def test_group_calls_without_a_group_are_errors(fake: Any, cluster: Any) -
     with pytest.raises(errors.ConfigError, match="regular"):
         await member(cluster, topics=None).subscribe(pattern="(")
     with pytest.raises(errors.ConfigError, match="twice"):
-        await consumer.subscribe("t", listener=Told(), on_lost=print)
+        await consumer.subscribe("t", listener=RecordingListener(), on_lost=print)
     with pytest.raises(errors.ConfigError, match="nothing to read"):
         await member(cluster, topics=None).poll(0)
 

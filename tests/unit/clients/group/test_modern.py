@@ -59,15 +59,15 @@ def test_later_heartbeats_have_changed_fields_only() -> None:
     assert (request.member_id, request.member_epoch, request.owned) == ("me", 0, ())
     assert request.subscribed_topic_names == ("t",)
     assert (request.rebalance_timeout_ms, request.server_assignor, request.rack_id) == (60_000, "range", "r")
-    assert core.poll(99) == (), "one at a time"
+    assert core.poll(99) == (), "one request at a time"
     assert core.on_response(first, target(3, 0, 2), 0) == ()
     assert core.begin() == member.OwnershipChange(member.ChangeKind.ASSIGNED, (T0, T2))
-    told = beat(core.on_done(0))
+    result = beat(core.on_done(0))
     assert core.state is S.ACKNOWLEDGING
-    assert told.request.owned == (groups.TopicIdPartitions(ID, (0, 2)),)
-    assert (told.request.member_epoch, told.request.subscribed_topic_names) == (3, None)
-    assert (told.request.rebalance_timeout_ms, told.request.server_assignor) == (-1, None)
-    core.on_response(told, same(3), 10)
+    assert result.request.owned == (groups.TopicIdPartitions(ID, (0, 2)),)
+    assert (result.request.member_epoch, result.request.subscribed_topic_names) == (3, None)
+    assert (result.request.rebalance_timeout_ms, result.request.server_assignor) == (-1, None)
+    core.on_response(result, same(3), 10)
     assert core.state is S.STABLE
     assert core.next_due_ms() == 5_010
     assert beat(core.poll(5_010)).request.owned is None
@@ -78,13 +78,13 @@ def test_revocations_are_reported_before_new_partitions_are_adopted() -> None:
     core = joined(0, 1)
     core.on_response(beat(core.poll(5_000)), target(2, 1, 2), 5_000)
     assert core.begin() == member.OwnershipChange(member.ChangeKind.REVOKED, (T0,))
-    told = beat(core.on_done(5_000))
-    assert told.request.owned == (groups.TopicIdPartitions(ID, (1,)),)
+    result = beat(core.on_done(5_000))
+    assert result.request.owned == (groups.TopicIdPartitions(ID, (1,)),)
     assert core.pending == member.OwnershipChange(member.ChangeKind.ASSIGNED, (T2,))
-    core.on_response(told, same(2), 5_000)
+    core.on_response(result, same(2), 5_000)
     core.begin()
-    told = beat(core.on_done(5_000))
-    assert told.request.owned == (groups.TopicIdPartitions(ID, (1, 2)),)
+    result = beat(core.on_done(5_000))
+    assert result.request.owned == (groups.TopicIdPartitions(ID, (1, 2)),)
 
 
 def test_new_target_waits_for_a_change_that_has_begun() -> None:
@@ -153,8 +153,8 @@ def test_partitions_being_adopted_are_reported_as_owned() -> None:
     core.on_response(again, target(2, 0), 10_200)
     core.on_response(beat(core.on_done(10_300)), same(2), 10_300)
     assert core.begin() == member.OwnershipChange(member.ChangeKind.REVOKED, (T1,))
-    told = beat(core.on_done(10_300))
-    assert told.request.owned == (groups.TopicIdPartitions(ID, (0,)),)
+    result = beat(core.on_done(10_300))
+    assert result.request.owned == (groups.TopicIdPartitions(ID, (0,)),)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from group_members import Told, each_kind, member, owned, read, until
+from group_members import RecordingListener, each_kind, member, owned, read, until
 from headrace.protocol.model import CONSUMER_OFFSETS, TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -66,16 +66,16 @@ async def test_unsubscribe_and_new_subscription(fake: Any, cluster: Any, kind: s
     fake.create("u")
     fake.put("t", 0, b"t1")
     fake.put("u", 0, b"u1")
-    told = Told()
-    consumer = member(cluster, kind, listener=told)
+    result = RecordingListener()
+    consumer = member(cluster, kind, listener=result)
     assert consumer.subscription() in ((), ("t",))
     assert await read(consumer) == [b"t1"]
-    await consumer.subscribe(["t", "u"], listener=told)
+    await consumer.subscribe(["t", "u"], listener=result)
     assert await read(consumer, 8.0) == [b"u1"]
     await consumer.unsubscribe()
     assert fake.group_members("g") == []
     assert consumer.subscription() == ()
-    assert told.heard[-1] == ("revoked", (T0, TopicPartition("u", 0)))
+    assert result.events[-1] == ("revoked", (T0, TopicPartition("u", 0)))
     fake.put("t", 0, b"t2")
     await consumer.subscribe("t")
     assert await read(consumer) == [b"t2"]

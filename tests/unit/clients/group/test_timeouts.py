@@ -71,7 +71,7 @@ async def test_poll_times_out_during_the_commit_before_a_revocation(
     fake: Any, cluster: Any, timeout_s: float
 ) -> None:
     """Another member joins, and the commit of finished work before the revocation does not succeed: polls end
-    in time and give nothing; once it does, the rebalance goes on, and nothing is read twice."""
+    in time without records; once it succeeds, the rebalance continues, and no record is read twice."""
     options = {"assignors": ["range"], "auto_commit_interval_ms": 3_600_000}
     consumer = await reading(fake, cluster, **options)
     lost = Fault(error=NetworkError("away"))

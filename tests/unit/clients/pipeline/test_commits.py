@@ -70,7 +70,7 @@ def test_all_transactions_must_be_prepared() -> None:
         (errors.ProducerFencedError("epoch 5 is over"), "a later attempt has started, or .*epoch 5 is over"),
         (errors.InvalidTxnStateError("it is Empty"), "a later attempt has started, or .*it is Empty"),
         (errors.InvalidProducerIdMappingError("not the id's"), "a later attempt has started, or"),
-        (errors.ApiTimeoutError("nobody answers"), "nobody answers"),
+        (errors.ApiTimeoutError("no response"), "no response"),
     ):
         with pytest.raises(
             errors.InvalidTxnStateError, match=f"the batch is not committed: task 3: .*{says}"

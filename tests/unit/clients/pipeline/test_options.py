@@ -244,9 +244,9 @@ def test_any_json_is_offsets_or_an_error(value: Any) -> None:
 def test_column_of_another_type_is_an_error_with_the_cast(field: str, kind: Any) -> None:
     """The error names column and type, the expected type and the casts, not the serdes of producers."""
     columns = {"value": pa.array([], pa.binary()), field: pa.array([], kind)}
-    with pytest.raises(TypeError) as told:
+    with pytest.raises(TypeError) as result:
         checked_names(pa.table(columns), "t")
-    says = str(told.value)
+    says = str(result.value)
     assert says.startswith(f"column {field!r} has type {kind}: keys and values must be binary or text.")
     assert '.cast("string")' in says
     assert "serde" not in says

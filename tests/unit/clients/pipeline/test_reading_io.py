@@ -47,7 +47,7 @@ def fill(fake: FakeCluster, random: Random, count: int) -> list[int]:
             part.end_offset += random.choice([1, 3, 10])  # compacted away
             continue
         if kind < 0.5:
-            producer = part.end_offset  # one each: the fake tells of all that were ever aborted
+            producer = part.end_offset  # one id each: the fake's responses list all aborted transactions
             facts = {"producer_id": producer, "producer_epoch": 0, "is_transactional": True}
             first = fake.put("t", 0, *values, base_sequence=0, **facts)
             committed = random.random() < 0.5
@@ -225,7 +225,7 @@ def test_unreachable_cluster_is_an_error_and_a_known_one_is_retried(fake: FakeCl
     fake.create("t", 1)
     planner = Planner(options(**{"fetchOffset.numRetries": 0}))
     planner.batch()
-    pool_io.close_idle()  # whoever comes next connects anew
+    pool_io.close_idle()  # the next call opens a new connection
     fake.stop_node(0)
     fake.stop_node(1)
     quick = options(**{"kafka.socket.connection.setup.timeout.ms": 50, "kafka.default.api.timeout.ms": 200})

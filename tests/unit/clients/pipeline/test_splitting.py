@@ -39,7 +39,7 @@ def test_more_parts_than_offsets() -> None:
 
 @given(SIZES, st.integers(1, 60))
 def test_parts_per_range_are_sparks(sizes: list[int], least: int) -> None:
-    """Ranges whose rounded share is one stay whole; the others divide the rest in proportion."""
+    """Ranges whose rounded share is one stay whole; the other ranges divide the rest in proportion."""
     whole = [each for each in ranges_of(sizes) if each.size]
 
     def parts(size: int, total: int, count: int) -> int:

@@ -85,7 +85,7 @@ def test_memory_is_charged_by_doubling_and_given_back() -> None:
     assert 50_000 < rig.accumulator.used_bytes < 51_000
     rig.accumulator.check()
     (send,) = rig.step(1000)
-    assert rig.accumulator.used_bytes == send.batches[0].size_bytes, "what is under way is in memory"
+    assert rig.accumulator.used_bytes == send.batches[0].size_bytes, "a batch in flight counts as used memory"
     rig.ok(send)
     assert rig.accumulator.used_bytes == 0
 
@@ -222,7 +222,7 @@ def test_new_partitions_keep_existing_queues() -> None:
 
 
 def test_topic_recreated_with_fewer_partitions() -> None:
-    """New records go to existing partitions; batches of the others keep their deadlines."""
+    """New records go to existing partitions; batches of deleted partitions keep their deadlines."""
     rig = ProducerRig(0, 0, 0, delivery_timeout_ms=1000)
     rig.put(b"lost", 2)
     rig.view = view_of(0)

@@ -70,7 +70,7 @@ def test_waiting_on_the_io_thread_raises() -> None:
 
 
 def test_callbacks_are_called_once() -> None:
-    """Added before and after the outcome; one that raises is logged and does not stop the others."""
+    """Callbacks added before and after the outcome; an exception of one is logged, and the rest still run."""
     delivery = Delivery("t", 0, None)
     future = RecordFuture(delivery, 0, 0, -1, 1)
     seen: list[RecordFuture] = []
@@ -88,11 +88,11 @@ def test_callbacks_are_called_once() -> None:
 def test_only_the_first_outcome_counts() -> None:
     """The user has seen it: callbacks are called once, and the offset stays."""
     delivery = Delivery("t", 0, None)
-    told: list[int] = []
-    delivery.add_callback(lambda: told.append(1))
+    reported: list[int] = []
+    delivery.add_callback(lambda: reported.append(1))
     delivery.resolve(-1, -1, InvalidRecordError("first"))
     delivery.resolve(7, -1, None)
-    assert told == [1]
+    assert reported == [1]
     assert isinstance(delivery.error, InvalidRecordError)
 
 

@@ -32,7 +32,7 @@ async def test_a_failover_costs_the_election_and_one_refresh(
     await producer.send("t", b"after")
     assert loop.time() - killed <= election_s + REFRESH_S
     asked = len(fake.requests("Metadata"))
-    assert asked <= 4 + (election_s / 0.08), "it hammers"
+    assert asked <= 4 + (election_s / 0.08), "too many requests"
 
 
 @pytest.mark.fake_cluster(nodes=2)

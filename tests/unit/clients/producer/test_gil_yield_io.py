@@ -53,7 +53,7 @@ def test_loop_with_a_readable_descriptor_runs_within_some_steps(loop: asyncio.Ab
     seen: list[int] = []
 
     def see() -> None:
-        # it does not read: a call of the system would let the other thread go on before this one is done
+        # no read here: a system call would let the other thread run before this one has finished
         seen.append(ours.fileno())
         loop.remove_reader(ours.fileno())
 

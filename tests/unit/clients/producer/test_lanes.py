@@ -145,13 +145,30 @@ def test_other_records_take_the_lock(topic: Any, value: Any, key: Any, partition
     assert builder.count == 1
 
 
-def test_records_with_timestamps_or_headers_take_the_lock() -> None:
+def test_given_timestamps_are_encoded_as_by_the_builder() -> None:
+    """Earlier and later ones than that of the first record."""
+    lanes, (builder,), _ = lanes_of(10_000, first=1000)
+    send = lanes.bind(lambda *_, **_named: pytest.fail("the record took the lock"))
+    twin = pick_codec("python").builder(max_bytes=10_000)
+    twin.append(1000, None, b"first", ())
+    for timestamp in (1000, 0, 999, 1_700_000_000_000, 2**62):
+        future = send("t", b"v", key=b"k", partition=0, timestamp=timestamp)
+        assert future._timestamp == timestamp
+        twin.append(timestamp, b"k", b"v", ())
+    assert builder.build() == twin.build()
+
+
+def test_records_with_other_timestamps_or_headers_take_the_lock() -> None:
     """Both are rare; the same without a value."""
     lanes, (builder,), lane = lanes_of(10_000)
     lane.stick_to(0)
     seen: list[Any] = []
     send = lanes.bind(lambda *_, **named: seen.append(named))
-    send("t", b"v", timestamp=5)
+    for timestamp in (-1, 1 << 70, True, 5.0, "5"):
+        send("t", b"v", timestamp=timestamp)
+    assert len(seen) == 5
+    seen.clear()
+    send("t", b"v", timestamp=-5)
     send("t", b"v", headers=[("a", b"b")])
     send("t", b"v", headers={})
     assert (len(seen), builder.count) == (3, 1)

@@ -99,7 +99,7 @@ async def test_undeliverable_record_fails_at_the_delivery_timeout(fake: Any, clu
     await producer.send("t", b"1")
     fake.stop_node(0)
     before = asyncio.get_running_loop().time()
-    with pytest.raises(errors.DeliveryTimeoutError, match=r"nobody listens|connection broke"):
+    with pytest.raises(errors.DeliveryTimeoutError, match=r"connection refused|connection broke"):
         await producer.send("t", b"2")
     assert 1.9 < asyncio.get_running_loop().time() - before < 2.3
     assert producer.metrics()["buffer-available-bytes"] == producer.metrics()["buffer-total-bytes"]
@@ -269,7 +269,7 @@ async def test_close_flushes_and_fails_the_rest(fake: Any, cluster: Any) -> None
 
 
 async def test_cancelled_future_does_not_cancel_the_record(fake: Any, cluster: Any) -> None:
-    """A send under `wait_for` times out; its record is sent, and so are the others."""
+    """A send under `wait_for` times out; its record and all others are sent."""
     fake.create("t")
     producer = cluster.producer()
     first = producer.send("t", b"1")
@@ -361,7 +361,7 @@ async def test_linger_is_an_upper_bound(fake: Any, cluster: Any) -> None:
 
 
 async def test_timer_that_fires_early_sends_the_batch(fake: Any, cluster: Any) -> None:
-    """The loop is ahead of the producer's clock, which stands still."""
+    """The loop's clock is ahead of the producer's, which does not advance."""
     fake.create("t")
     producer = cluster.producer(linger_ms=5)
     await producer.send("t", b"x")

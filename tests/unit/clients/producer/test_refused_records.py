@@ -1,4 +1,4 @@
-"""A batch rejected because of some of its records (KIP-467): these fail, the others are retried."""
+"""A batch rejected because of some of its records (KIP-467): these fail, the rest is retried."""
 
 from typing import Any
 
@@ -84,7 +84,7 @@ def test_gap_before_a_batch_in_flight_is_found_by_the_leader() -> None:
     rig.ok(again, 1)
     (later,) = rig.step()
     assert values_of(later) == [[b"2"]]
-    assert stamps_of(later) == [(7, 0, 3)], "as it was: whether it is stored is not known yet"
+    assert stamps_of(later) == [(7, 0, 3)], "unchanged: its outcome is unknown"
     rig.refuse(later, errors.OutOfOrderSequenceNumberError.code)
     sends = rig.step(1000)
     assert values_of(sends[0]) == [[b"2"]]
@@ -182,7 +182,7 @@ def test_futures_of_a_batch_that_was_sent_again() -> None:
 
 
 def test_futures_of_a_batch_that_failed() -> None:
-    """Each named record has its own error, the others that of the batch."""
+    """Each named record has its own error, the rest that of the batch."""
     whole = Delivery("t", 0, None)
     found = futures(whole, 3)
     whole.resolve(-1, -1, errors.BatchRefusedError("others"), {1: errors.InvalidRecordError("one")})

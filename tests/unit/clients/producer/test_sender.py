@@ -246,7 +246,7 @@ def test_batch_that_expires_in_flight_keeps_its_partition_muted(how: str) -> Non
         rig.lose(send, errors.NetworkError("late"))
     else:
         rig.refuse(send, 7)
-    assert len(rig.resolved) == 1, "an outcome is told once"
+    assert len(rig.resolved) == 1, "a batch is resolved once"
     (after,) = rig.step()
     assert values_of(after) == [[b"new"]]
 

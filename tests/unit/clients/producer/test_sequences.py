@@ -187,7 +187,7 @@ def test_a_gap_before_the_first_batch_raises_the_epoch(code: int) -> None:
     before = bytes(second.batches[0].data)
     held = second.batches[0].data
     rig.refuse(first, code)
-    assert rig.step(200) == [], "what the leader makes of 2 and 3 is not known yet"
+    assert rig.step(200) == [], "the outcome of 2 and 3 is unknown"
     rig.refuse(second, code)
     rig.refuse(third, code)
     seen = []
@@ -274,7 +274,7 @@ def test_other_partitions_keep_their_epoch_while_batches_are_in_flight() -> None
     (bad,) = sent_now(rig, b"bad")
     rig.refuse(bad, errors.InvalidRecordError.code)
     rig.put(b"b", 1)
-    assert rig.step() == [], "of the new epoch, while one of the old is under way"
+    assert rig.step() == [], "no batch of the new epoch while one of the old epoch is in flight"
     rig.lose(waiting, errors.NetworkError("cut"))
     (again,) = rig.step(200)
     assert stamps_of(again) == [(7, 0, 1)]

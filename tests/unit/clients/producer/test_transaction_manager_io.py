@@ -349,7 +349,7 @@ async def test_metrics_of_transaction_calls(fake: Any, producer: Any) -> None:
     later = producer.metrics()
     assert later["txn-send-offsets-time-ns-total"] > 0
     spent_ns = later["txn-commit-time-ns-total"] - metrics["txn-commit-time-ns-total"]
-    assert spent_ns >= 5_000_000_000, "what the commit waits for is part of it"
+    assert spent_ns >= 5_000_000_000, "the time includes the waits of the commit"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -420,8 +420,8 @@ async def test_timeout_has_the_last_response(fake: Any, producer: Any) -> None:
         if ask.api != "InitProducerId":
             return None
         asked.append(ask.number)
-        told = errors.ConcurrentTransactionsError("it is prepared")
-        return Fault(error=told) if len(asked) < 3 else Fault(silent=True)
+        result = errors.ConcurrentTransactionsError("it is prepared")
+        return Fault(error=result) if len(asked) < 3 else Fault(silent=True)
 
     fake.rules.append(rule)
     with pytest.raises(errors.ApiTimeoutError, match=r"answer; its last response: it is prepared"):

@@ -19,22 +19,22 @@ def member(cluster: Cluster, **options: Any) -> Any:
 
 
 def polled(consumer: Any, condition: Any) -> None:
-    wait_for(lambda: consumer.poll(0.01) is None or condition(), "it comes about while polling")
+    wait_for(lambda: consumer.poll(0.01) is None or condition(), "the condition holds while polling")
 
 
 def test_callbacks_run_in_the_caller_thread(fake: FakeCluster, cluster: Cluster) -> None:
     """Inside poll, an iteration and close; they may commit and seek."""
     fake.put("t", 0, b"1", b"2", b"3")
-    heard: list[tuple[str, int]] = []
+    received: list[tuple[str, int]] = []
 
     class Listener:
         def on_assigned(self, consumer: Any, tps: Any) -> None:
-            heard.append(("assigned", threading.get_ident()))
-            if T0 in tps and len(heard) == 1:
+            received.append(("assigned", threading.get_ident()))
+            if T0 in tps and len(received) == 1:
                 consumer.seek(T0, 2)
 
         def on_revoked(self, consumer: Any, tps: Any) -> None:
-            heard.append(("revoked", threading.get_ident()))
+            received.append(("revoked", threading.get_ident()))
             consumer.commit()
 
     consumer = member(cluster, listener=Listener(), iter_timeout=60)
@@ -44,8 +44,8 @@ def test_callbacks_run_in_the_caller_thread(fake: FakeCluster, cluster: Cluster)
     assert next(iter(consumer)).value == b"4"
     consumer.close()
     me = threading.get_ident()
-    assert heard[:3] == [("assigned", me), ("revoked", me), ("assigned", me)]
-    assert heard[-1] == ("revoked", me)
+    assert received[:3] == [("assigned", me), ("revoked", me), ("assigned", me)]
+    assert received[-1] == ("revoked", me)
     assert fake.committed("g")["t", 0] == 3
 
 
@@ -58,16 +58,16 @@ def test_async_commits_resolve_future_and_callback(fake: FakeCluster, cluster: C
     consumer.seek(T0, 0)
     while not records:
         records = consumer.poll(60)
-    heard: list[Any] = []
-    told = threading.Event()
+    received: list[Any] = []
+    reported = threading.Event()
 
     def callback(offsets: Any, error: Any) -> None:
-        heard.append((offsets, error))
-        told.set()
+        received.append((offsets, error))
+        reported.set()
 
     offsets = consumer.commit_async(records[0], callback=callback).result(60)
-    assert told.wait(60)
-    assert heard == [(offsets, None)]
+    assert reported.wait(60)
+    assert received == [(offsets, None)]
     with pytest.raises(errors.CommitFailedError):
         consumer.commit_async({TopicPartition("t", 77): 1}).result(60)
     consumer.close()
@@ -109,4 +109,4 @@ def test_wakeup_from_another_thread(fake: FakeCluster, cluster: Cluster) -> None
     timer.start()
     assert list(consumer) == []
     consumer.close(leave=False)
-    assert len(fake.group_members("g")) == 1, "the group was not told"
+    assert len(fake.group_members("g")) == 1, "the member did not leave the group"

@@ -56,7 +56,7 @@ def test_memory_that_was_freed_before_the_wait_is_seen(
     producer = cluster.producer()
     producer.send("t", b"x").result(60)
     engine: Any = producer._engine
-    monkeypatch.setattr(engine._memory_wait, "wait", lambda _timeout_s: pytest.fail("nobody would wake it"))
+    monkeypatch.setattr(engine._memory_wait, "wait", lambda _timeout_s: pytest.fail("nothing would wake it"))
     assert engine.wait_for_memory(60)
     assert engine.metrics()["waiting-threads"] == 0
 

@@ -34,7 +34,7 @@ def troubles(random: Random, *, may_repeat: bool) -> Any:
     return rule
 
 
-def send_all(producer: Any, number: int, told: list[tuple[bytes, Any]]) -> None:
+def send_all(producer: Any, number: int, reported: list[tuple[bytes, Any]]) -> None:
     """One thread's records, by every way there is, in order."""
     random, index = Random(number), 0
 
@@ -47,20 +47,20 @@ def send_all(producer: Any, number: int, told: list[tuple[bytes, Any]]) -> None:
         data, way = value(), random.random()
         try:
             if way < 0.5:
-                told.append((data, producer.send("t", data)))
+                reported.append((data, producer.send("t", data)))
             elif way < 0.7:
-                told.append((data, producer.send("t", data, key=b"%d" % random.randrange(50))))
+                reported.append((data, producer.send("t", data, key=b"%d" % random.randrange(50))))
             elif way < 0.85:
-                told.append((data, producer.send("t", data, partition=random.randrange(3))))
+                reported.append((data, producer.send("t", data, partition=random.randrange(3))))
             elif way < 0.9:
-                told.append((data, producer.send("t", data, headers=[("a", b"b")], partition=0)))
+                reported.append((data, producer.send("t", data, headers=[("a", b"b")], partition=0)))
             elif way < 0.95:
                 many = [data, *(value() for _ in range(random.randrange(30)))]
-                told += zip(many, producer.send_many("t", many), strict=True)
+                reported += zip(many, producer.send_many("t", many), strict=True)
             else:
                 many = [data, *(value() for _ in range(random.randrange(5)))]
                 keyed = [ProducerRecord(each, key=b"k%d" % number) for each in many]
-                told += zip(many, producer.send_many("t", keyed), strict=True)
+                reported += zip(many, producer.send_many("t", keyed), strict=True)
         except errors.BufferExhaustedError:
             continue
         if random.random() < 0.001:
@@ -69,12 +69,12 @@ def send_all(producer: Any, number: int, told: list[tuple[bytes, Any]]) -> None:
 
 def run_threads(producer: Any, work: Any = send_all) -> list[list[tuple[bytes, Any]]]:
     """What each thread sent, in its order."""
-    told: list[list[tuple[bytes, Any]]] = [[] for _ in range(THREADS)]
+    reported: list[list[tuple[bytes, Any]]] = [[] for _ in range(THREADS)]
     failures: list[BaseException] = []
 
     def guarded(number: int) -> None:
         try:
-            work(producer, number, told[number])
+            work(producer, number, reported[number])
         except errors.ClosedError:
             pass
         except BaseException as error:  # noqa: BLE001 - raised in the test's own thread
@@ -86,14 +86,14 @@ def run_threads(producer: Any, work: Any = send_all) -> list[list[tuple[bytes, A
     for thread in threads:
         thread.join()
     assert not failures
-    return told
+    return reported
 
 
-def check_successes(fake: FakeCluster, told: list[list[tuple[bytes, Any]]]) -> int:
+def check_successes(fake: FakeCluster, reported: list[list[tuple[bytes, Any]]]) -> int:
     """Whatever is acknowledged lies where its future says; how many are."""
     stored = [part.records() for part in fake.topics["t"].partitions]
     acknowledged = 0
-    for value, future in (pair for mine in told for pair in mine):
+    for value, future in (pair for mine in reported for pair in mine):
         if future.exception(30) is None:
             metadata = future.result()
             record = stored[metadata.partition][metadata.offset]
@@ -116,17 +116,17 @@ def test_each_record_is_stored_once_and_in_order(seed: int) -> None:
         )
         grow = threading.Timer(0.05, fake.grow, ("t", 5))
         grow.start()
-        told = run_threads(producer)
+        reported = run_threads(producer)
         producer.flush(60)
         grow.join()
         metrics = producer.metrics()
         assert metrics["batch-split-total"] > 0
-        assert metrics["record-send-total"] == sum(map(len, told))
+        assert metrics["record-send-total"] == sum(map(len, reported))
         accumulator = producer._engine._accumulator
         accumulator.check()
         assert (accumulator.used_bytes, accumulator.waiting_for_memory) == (0, 0)
-    assert check_successes(fake, told) == sum(map(len, told))
-    assert sorted(fake.values("t")) == sorted(value for mine in told for value, _ in mine)
+    assert check_successes(fake, reported) == sum(map(len, reported))
+    assert sorted(fake.values("t")) == sorted(value for mine in reported for value, _ in mine)
     for partition in range(len(fake.topics["t"].partitions)):
         for number in range(THREADS):
             mine = [value for value in fake.values("t", partition) if value.startswith(b"%d " % number)]
@@ -143,13 +143,13 @@ def test_acknowledged_records_are_stored_under_losses() -> None:
             batch_size=2000, linger_ms=1, buffer_memory=60_000, max_block_ms=500,
             request_timeout_ms=60, delivery_timeout_ms=150, retry_backoff_ms=1,
         )  # fmt: skip
-        told = run_threads(producer)
+        reported = run_threads(producer)
         producer.flush(60)
         with pytest.raises(errors.DeliveryTimeoutError):
             producer.close()
         assert producer._engine._accumulator.used_bytes == 0
-    assert check_successes(fake, told) > 0
-    assert set(fake.values("t")) <= {value for mine in told for value, _ in mine}
+    assert check_successes(fake, reported) > 0
+    assert set(fake.values("t")) <= {value for mine in reported for value, _ in mine}
 
 
 def test_close_during_sends_resolves_every_future() -> None:
@@ -161,12 +161,12 @@ def test_close_during_sends_resolves_every_future() -> None:
 
         some_are_stored = threading.Event()
 
-        def until_closed(producer: Any, number: int, told: list[tuple[bytes, Any]]) -> None:
+        def until_closed(producer: Any, number: int, reported: list[tuple[bytes, Any]]) -> None:
             while True:
-                value = b"%d %05d" % (number, len(told))
-                told.append((value, producer.send("t", value)))
-                if len(told) == 100:
-                    told[-1][1].result(60)
+                value = b"%d %05d" % (number, len(reported))
+                reported.append((value, producer.send("t", value)))
+                if len(reported) == 100:
+                    reported[-1][1].result(60)
                     some_are_stored.set()
 
         def close() -> None:
@@ -176,12 +176,12 @@ def test_close_during_sends_resolves_every_future() -> None:
 
         closing = threading.Thread(target=close)
         closing.start()
-        told = run_threads(producer, until_closed)
+        reported = run_threads(producer, until_closed)
         closing.join()
         with pytest.raises(errors.ClosedError):
             producer.send("t", b"late")
-    assert all(future.done() for mine in told for _, future in mine)
-    assert check_successes(fake, told) > 0
+    assert all(future.done() for mine in reported for _, future in mine)
+    assert check_successes(fake, reported) > 0
 
 
 def test_memory_is_bounded_with_many_partitions_and_a_slow_cluster() -> None:
@@ -205,7 +205,7 @@ def test_memory_is_bounded_with_many_partitions_and_a_slow_cluster() -> None:
             tracemalloc.stop()
         accumulator = producer._engine._accumulator
         assert accumulator.used_bytes <= limit + 500 * len(value)
-        assert limit // 4 < sent * len(value) < 3 * limit, "it was full at some time, and not too early"
+        assert limit // 4 < sent * len(value) < 3 * limit, "the buffer was full once, and not too early"
         assert held <= 2 * limit + (2 << 20)
         with pytest.raises(errors.FlushTimeoutError) as lost:
             producer.close(0)

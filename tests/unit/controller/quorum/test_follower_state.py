@@ -174,7 +174,7 @@ def test_fetched_snapshot_replaces_the_log() -> None:
     core.fetched(ok(snapshot_end_offset=10, snapshot_epoch=5))
     piece(core, data[:100], 0, len(data))
     assert core.last(quorum.FetchSnapshotRequest).body.position == 100
-    assert core.log.end_offset == 2, "nothing changed yet"
+    assert core.log.end_offset == 2, "no change yet"
     piece(core, data[100:], 100, len(data))
     assert core.of(events.LoadSnapshot) == [events.LoadSnapshot(snapshot)]
     assert core.log.snapshots.read(snapshot)[0] == image
@@ -218,7 +218,7 @@ def test_unexpected_snapshot_response_restarts_the_fetch(fault) -> None:
     assert fetches(core)
 
 
-# --- who it wants to be ---------------------------------------------------------------------------------
+# --- its next role --------------------------------------------------------------------------------------
 
 
 def test_voter_with_a_new_endpoint_sends_update() -> None:

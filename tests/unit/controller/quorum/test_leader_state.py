@@ -60,7 +60,9 @@ def test_delayed_fetch_completes(core: Core) -> None:
     answer, *_ = core.of(events.Reply)
     assert (answer.body.error_code, len(b"".join(map(bytes, answer.frames))) > 0) == (0, True)
     core.flush()
-    assert core.fetch(3, end + 1, 1, high_watermark=end) is not None, "it does not know what is committed"
+    assert core.fetch(3, end + 1, 1, high_watermark=end) is not None, (
+        "the follower's high watermark is behind"
+    )
     assert core.fetch(3, end + 1, 1, high_watermark=end + 1) is None
     core.wait(490)
     assert not core.of(events.Reply)
@@ -79,8 +81,8 @@ def test_second_fetch_of_a_replica_completes_the_first(core: Core) -> None:
 
 
 def test_fetch_with_diverging_epoch_gets_the_divergence() -> None:
-    """An unknown epoch gets the end of the one before; an epoch after the leader's or a negative offset gets
-    an error."""
+    """An unknown epoch gets the end of the previous one; an epoch after the leader's or a negative offset
+    gets an error."""
     first = leader()
     core = Core(1, first.files.restart()).elect()
     core.flush()
@@ -181,7 +183,7 @@ def test_removed_leader_resigns_once_the_change_is_committed(core: Core) -> None
     assert core.ask(remove) is None
     core.flush()
     core.fetch(2, core.log.end_offset, 1)
-    assert core.raft.is_active, "one of two is no majority"
+    assert core.raft.is_active, "one of two voters is no majority"
     core.fetch(3, core.log.end_offset, 1)
     assert not core.raft.is_active
     assert events.Resigned(1) in core.effects

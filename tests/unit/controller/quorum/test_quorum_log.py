@@ -201,7 +201,7 @@ def test_kill_in_any_operation_loses_no_flushed_record(first) -> None:
                 found = seen(log)
                 assert found in life.may_have, f"{number} {OPERATIONS[number]} torn at {torn}: {found}"
                 again = open_log(after.power_loss("none"), segment_bytes=250)
-                assert seen(again) == found, "what a start has shown is durable"
+                assert seen(again) == found, "the state after a start is durable"
 
 
 def test_formatting_is_durable(files: FakeFiles) -> None:

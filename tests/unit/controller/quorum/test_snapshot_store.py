@@ -20,7 +20,7 @@ def recovered(files: FakeFiles) -> SnapshotStore:
 
 
 def test_recover_reads_the_newest_valid_snapshot() -> None:
-    """A damaged one is renamed and reported, and the one before it is read."""
+    """A damaged snapshot is renamed and reported, and the previous one is loaded."""
     files = formatted(1)
     newer = recovered(files).write(MetadataImage(offset=4), 1, NOW, voters(1, 2))
     store = SnapshotStore(files, DIRECTORY)

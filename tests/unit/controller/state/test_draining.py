@@ -1,4 +1,4 @@
-"""Drains: the node leads nothing where another replica can lead, stays out of ISRs and goes on running."""
+"""Drains: a drained node leads only where no other replica can, stays out of ISRs and keeps running."""
 
 import pytest
 from controller_kit import Driver

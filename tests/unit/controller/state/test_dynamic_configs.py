@@ -259,16 +259,16 @@ def test_the_cluster_is_described_with_the_controllers_own_file() -> None:
     driver = Driver(**{"num.partitions": 7})
     driver.join(1)
 
-    def told(name):
+    def response(name):
         request = control.DescribeConfigsRequest((CLUSTER,), include_synonyms=True)
         entries = driver.ask(request).results[0].entries
         (entry,) = [entry for entry in entries if entry.name == name]
         return entry.is_default, [(each.value, each.source) for each in entry.synonyms]
 
-    assert told("num.partitions") == (True, [("7", 4), ("1", 5)])
+    assert response("num.partitions") == (True, [("7", 4), ("1", 5)])
     alter(driver, CLUSTER, num_partitions=9)
-    assert told("num.partitions") == (False, [("9", 3), ("7", 4), ("1", 5)])
-    assert told("background.threads") == (True, [("4", 5)])
+    assert response("num.partitions") == (False, [("9", 3), ("7", 4), ("1", 5)])
+    assert response("background.threads") == (True, [("4", 5)])
 
 
 def test_the_size_of_all_configs_is_bounded() -> None:

@@ -56,8 +56,8 @@ def test_the_elr_is_emptied_when_min_isr_is_reached(driver: Driver) -> None:
 
 
 def test_a_lower_min_isr_empties_the_elr(driver: Driver) -> None:
-    """min.insync.replicas was lowered to 1 while all were fenced. The first one is enough: if the others
-    stayed eligible, they could lead later without the records acknowledged meanwhile."""
+    """min.insync.replicas is lowered to 1 while all nodes are fenced. The first node to return leads, and the
+    ELR is emptied: its members could otherwise lead later without the records acknowledged meanwhile."""
     driver.fence(1, 2, 3)
     driver.configure("t", min_insync_replicas="1")
     assert facts(driver)[2] == (2, 3)
@@ -263,7 +263,7 @@ def test_the_configured_min_isr_is_in_the_first_records() -> None:
 
 
 def test_a_failed_disk_affects_its_partitions_only(driver: Driver) -> None:
-    """1 lost the disk of one of its partitions and goes on leading the other; it is in the ELR of the
+    """Node 1 lost the disk of one of its partitions and still leads the other; it is in the ELR of the
     first."""
     driver.place("u", (1, 2), (1, 2), min_insync_replicas="2")
     broken = ((driver.image.topics["u"].topic_id, 1),)
@@ -377,7 +377,7 @@ def test_replicas_on_full_disks_serve_reads(driver: Driver) -> None:
     full(driver, 3)
     assert facts(driver) == (2, (2, 3), (), ())
     driver.fence(2)
-    assert facts(driver)[:2] == (3, (3,)), "somebody must lead, with or without room"
+    assert facts(driver)[:2] == (3, (3,)), "a leader is elected, also with a full disk"
 
 
 def test_replicas_with_free_space_are_elected_first(driver: Driver) -> None:

@@ -84,7 +84,9 @@ def test_invalid_proposals_are_refused(driver, isr, facts, error) -> None:
     assert answer.error_detail
     assert driver.image is before
     if error not in (errors.UnknownTopicIdError, errors.UnknownTopicOrPartitionError):
-        assert (answer.leader, answer.partition_epoch) == (1, now.partition_epoch), "and what is true is said"
+        assert (answer.leader, answer.partition_epoch) == (1, now.partition_epoch), (
+            "the response has the present state"
+        )
 
 
 @pytest.mark.parametrize("epoch", [-1, +1])

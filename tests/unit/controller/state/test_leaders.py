@@ -147,7 +147,7 @@ def test_periodic_unclean_election() -> None:
     assert driver.alter_partition("t", 0, (1,)).error_code == 0
     driver.fence(1)
     later(driver)
-    assert led(driver) == [-1], "it is not allowed"
+    assert led(driver) == [-1], "unclean elections are disabled"
     driver.configure("t", unclean_leader_election_enable="true")
     later(driver, BALANCE_MS - 1_000)
     assert led(driver) == [-1]

@@ -65,7 +65,7 @@ def test_changes_that_are_not_made_are_not_charged(driver: Driver) -> None:
 
 
 def test_a_quota_is_of_its_client_alone(driver: Driver) -> None:
-    """Others go on; servers, which have no user, have no quota."""
+    """Other users are not throttled; servers, which have no user, have no quota."""
     assert create(driver, ("a", 16), client_id="x")[1] == 5_000
     assert create(driver, ("b", 11), client_id="y") == ([0], 0)
     assert create(driver, ("c", 50), user="") == ([0], 0)

@@ -34,7 +34,7 @@ def test_a_reassignment_starts_with_all_replicas(driver) -> None:
 
 
 def test_a_reassignment_completes_with_its_whole_target_in_sync(driver) -> None:
-    """With 4 in sync and 5 not it goes on."""
+    """With 4 in sync and 5 not, the reassignment is not complete."""
     driver.reassign("t", 0, (4, 5, 1))
     assert driver.alter_partition("t", 0, (1, 2, 3, 4)).error_code == 0
     assert facts(driver) == ((4, 5, 1, 2, 3), (4, 5), (2, 3))
@@ -212,7 +212,7 @@ def test_reassignments_in_progress_are_listed(driver) -> None:
 
 
 def test_new_partitions_during_a_reassignment(driver) -> None:
-    """They have as many replicas as the others will have."""
+    """New partitions have as many replicas as the reassigned ones will have."""
     from headrace.protocol.messages.control import CreatePartitionsRequest, PartitionGrowth
 
     driver.reassign("t", 0, (4, 5, 6))

@@ -124,7 +124,7 @@ def test_unregistration_needs_a_fenced_node_without_replicas(driver: Driver) -> 
 
     assert unregister(1) == errors.InvalidRequestError.code
     driver.wait(SESSION_MS)
-    assert unregister(1) == errors.InvalidRequestError.code, "it holds a partition"
+    assert unregister(1) == errors.InvalidRequestError.code, "the node has a replica"
     driver.join(3)
     driver.wait(SESSION_MS)
     assert unregister(3) == 0

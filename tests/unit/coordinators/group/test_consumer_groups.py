@@ -114,7 +114,7 @@ def test_reload_restores_the_group(rig: ConsumerGroupRig) -> None:
     assert rig.describe() == before
     size = len(rig.log)
     run(first, second)
-    assert len(rig.log) == size, "nothing has changed"
+    assert len(rig.log) == size, "no record was appended"
 
 
 def test_member_with_an_expired_session_is_removed(rig: ConsumerGroupRig) -> None:
@@ -136,7 +136,7 @@ def test_group_configs_override_heartbeat_interval_and_session(rig: ConsumerGrou
     rig.image = replace(rig.image, configs={(GROUP_RESOURCE, GROUP): own})
     first = member(rig, "a")
     first.beat()
-    rig.advance(1_001)  # a group that moves hears its members oftener
+    rig.advance(1_001)  # members of a rebalancing group have a shorter heartbeat interval
     assert first.beat().heartbeat_interval_ms == 1_000
     other = SimMember(rig, "b", ("events",), group_id="other")
     other.beat()
@@ -198,7 +198,7 @@ def test_lost_responses_do_not_fence(rig: ConsumerGroupRig, times: int) -> None:
         other = member(rig, f"c{count}", "other")  # moves the epoch, not the partitions
         other.beat()
     answer = first.resend()
-    assert answer.assignment is not None, "it has heard nothing of it yet"
+    assert answer.assignment is not None, "the member has not received the assignment yet"
     first.take(answer)
     first.settle()
     run(first)
@@ -210,7 +210,7 @@ def test_assignment_of_a_lost_response_is_sent_again(rig: ConsumerGroupRig) -> N
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     second.beat()
-    first.send()  # told to give back, but the answer is lost
+    first.send()  # the response, which revokes partitions, is lost
     first.take(first.send())
     assert len(first.wanted["events"]) == 3
 
@@ -221,7 +221,7 @@ def test_empty_assignment_is_sent_again_after_a_load(rig: ConsumerGroupRig) -> N
     first.beat()
     first.beat()
     rig.set_topics(other=1)
-    first.send()  # told to give back, but the answer is lost
+    first.send()  # the response, which revokes partitions, is lost
     rig.reload()
     assert first.send().assignment == ()
 
@@ -296,7 +296,7 @@ def test_topic_changes_advance_the_group_epoch(rig: ConsumerGroupRig) -> None:
     assert rig.group.epoch == epoch + 3
     rig.set_topics(more=2, other=1)
     run(first, second)
-    assert rig.group.epoch == epoch + 3, "nobody reads it"
+    assert rig.group.epoch == epoch + 3, "no member subscribes to it"
     rig.set_topics(rack="north", more=2, other=1)
     run(first, second)
     assert rig.group.epoch == epoch + 4, "the racks are part of what is read"
@@ -423,7 +423,7 @@ def test_commit_at_an_older_epoch_is_accepted_for_owned_partitions(rig: Consumer
 
     stale = errors.StaleMemberEpochError.code
     assert code(*mine) == 0
-    assert code(*mine, epoch=1) == 0, "it has had them since it joined"
+    assert code(*mine, epoch=1) == 0, "the member owns them since it joined"
     assert code(*mine, epoch=0) == stale
     assert code(*mine, epoch=old + 2) == stale
     assert code(*mine, *others) == stale
@@ -489,7 +489,7 @@ def test_lost_responses_during_a_revocation_do_not_fence(rig: ConsumerGroupRig) 
     first.send()  # the answer, with the newer epoch and more partitions, is lost
     others = [member(rig, name) for name in "cd"]
     run(*others, rounds=1)
-    first.send()  # told to give back: lost as well
+    first.send()  # the response, which revokes partitions, is lost as well
     assert rig.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
     answer = first.send(is_full=True)
     first.take(answer)

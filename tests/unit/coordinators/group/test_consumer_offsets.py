@@ -20,8 +20,8 @@ def beat(rig: GroupRig, epoch: int, **more: object) -> m.ConsumerGroupHeartbeatR
 def joined(**keys: object) -> tuple[GroupRig, int]:
     """A group whose only member reads t, and the member's epoch."""
     rig = GroupRig(**keys)
-    told = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": ()}
-    return rig, beat(rig, 0, **told).member_epoch
+    response = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": ()}
+    return rig, beat(rig, 0, **response).member_epoch
 
 
 def code_of(rig: GroupRig, member_id: str, epoch: int, **more: object) -> int:
@@ -102,8 +102,8 @@ def test_offsets_stay_when_a_group_changes_its_protocol() -> None:
     assert rig.shard.groups["g"].group_type.value == "classic"
     rig.leave(m.LeavingMember(member.answer.member_id))
     rig.advance(60_000)
-    told = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": ()}
-    beat(rig, 0, **told)
+    response = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": ()}
+    beat(rig, 0, **response)
     rig.reload()
     assert rig.offsets() == {("t", 0): 5}
     assert rig.shard.groups["g"].group_type.value == "consumer"
@@ -112,8 +112,8 @@ def test_offsets_stay_when_a_group_changes_its_protocol() -> None:
 def test_simple_group_becomes_a_consumer_group(rig: GroupRig) -> None:
     """An admin committed offsets before the first member joined."""
     rig.commit_offset(5)
-    told = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": ()}
-    beat(rig, 0, **told)
+    response = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": ()}
+    beat(rig, 0, **response)
     for _ in range(2):
         assert rig.offsets() == {("t", 0): 5}
         assert rig.shard.groups["g"].group_type.value == "consumer"

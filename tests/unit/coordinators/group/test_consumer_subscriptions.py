@@ -69,7 +69,7 @@ def test_regular_expressions_are_refreshed_at_an_interval(rig: ConsumerGroupRig)
     size = len(rig.log)
     rig.advance(REFRESH_MS)
     run(first)
-    assert len(rig.log) == size, "nothing has changed since"
+    assert len(rig.log) == size, "no further record was appended"
 
 
 def test_wall_clock_set_back_does_not_stop_the_refresh(rig: ConsumerGroupRig) -> None:
@@ -367,7 +367,7 @@ def test_claimed_partitions_are_bounded(rig: ConsumerGroupRig) -> None:
     first.send()
     assert len(reported) == 0
     first.owned = {}
-    assert first.beat().assignment, "it is told what it has until it says so"
+    assert first.beat().assignment, "the assignment is repeated until the member reports it"
     first.beat()
     assert reported.keys() == {(GROUP, "m5")}
     first.leave()

@@ -211,11 +211,11 @@ def test_offsets_of_a_deleted_topic_are_deleted_at_once() -> None:
     assert rig.offsets("h") == {}
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_recreated_topic_has_no_offsets(rig: GroupRig, told: bool) -> None:
+@pytest.mark.parametrize("with_delta", [False, True])
+def test_recreated_topic_has_no_offsets(rig: GroupRig, with_delta: bool) -> None:
     """It has the same name and another id."""
     rig.commit_offset(1)
-    rig.change_topics(topic_image("t", 9), topic_image("u", 2), told=told)
+    rig.change_topics(topic_image("t", 9), topic_image("u", 2), with_delta=with_delta)
     rig.commit_offset(3, tp=("t", 1))
     rig.advance(0)
     assert rig.offsets() == {("t", 1): 3}

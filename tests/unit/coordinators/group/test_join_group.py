@@ -314,15 +314,15 @@ def test_closed_connection_removes_no_member(rig: GroupRig) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "response",
     [
         (m.GroupProtocol("range", bytes(MAX_METADATA_BYTES + 1)),),
         tuple(m.GroupProtocol(f"p{number}", b"") for number in range(MAX_PROTOCOLS + 1)),
     ],
 )
-def test_member_metadata_is_bounded(rig: GroupRig, told: tuple[m.GroupProtocol, ...]) -> None:
+def test_member_metadata_is_bounded(rig: GroupRig, response: tuple[m.GroupProtocol, ...]) -> None:
     """It is kept while the member waits, before a record could be too large for it."""
-    assert rig.join(protocols=told).code == errors.InvalidRequestError.code
+    assert rig.join(protocols=response).code == errors.InvalidRequestError.code
     assert not rig.shard.groups
     (member,) = rig.stable_group(protocols=(m.GroupProtocol("range", bytes(MAX_METADATA_BYTES)),))
     assert rig.heartbeat(member, 1).code == 0

@@ -123,7 +123,7 @@ def test_cooperative_member_keeps_its_partitions_in_a_rebalance(rig: ConsumerGro
     third.beat()
     assert isinstance(rig.shard.groups[GROUP], ConsumerGroup)
     assert len(held_by(first, second)) == 6
-    assert third.owned == {}, "both still read what they had"
+    assert third.owned == {}, "both members still own their partitions"
 
 
 def test_classic_member_that_does_not_rejoin_is_removed(rig: ConsumerGroupRig) -> None:

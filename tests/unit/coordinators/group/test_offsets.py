@@ -31,7 +31,7 @@ def fetch_one(rig: GroupRig, group: str, topic: str, partition: int) -> m.Fetche
     return offset
 
 
-# --- who may commit --------------------------------------------------------------------------------------
+# --- checks of the committing member ---------------------------------------------------------------------
 
 
 def test_commit_without_a_member_id_needs_an_empty_group(rig: GroupRig) -> None:

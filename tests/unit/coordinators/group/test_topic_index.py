@@ -39,7 +39,7 @@ def test_hash_is_the_same_in_every_process() -> None:
     assert _hash(image) == _hash(image, "nothing") == NO_TOPICS_HASH
 
 
-def test_hash_covers_what_assignments_depend_on() -> None:
+def test_hash_covers_all_inputs_of_assignments() -> None:
     """Ids, partition counts and racks; not leaders."""
     facts = TopicIndex()
     hashes = []

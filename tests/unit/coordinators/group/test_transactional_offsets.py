@@ -115,7 +115,7 @@ def test_deleted_offsets_are_not_restored_by_a_commit() -> None:
     assert rig.offsets("h") == {}
 
 
-# --- who may ---------------------------------------------------------------------------------------------
+# --- checks of member and producer -----------------------------------------------------------------------
 
 
 def test_txn_commit_of_another_generation_is_refused() -> None:
@@ -220,7 +220,7 @@ def test_next_transaction_is_verified_again() -> None:
     ],
 )
 def test_refused_verification_appends_nothing(answer: object, seen: type[errors.KafkaError]) -> None:
-    """The group coordinator retries transient errors; the client gets the others."""
+    """The group coordinator retries transient errors; the client gets all others."""
     rig = asking()
     waiting = rig.txn_commit_offset(5, P, adds_partition=True)
     rig.reply(answer)
@@ -232,9 +232,9 @@ def test_verification_without_a_transaction_coordinator(rig: GroupRig) -> None:
     """The internal topic does not exist yet, or the partition has no leader."""
     assert error_of(rig.txn_commit_offset(5, P)) == errors.CoordinatorNotAvailableError.code
     topic = topic_image(TRANSACTION_STATE, 77, 50)
-    nobody = PartitionRegistration((1,), (1,), NO_NODE, 0, 0)
+    without_leader = PartitionRegistration((1,), (1,), NO_NODE, 0, 0)
     partitions = list(topic.partitions)
-    partitions[partition_of_id("txn", 50)] = nobody
+    partitions[partition_of_id("txn", 50)] = without_leader
     rig.change_topics(type(topic)(topic.name, topic.topic_id, tuple(partitions)))
     assert error_of(rig.txn_commit_offset(5, P)) == errors.CoordinatorNotAvailableError.code
 

@@ -1,4 +1,4 @@
-"""Requests for the next transaction that wait for the end of the one before."""
+"""Requests of the next transaction that wait for the end of the previous one."""
 
 import pytest
 from headrace.coordinators.txn.parked_requests import MAX_PARKED, PARK_MS
@@ -83,7 +83,7 @@ def test_parked_requests_time_out(rig: TxnRig) -> None:
 
 
 def test_parked_requests_are_bounded(rig: TxnRig) -> None:
-    """The client retries the others."""
+    """Requests above the limit get a retriable error."""
     calls = [rig.init() for _ in range(MAX_PARKED + 2)]
     assert [len(call.answers) for call in calls] == [0] * MAX_PARKED + [1, 1]
     rig.settle()

@@ -84,7 +84,7 @@ def test_deleting_a_topic_takes_its_configs() -> None:
     assert image == MetadataImage(offset=3)
 
 
-def test_a_topic_made_again_in_one_run_shows_as_removed_and_created() -> None:
+def test_a_topic_recreated_in_one_run_is_removed_and_created() -> None:
     """Delete and create of one name arrive together: the reader must drop the old log and start a new one."""
     old = after(TopicRecord("a", T1), partition())
     new, delta = replay(old, 2, [RemoveTopicRecord(T1), TopicRecord("a", T2), partition(T2)])
@@ -125,7 +125,7 @@ def test_an_older_log_reads_as_it_was_meant() -> None:
     assert image_of(image_records(image), image.offset) == image
 
 
-def test_a_change_leaves_what_it_does_not_name() -> None:
+def test_a_change_keeps_other_fields() -> None:
     """One field after the other; each raises the partition epoch, only a named leader the leader epoch."""
     before = PartitionRegistration((1, 2), (1,), 1, 5, 7, (2,), (1,), (2,), (), 1)
     changes = {

@@ -21,7 +21,7 @@ def codec(request: pytest.FixtureRequest) -> RecordCodec:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_what_is_appended_comes_back(codec: RecordCodec, compression: Compression) -> None:
+def test_appended_entries_are_read_back(codec: RecordCodec, compression: Compression) -> None:
     """Nulls, empties and headers survive every compression; offsets and timestamps are each record's own."""
     builder = codec.builder(max_bytes=1 << 20, compression=compression)
     rows = [
@@ -147,8 +147,8 @@ def test_the_bound_of_a_record_is_never_below_its_size(
     assert actual <= codec.record_bytes_bound(key, value, headers) <= actual + 36 + 10 * len(headers)
 
 
-def test_append_refuses_what_no_batch_can_hold(codec: RecordCodec) -> None:
-    """Wrong types and times are the caller's fault, name themselves, and add nothing."""
+def test_append_refuses_invalid_records(codec: RecordCodec) -> None:
+    """Wrong types and timestamps raise an error with their name, and append nothing."""
     builder = codec.builder(max_bytes=1000)
     for timestamp_ms in (-2, INT64_MAX + 1, -(2**70)):
         with pytest.raises(ValueError, match="timestamp"):
@@ -198,7 +198,7 @@ def test_build_closes_the_batch(codec: RecordCodec) -> None:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_finish_gives_what_build_gives(codec: RecordCodec, compression: Compression) -> None:
+def test_finish_equals_build(codec: RecordCodec, compression: Compression) -> None:
     """The same bytes, read-only, for small and large batches; then the builder is closed."""
     for count in (1, 20, 3000):
         built, finished = (codec.builder(max_bytes=1 << 20, compression=compression) for _ in range(2))
@@ -278,8 +278,8 @@ def test_records_compare_print_and_pickle(codec: RecordCodec) -> None:
     )
 
 
-def test_offsets_and_epoch_come_from_what_the_server_assigned(codec: RecordCodec) -> None:
-    """Seventeen new bytes in front of the untouched rest, and every record has its place in the log."""
+def test_offsets_and_epoch_are_those_of_the_server(codec: RecordCodec) -> None:
+    """The first 17 bytes are replaced, the rest is unchanged, and every record has its offset."""
     builder = codec.builder(max_bytes=1000)
     for _ in range(3):
         builder.append(5, b"k", b"v")

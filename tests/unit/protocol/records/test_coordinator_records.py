@@ -147,8 +147,8 @@ def test_any_bytes(key: bytes, value: bytes | None) -> None:
         (b"\x00\x03\x00\x01\xff", "UTF-8"),
     ],
 )
-def test_errors_say_what_is_wrong(value: bytes, text: str) -> None:
-    """And lengths are checked before anything is done with them."""
+def test_errors_name_the_reason(value: bytes, text: str) -> None:
+    """Lengths are checked before they are used."""
     with pytest.raises(InvalidRecordError, match=text):
         decode_record(b"\x00\x02\x00\x01g", value)
 
@@ -172,7 +172,7 @@ def test_tags_that_are_not_known_are_skipped() -> None:
         (groups.OffsetCommitKey("g", "t", 0), groups.OffsetCommitValue(0, 0, None, 0)),  # type: ignore[arg-type]
     ],
 )
-def test_what_does_not_fit_is_not_written(record: tuple[Any, Any]) -> None:
+def test_invalid_records_are_not_written(record: tuple[Any, Any]) -> None:
     """A ValueError, before anything is appended."""
     with pytest.raises(ValueError, match=r".+"):
         encode_record(*record)

@@ -70,10 +70,10 @@ def test_a_good_request_is_decoded_and_counted_until_it_is_settled() -> None:
         ({"body": BODY + b"\x00"}, errors.InvalidRequestError),
     ],
 )
-def test_what_is_refused_is_not_counted(
+def test_refused_requests_are_not_counted(
     request_facts: dict[str, Any], error: type[errors.KafkaError]
 ) -> None:
-    """No session, wrong session, unknown api or version, broken body: the error, and clean accounts."""
+    """No session, wrong session, unknown API or version, invalid body: an error, and no held resources."""
     door = Door()
     with pytest.raises(error):
         door.knock(**request_facts)
@@ -117,7 +117,7 @@ def test_unread_responses_stop_new_requests() -> None:
         door.knock()
     del view
     others = door.pending.track(b"other", b"x" * 101)
-    door.knock()  # it has read what it got: the others' backlog is not its own
+    door.knock()  # it has read its responses: the backlog of other peers does not count
     own = door.pending.track(b"k", b"x" * 11)
     with pytest.raises(errors.ThrottlingQuotaExceededError, match="too many unread"):
         door.knock()

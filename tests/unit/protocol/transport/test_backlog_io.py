@@ -18,7 +18,7 @@ def backlog(**options: int) -> Backlog:
 
 
 async def test_requests_leave_in_order_until_the_wire_is_full() -> None:
-    """Five wait, the wire takes two: the first two go, the others keep their order."""
+    """Five messages wait and the socket takes two: the first two are sent, the rest keeps its order."""
     queue, sent = backlog(), []
     for number in range(5):
         assert queue.append(request(number))
@@ -42,7 +42,8 @@ async def test_a_caller_that_gave_up_is_skipped() -> None:
 
 @pytest.mark.parametrize("options", [{"max_backlog_requests": 2}, {"max_backlog_bytes": 20}])
 async def test_a_full_backlog_refuses_until_there_is_room(options: dict[str, int]) -> None:
-    """Two requests of 10 bytes fill it, by number or by bytes; a waiter goes on when one has left."""
+    """Two requests of 10 bytes fill the backlog, by number or by bytes; a waiter continues when one is
+    sent."""
     queue = backlog(**options)
     assert queue.append(request(0, 10))
     assert queue.append(request(1, 10))

@@ -53,8 +53,8 @@ def test_a_connection_that_is_another_one_by_now_is_left_alone(
     assert client.recv(20) == b"still here"
 
 
-def test_what_is_ended_is_what_was_duplicated(ends: tuple[socket.socket, socket.socket, int]) -> None:
-    """The number changes hands between the question and the act: the new owner is not touched."""
+def test_ended_handles_are_the_duplicated_ones(ends: tuple[socket.socket, socket.socket, int]) -> None:
+    """A file descriptor is reused between the lookup and the shutdown: the new socket is not affected."""
     client, ours, port = ends
     bystander, other_end = socket.socketpair()
     number = ours.fileno()

@@ -76,7 +76,7 @@ async def test_a_port_that_accepts_and_says_nothing_times_out() -> None:
 
 
 async def test_a_port_that_speaks_something_else_fails() -> None:
-    """An SSH or HTTP server answers with its own words: NetworkError, at once."""
+    """An SSH or HTTP server sends its own greeting: NetworkError, at once."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2 this is not what you are looking for\r\n")
@@ -217,26 +217,26 @@ async def test_the_end_of_the_server_fails_everything_under_way_at_once() -> Non
     async with serving(RouterLimits(max_in_flight=2)) as served:
         served.is_holding = True
         client = await served.connect()
-        told: list[bool] = []
-        client.on_close = lambda: told.append(client.is_closed)
+        response: list[bool] = []
+        client.on_close = lambda: response.append(client.is_closed)
         futures = [client.send(METADATA, ASK) for _ in range(4)]
         await until(lambda: len(served.held) == 2)
         served.router.close()
         for future in futures:
             with pytest.raises(errors.NetworkError, match="closed the connection"):
                 await future
-        assert told == [True]
+        assert response == [True]
         with pytest.raises(errors.NetworkError):
             await client.send(METADATA, ASK)
         with pytest.raises(errors.NetworkError):
             await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
         client.close()
-        assert told == [True]
+        assert response == [True]
 
 
-async def test_a_connection_never_comes_back(served: Served) -> None:
-    """The server restarts on the same port: nothing that was sent before is sent again, and the old
-    connection stays closed; a new one meets the new incarnation."""
+async def test_a_lost_connection_is_not_reopened(served: Served) -> None:
+    """The server restarts on the same port: no earlier request is sent again, and the old connection stays
+    closed; a new connection reaches the new process."""
     served.is_holding = True
     client = await served.connect()
     futures = [client.send(METADATA, ASK) for _ in range(5)]
@@ -257,7 +257,7 @@ async def test_a_connection_never_comes_back(served: Served) -> None:
     fresh.close()
 
 
-async def test_closing_fails_what_is_under_way() -> None:
+async def test_closing_fails_pending_requests() -> None:
     """After our own close callers get NetworkError, and senders that wait for room continue."""
     async with serving(RouterLimits(max_in_flight=1)) as served:
         served.is_holding = True
@@ -354,7 +354,7 @@ async def test_a_body_that_is_bytes_is_sent_as_it_is(served: Served) -> None:
 
 
 async def test_a_frame_in_pieces_is_refused_before_anything_is_sent(served: Served) -> None:
-    """A strided view is the caller's mistake: raised here, and the connection goes on."""
+    """A strided view is the caller's error: it is raised here, and the connection stays open."""
     client = await served.connect()
     with pytest.raises(BufferError):
         client.send(METADATA, ASK, (memoryview(bytes(100_000))[::2],))

@@ -77,7 +77,7 @@ def both(pair: tuple[zmq.Socket[bytes], zmq.Socket[bytes]]) -> tuple[Multipart, 
 
 
 def received(messages: Multipart, socket: zmq.Socket[bytes], max_parts: int = ENOUGH) -> Any:
-    assert socket.poll(PATIENCE_MS), "nothing came"
+    assert socket.poll(PATIENCE_MS), "no message arrived"
     parts = messages.receive(max_parts)
     assert parts is not None
     return parts

@@ -147,10 +147,11 @@ async def test_bad_requests_are_answered_and_the_connection_lives(
         [pickle.dumps(Tripwire()), pickle.dumps(Tripwire())],
     ],
 )
-async def test_what_is_no_message_of_ours_ends_that_connection_only(
+async def test_invalid_message_closes_its_connection_only(
     served: Served, parts: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No body, a header that is none: the peer is disconnected with one log line; others never notice."""
+    """No body, or an invalid header: the peer is disconnected with one log line; other peers are not
+    affected."""
     caplog.set_level(logging.WARNING)
     bystander = await served.connect()
     with raw_peer(served.router.port) as stranger, raw_peer(served.router.port) as known:
@@ -196,7 +197,8 @@ async def test_a_message_of_50000_parts_is_dropped_unassembled() -> None:
 
 
 async def test_requests_beyond_the_window_are_throttled() -> None:
-    """Four allowed, ten sent without waiting: six are refused at once, four are answered, then it goes on."""
+    """With a limit of four and ten requests at once, six are refused, four answered; later ones are
+    served."""
     async with serving(RouterLimits(max_in_flight=4)) as served:
         served.is_holding = True
         with raw_peer(served.router.port) as peer:
@@ -367,7 +369,7 @@ async def test_a_handshake_can_be_repeated(served: Served) -> None:
         old = peer.session
         await peer.shake_hands("two")
         assert served.router.connections == 1
-        assert gone == [old], "what was kept for the old session goes"
+        assert gone == [old], "the old session is reported as gone"
         fresh, peer.session = peer.session, old
         peer.ask(METADATA.key, wire.encode(ASK))
         assert (await peer.answer())[0].error_code == errors.NetworkError.code

@@ -69,7 +69,7 @@ def test_text_that_is_not_utf8_is_refused() -> None:
         wire.decode_body(decoder, b"\x91\x91\xa2\xff\xfe", 1000, "body")
 
 
-def test_a_header_of_a_newer_version_is_understood() -> None:
+def test_a_header_of_a_newer_version_is_decoded() -> None:
     """Fields added at the end are ignored; fields left out at the end have their defaults."""
     newer = msgspec.msgpack.encode([1, 0, 5, 6, "new", [1, 2]])
     assert wire.decode_request_header(newer) == RequestHeader(1, 0, 5, 6)

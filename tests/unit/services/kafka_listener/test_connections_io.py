@@ -146,7 +146,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(rig: 
     ],
 )
 async def test_invalid_bytes_close_their_connection_alone(rig: ListenerRig, data: bytes) -> None:
-    """Responses to the requests before them are sent; other connections go on."""
+    """Responses to earlier requests are sent; other connections are served."""
     client, other = await rig.client(), await rig.client()
     client.send(API_VERSIONS, 3, 1, client_software_name="x")
     client.write(data)
@@ -241,7 +241,7 @@ async def test_the_node_is_notified_of_a_closed_connection(rig: ListenerRig) -> 
     await until(lambda: bool(rig.host.gone))
     assert rig.host.gone == [request.peer.session]
     assert not request.peer.is_connected
-    answer_fetch(request, b"nobody reads it")
+    answer_fetch(request, b"never read")
     assert rig.listener.status()["held_request_bytes"] == 0
 
 
@@ -304,7 +304,7 @@ async def test_requests_are_authorized_before_their_handler_runs() -> None:
 async def test_an_exception_in_a_handler_closes_the_connection_alone(
     rig: ListenerRig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged and counted; the node goes on."""
+    """The error is logged and counted; the node keeps serving."""
     client = await rig.client()
     ask_produce(client, 1)
     (await rig.host.request(0)).answered("no answer of ours", ())

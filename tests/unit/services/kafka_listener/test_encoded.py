@@ -28,5 +28,5 @@ def test_encoded_responses_are_bounded() -> None:
     assert answers.get("large", lambda: bytes(27)) == bytes(27)
     for key in range(MAX_ANSWERS + 1):
         answers.get(key, lambda: b"")
-    assert answers.get(0, lambda: b"anew") == b"anew"
-    assert answers.get(MAX_ANSWERS, lambda: b"anew") == b""
+    assert answers.get(0, lambda: b"encoded") == b"encoded"
+    assert answers.get(MAX_ANSWERS, lambda: b"encoded") == b""

@@ -127,7 +127,7 @@ def test_advertised_versions_are_served() -> None:
     plane = FakePlane(MetadataImage())
     call_of(SERVED[18], 3, plane, client_software_name="a").start()
     _, answer = answer_of(18, 3, plane.sent[0][4:])
-    told = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    assert told.keys() == SERVED.keys()
-    assert told[0] == (0, 13)
-    assert all(told[key] == (api.low, api.high) for key, api in SERVED.items() if key)
+    response = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    assert response.keys() == SERVED.keys()
+    assert response[0] == (0, 13)
+    assert all(response[key] == (api.low, api.high) for key, api in SERVED.items() if key)

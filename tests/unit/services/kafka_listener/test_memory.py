@@ -15,7 +15,7 @@ class Connection:
     is_idle: bool = True
 
     def resume_reading(self) -> None:
-        raise AssertionError("nobody is called from here")
+        raise AssertionError("no connection is called from here")
 
 
 def memory() -> RequestMemory:
@@ -25,7 +25,7 @@ def memory() -> RequestMemory:
 def test_above_the_limit_one_connection_may_finish_its_frame() -> None:
     """The first with a partial frame; the next one when it has finished."""
     held, whole, first, second = memory(), Connection(), Connection(True), Connection(True)
-    assert held.count(first, LIMIT + 1, 0), "all others have to be told"
+    assert held.count(first, LIMIT + 1, 0), "reading changes for all other connections"
     assert not held.may_read(whole)
     assert held.may_read(first)
     assert not held.may_read(second)
@@ -45,7 +45,7 @@ def test_partial_frames_get_half_of_the_memory() -> None:
     assert not held.count(slow, LIMIT // 2, LIMIT // 2)
     assert held.may_read(other)
     assert held.count(slow, 1, 1)
-    assert held.may_read(slow), "one of them may finish"
+    assert held.may_read(slow), "one of the slow connections may finish"
     assert not held.may_read(other)
     assert held.may_read(quick)
     held.count(slow, -1, -1)

@@ -35,7 +35,7 @@ def answer_fetch(request: OwnRequest) -> None:
 
 async def test_decoded_requests_of_all_connections_are_bounded() -> None:
     """50 connections with 1,500 elements each, at a limit of 8 MiB: ten requests are decoded and one more;
-    the others wait as bytes until those are answered."""
+    all others wait undecoded until those are answered."""
     async with listening(queued_max_request_bytes=8 * MIB) as rig:
         question = fetch_of(1_500)
         size = len(question) - 4 + 1_503 * ELEMENT_BYTES

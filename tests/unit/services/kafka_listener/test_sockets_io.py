@@ -162,6 +162,6 @@ async def test_accepting_pauses_without_free_descriptors() -> None:
         rig.sockets.listen(server, lambda descriptor, _far: taken.append(descriptor))
         with socket.create_connection(real.getsockname()):
             await until(lambda: bool(taken))
-        assert server.asked == 4  # the last one finds nobody
+        assert server.asked == 4  # the last lookup finds no controller
         assert not os.get_blocking(taken[0])
         os.close(taken[0])

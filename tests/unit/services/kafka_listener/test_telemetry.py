@@ -93,12 +93,12 @@ def test_a_client_gets_the_union_of_matching_subscriptions() -> None:
         b={"metrics": "c.", "interval_ms": "7000", "match": "client_id=app-\\d+,client_software_name=.*java"},
         other={"metrics": "*", "interval_ms": "100", "match": "client_id=app"},
     )
-    told = rig.get()
-    assert (told.metrics, told.interval_ms) == (("a.", "b.", "c."), 7_000)
+    response = rig.get()
+    assert (response.metrics, response.interval_ms) == (("a.", "b.", "c."), 7_000)
     short = rig.get(CLIENT._replace(instance_id=b"i" * 16, client_id="app"), 2)
     assert (short.metrics, short.interval_ms) == (("*",), 100)
-    nobody = Rig(late={"metrics": "x", "interval_ms": "3600000", "match": "client_source_port=1"}).get()
-    assert (nobody.metrics, nobody.interval_ms) == ((), 300_000)
+    unmatched = Rig(late={"metrics": "x", "interval_ms": "3600000", "match": "client_source_port=1"}).get()
+    assert (unmatched.metrics, unmatched.interval_ms) == ((), 300_000)
     by_id = Rig(one={"metrics": "x", "match": f"client_instance_id={text_of_id(ID)}"}).get()
     assert by_id.metrics == ("x",)
 
@@ -137,9 +137,9 @@ def test_a_push_under_an_old_subscription_id_is_refused(rig: Rig) -> None:
     rig.configs = configs(all={"metrics": "*", "interval_ms": "2000"})
     with pytest.raises(e.UnknownSubscriptionIdError):
         rig.push(subscription=old)
-    told = rig.get()
-    assert told.interval_ms == 2_000
-    rig.push(subscription=told.subscription_id)
+    response = rig.get()
+    assert response.interval_ms == 2_000
+    rig.push(subscription=response.subscription_id)
     assert rig.telemetry.status()["unknown-subscription-request"] == 1
 
 

@@ -173,7 +173,7 @@ async def test_a_throttled_connection_is_muted() -> None:
 
 
 async def test_connections_above_the_rate_are_closed_after_a_wait() -> None:
-    """They are not read; other connections go on."""
+    """Throttled connections are not read; other connections are served."""
     async with listening(quota_window_num=1) as rig:
         rate = {(("ip", "127.0.0.1"),): {"connection_creation_rate": 10.0}}
         rig.host.image = replace(rig.host.image, client_quotas=rate)

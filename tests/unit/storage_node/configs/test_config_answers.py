@@ -43,7 +43,7 @@ def image(configs: Any = None) -> MetadataImage:
     )
 
 
-def told(
+def response(
     *resources: control.ConfigResource,
     configs: Any = None,
     of_cluster: Any = (),
@@ -74,7 +74,7 @@ def by_name(described: Any) -> dict[str, Any]:
 
 def test_synonyms_have_kafkas_order() -> None:
     """Topic, this node, all nodes, this node's file, built-in default; under the names of each level."""
-    entry = by_name(told(TOPIC, log_retention_ms=4)[0])["retention.ms"]
+    entry = by_name(response(TOPIC, log_retention_ms=4)[0])["retention.ms"]
     assert levels(entry) == [
         ("retention.ms", "1", 1),
         ("log.retention.ms", "2", 2),
@@ -88,14 +88,14 @@ def test_synonyms_have_kafkas_order() -> None:
 def test_a_key_without_a_broker_config_has_no_default_synonym() -> None:
     """As in Kafka, only the topic's own value is a synonym of such a key."""
     name = "leader.replication.throttled.replicas"
-    assert levels(by_name(told(TOPIC)[0])[name]) == []
-    entry = by_name(told(TOPIC, configs={(2, "t"): {name: "*"}})[0])[name]
+    assert levels(by_name(response(TOPIC)[0])[name]) == []
+    entry = by_name(response(TOPIC, configs={(2, "t"): {name: "*"}})[0])[name]
     assert (levels(entry), entry.value, entry.source) == ([(name, "*", 1)], "*", 1)
 
 
 def test_values_of_the_nodes_file_are_described() -> None:
     """For its topics and for itself, read-only keys included."""
-    topic, node = map(by_name, told(TOPIC, HERE, configs={}, log_retention_ms=4, broker_rack="r"))
+    topic, node = map(by_name, response(TOPIC, HERE, configs={}, log_retention_ms=4, broker_rack="r"))
     assert (topic["retention.ms"].value, topic["retention.ms"].source) == ("4", 4)
     assert (node["log.retention.ms"].value, node["log.retention.ms"].source) == ("4", 4)
     rack, dirs = node["broker.rack"], node["log.dirs"]
@@ -109,7 +109,7 @@ def test_values_of_the_nodes_file_are_described() -> None:
 def test_minutes_and_hours_are_synonyms_of_milliseconds() -> None:
     """Under their names in the file, after the milliseconds; the effective value is in milliseconds."""
     own = {"log_retention_hours": 2, "log_retention_minutes": 3, "log_roll_hours": 4}
-    topic, node = map(by_name, told(TOPIC, HERE, configs={}, **own))
+    topic, node = map(by_name, response(TOPIC, HERE, configs={}, **own))
     for entry, name in (
         (topic["retention.ms"], "retention.ms"),
         (node["log.retention.ms"], "log.retention.ms"),
@@ -126,7 +126,7 @@ def test_minutes_and_hours_are_synonyms_of_milliseconds() -> None:
     assert (hours.value, hours.is_read_only) == ("2", True)
     assert node["log.roll.jitter.ms"].value == "0"
     assert (
-        by_name(told(THERE, configs={(4, "2"): {"log.retention.ms": "7"}})[0])["log.retention.ms"].value
+        by_name(response(THERE, configs={(4, "2"): {"log.retention.ms": "7"}})[0])["log.retention.ms"].value
         == "7"
     )
 
@@ -138,7 +138,7 @@ def test_values_that_the_node_rejected_are_not_described() -> None:
         (2, "t"): {"min.compaction.lag.ms": "50", "retention.ms": "5"},
     }
     own = {"log_roll_ms": 1_000, "log_cleaner_max_compaction_lag_ms": 40}
-    topic, node = map(by_name, told(TOPIC, HERE, configs=configs, **own))
+    topic, node = map(by_name, response(TOPIC, HERE, configs=configs, **own))
     assert (node["log.roll.jitter.ms"].value, node["log.roll.jitter.ms"].source) == ("0", 5)
     assert (topic["segment.jitter.ms"].value, topic["segment.jitter.ms"].source) == ("0", 5)
     lag = topic["min.compaction.lag.ms"]
@@ -148,7 +148,7 @@ def test_values_that_the_node_rejected_are_not_described() -> None:
 
 def test_types_and_docs_on_demand() -> None:
     """Kafka's type numbers; documentation if the request asks for it."""
-    entries = by_name(told(HERE)[0])
+    entries = by_name(response(HERE)[0])
     names = (
         "log.preallocate",
         "broker.rack",
@@ -158,12 +158,12 @@ def test_types_and_docs_on_demand() -> None:
     )
     assert [entries[name].config_type for name in names] == [1, 2, 5, 6, 7]
     assert not any(entry.doc for entry in entries.values())
-    assert all(entry.doc for entry in told(HERE, docs=True)[0].entries)
+    assert all(entry.doc for entry in response(HERE, docs=True)[0].entries)
 
 
 def test_another_node_is_described_by_its_dynamic_configs() -> None:
     """Its file is unknown here."""
-    found = {entry.name: levels(entry) for entry in told(THERE, max_connections=5)[0].entries}
+    found = {entry.name: levels(entry) for entry in response(THERE, max_connections=5)[0].entries}
     assert found == {
         "log.roll.ms": [("log.roll.ms", "7", 2)],
         "log.retention.ms": [("log.retention.ms", "3", 3)],
@@ -174,7 +174,7 @@ def test_another_node_is_described_by_its_dynamic_configs() -> None:
 def test_cluster_wide_configs_come_from_the_controller() -> None:
     """They are requested alone, and inserted at their position."""
     of_cluster = control.DescribedConfigs(CLUSTER)
-    results = told(TOPIC, CLUSTER, HERE, of_cluster=(of_cluster,))
+    results = response(TOPIC, CLUSTER, HERE, of_cluster=(of_cluster,))
     assert [each.resource for each in results] == [TOPIC, CLUSTER, HERE]
     assert results[1] is of_cluster
     request = control.DescribeConfigsRequest((TOPIC, CLUSTER, HERE), True, True)
@@ -194,7 +194,7 @@ def test_cluster_wide_configs_come_from_the_controller() -> None:
 )
 def test_unknown_resources_have_errors(resource: control.ConfigResource, error: type[Any]) -> None:
     """The other resources are described."""
-    wrong, right = told(resource, TOPIC)
+    wrong, right = response(resource, TOPIC)
     assert wrong.error_code == error.code
     assert not wrong.entries
     assert right.entries

@@ -31,7 +31,7 @@ def test_bound_and_advertised_addresses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listeners", "told", "words"),
+    ("listeners", "response", "words"),
     [
         ("9092", "", "NAME://host:port"),
         ("PLAINTEXT://h:99999", "", "NAME://host:port"),
@@ -43,6 +43,6 @@ def test_bound_and_advertised_addresses() -> None:
         (",".join(f"L{number}://h:{number}" for number in range(1, 18)), "", "16"),
     ],
 )
-def test_invalid_listeners_are_refused(listeners: str, told: str, words: str) -> None:
+def test_invalid_listeners_are_refused(listeners: str, response: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        config(listeners=listeners, advertised_listeners=told)
+        config(listeners=listeners, advertised_listeners=response)

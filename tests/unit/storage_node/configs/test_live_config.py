@@ -36,28 +36,30 @@ def test_precedence_of_node_cluster_and_file() -> None:
 
 def test_listeners_are_called_for_their_keys() -> None:
     """Once per change, with the whole configuration; not for an equal value."""
-    config, told = live(), []
-    config.on_change(("max.connections", "background.threads"), lambda now: told.append(now.max_connections))
+    config, response = live(), []
+    config.on_change(
+        ("max.connections", "background.threads"), lambda now: response.append(now.max_connections)
+    )
     config.follow({CLUSTER_DEFAULT: {"log.roll.ms": "5000"}}, 7)
-    assert told == []
+    assert response == []
     config.follow({CLUSTER_DEFAULT: {"max.connections": "5", "background.threads": "3"}}, 7)
     config.follow({CLUSTER_DEFAULT: {"max.connections": "5", "background.threads": "3"}}, 7)
     config.follow({NODE_7: {"max.connections": "5", "background.threads": "3"}}, 7)
-    assert told == [5]
+    assert response == [5]
     config.follow({}, 7)
-    assert told == [5, 10_000]
+    assert response == [5, 10_000]
 
 
 def test_defaults_of_the_next_image_call_no_listener() -> None:
     """The logs of the next image are created with its configs, before it is applied."""
-    config, told = live(), []
-    config.on_change(("log.roll.ms",), lambda now: told.append(now.log_roll_ms))
+    config, response = live(), []
+    config.on_change(("log.roll.ms",), lambda now: response.append(now.log_roll_ms))
     ahead = {CLUSTER_DEFAULT: {"log.roll.ms": "5000"}}
     assert config.topic_defaults(ahead, 7).segment_ms == 5_000
-    assert not told
+    assert not response
     assert config.now.log_roll_ms != 5_000
     config.follow(ahead, 7)
-    assert told == [5_000]
+    assert response == [5_000]
 
 
 def test_an_unknown_value_is_reported_once() -> None:

@@ -76,12 +76,12 @@ class Rig:
         self.peer.is_connected = False
         self.charges.peer_gone(self.peer)
 
-    def produce(self, size: int, acks: int = 1, **who: str) -> Request:
-        return self.ask(registry.PRODUCE, data.ProduceRequest(acks, 1_000, ()), bytes(size), **who)
+    def produce(self, size: int, acks: int = 1, **client: str) -> Request:
+        return self.ask(registry.PRODUCE, data.ProduceRequest(acks, 1_000, ()), bytes(size), **client)
 
-    def fetch(self, replica_id: int = -1, **who: str) -> Request:
+    def fetch(self, replica_id: int = -1, **client: str) -> Request:
         body = data.FetchRequest(0, 1, 1 << 20, 0, (), replica_id=replica_id)
-        return self.ask(registry.FETCH, body, **who)
+        return self.ask(registry.FETCH, body, **client)
 
 
 def test_without_quotas_nothing_is_counted() -> None:
@@ -96,8 +96,8 @@ async def test_a_producer_above_its_quota_is_muted(acks: int) -> None:
     """Its response has the throttle time; its next requests run in order after the wait."""
     rig = Rig(producer_byte_rate=100_000.0)
     assert rig.produce(90_000, acks).throttle_ms == 0
-    told = rig.produce(30_000, acks)
-    assert 0 < told.throttle_ms < 1_000
+    response = rig.produce(30_000, acks)
+    assert 0 < response.throttle_ms < 1_000
     late = [rig.produce(1, acks=1), rig.fetch()]
     assert len(rig.handled) == 2
     assert rig.quotas.status()["throttled"] == {"producer_byte_rate": 1}
@@ -110,9 +110,9 @@ async def test_a_consumer_above_its_quota_is_muted() -> None:
     rig = Rig(consumer_byte_rate=50_000.0)
     rig.frames = [bytes(130_000)]
     assert rig.fetch(replica_id=7).throttle_ms == 0
-    told = rig.fetch()
-    assert told.throttle_ms > 0
-    assert told.body.max_bytes == 50_000
+    response = rig.fetch()
+    assert response.throttle_ms > 0
+    assert response.body.max_bytes == 50_000
     rig.charges.close()
 
 
@@ -137,8 +137,8 @@ async def test_mutations_are_throttled_by_the_controller() -> None:
 async def test_request_time_is_charged() -> None:
     """The time of the handler's own turn."""
     rig = Rig(request_percentage=1e-9)
-    told = rig.ask(registry.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest())
-    assert told.throttle_ms == 1_000, "one window is the longest wait"
+    response = rig.ask(registry.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest())
+    assert response.throttle_ms == 1_000, "one window is the longest wait"
     rig.charges.close()
 
 

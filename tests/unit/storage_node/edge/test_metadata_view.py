@@ -76,8 +76,10 @@ def test_a_replica_in_a_log_dir_that_failed_is_offline() -> None:
     """Its node is alive, and so are its other replicas."""
     before = image()
     alive = replace(before.brokers[2], is_fenced=False, offline_replicas=((ID, 1),))
-    told = MetadataView(replace(before, brokers={**before.brokers, 2: alive}), 7).answer(MetadataRequest())
-    assert [each.offline_replicas for each in told.topics[1].partitions] == [(), (2,)]
+    response = MetadataView(replace(before, brokers={**before.brokers, 2: alive}), 7).answer(
+        MetadataRequest()
+    )
+    assert [each.offline_replicas for each in response.topics[1].partitions] == [(), (2,)]
 
 
 def test_fenced_nodes_are_described_on_request(view: MetadataView) -> None:

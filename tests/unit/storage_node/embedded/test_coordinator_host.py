@@ -46,8 +46,8 @@ class RecordingCoordinators:
     def metadata_changed(self, image: Any, delta: Any, now: Now) -> None:
         self.calls.append(("metadata", image.offset))
 
-    def ended_transaction(self, key: PartitionKey, *who: int, is_commit: bool, offset: int) -> None:
-        self.calls.append(("ended", *who, is_commit, offset))
+    def ended_transaction(self, key: PartitionKey, *producer: int, is_commit: bool, offset: int) -> None:
+        self.calls.append(("ended", *producer, is_commit, offset))
 
     def connection_gone(self, session: int, now: Now) -> None:
         self.calls.append(("gone", session))

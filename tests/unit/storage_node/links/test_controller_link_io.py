@@ -107,7 +107,7 @@ async def test_a_node_registers_and_follows_the_metadata() -> None:
 
 
 async def test_a_restarted_controller_is_found_again(parts: Rig) -> None:
-    """The node reconnects, keeps its broker epoch and goes on following the metadata."""
+    """The node reconnects, keeps its broker epoch and continues to fetch metadata."""
     await parts.link.is_active.wait()
     parts.controller.restart()
     await parts.node.reaches(parts.controller.append(NoOpRecord()))
@@ -147,7 +147,7 @@ async def test_a_forgotten_node_registers_again(parts: Rig) -> None:
     one reports the losses since the last shutdown; the second has none."""
     await parts.link.is_active.wait()
     epoch = parts.link.broker_epoch
-    parts.controller.refuse_heartbeat = errors.BrokerIdNotRegisteredError("who are you")
+    parts.controller.refuse_heartbeat = errors.BrokerIdNotRegisteredError("unknown node")
     await until(lambda: len(parts.controller.registrations) >= 2)
     first, second = parts.controller.registrations
     assert first.incarnation_id == second.incarnation_id
@@ -209,7 +209,7 @@ async def test_fixed_locators() -> None:
         fixed_locator("h", 0)
 
 
-async def test_heartbeats_go_on_while_the_metadata_log_is_slow(
+async def test_heartbeats_continue_while_the_metadata_log_is_slow(
     parts: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Their responses wait for the controllers' disks. The node sends further heartbeats, keeps the

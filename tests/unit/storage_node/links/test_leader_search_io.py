@@ -10,17 +10,17 @@ from headrace.protocol.errors import NetworkError, NotControllerError, NotLeader
 from headrace.protocol.messages.quorum import DescribeQuorumResponse, QuorumEndpoint, QuorumReplica
 from headrace.storage_node.links.leader_search_io import ElectingError, LeaderSearch, fixed_locator
 
-NOBODY = DescribeQuorumResponse(NotLeaderOrFollowerError.code)
+NO_LEADER = DescribeQuorumResponse(NotLeaderOrFollowerError.code)
 TIMEOUT_S = 60.0
 
 
 @asynccontextmanager
 async def controllers(count: int) -> AsyncIterator[list[FakeController]]:
-    """The last one leads and the others know no leader."""
+    """The last controller leads, and all others know no leader."""
     found = [FakeController() for _ in range(count)]
     for each in found:
         each.start()
-        each.quorum = NOBODY
+        each.quorum = NO_LEADER
     found[-1].quorum = DescribeQuorumResponse(0, leader_id=count)
     try:
         yield found
@@ -61,7 +61,7 @@ async def test_addresses_named_by_a_leader_are_remembered() -> None:
             for number, each in enumerate((first, second), 1)
         )
         first.quorum = DescribeQuorumResponse(0, leader_id=1, voters=voters)
-        second.quorum = NOBODY
+        second.quorum = NO_LEADER
         search = LeaderSearch(first.locate, TIMEOUT_S)
         (await search.find("test")).close()
         first.close()

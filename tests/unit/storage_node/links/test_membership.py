@@ -127,7 +127,7 @@ def test_a_changed_report_is_sent_at_once(active: Driver) -> None:
     assert active(beat(), 500) == heartbeat_effects(12, 500)
     assert active(beat(), 600) == ()
     active(m.Disconnected())
-    assert active(m.ReportChanged()) == (), "the first heartbeat of the next connection tells it"
+    assert active(m.ReportChanged()) == (), "the first heartbeat of the next connection reports it"
 
 
 def test_a_fenced_node_is_unfenced_by_the_next_response(active: Driver) -> None:

@@ -89,7 +89,7 @@ async def test_requests_to_the_controller_use_the_link() -> None:
         asker.ask(NO_NODE, 1_500)
         assert await asker.outcomes_of(1) == [METADATA_BODY]
         assert asker.link.asked == [(METADATA, encode(ASK), 1.5)]
-        asker.link.outcome = NotControllerError("nobody")
+        asker.link.outcome = NotControllerError("no controller")
         asker.ask(NO_NODE)
         assert isinstance((await asker.outcomes_of(2))[1], NotControllerError)
         assert served.requests == []
@@ -119,7 +119,7 @@ async def test_a_broken_connection_fails_its_requests() -> None:
 
 
 async def test_a_silent_node_times_out() -> None:
-    """Other requests to it go on."""
+    """Other requests to the node are not affected."""
     async with scene() as (served, asker):
         asker.ask()
         await asker.outcomes_of(1)  # connected: the next request is sent before its timeout

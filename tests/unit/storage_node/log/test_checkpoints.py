@@ -16,7 +16,7 @@ def test_offset_checkpoints_round_trip_in_kafkas_bytes() -> None:
     assert content == b"0\n2\na 10 0\nb.x 1 7\n"
     assert checkpoints.parse_offsets(content) == offsets
     assert checkpoints.parse_offsets(checkpoints.format_offsets({})) == {}
-    assert checkpoints.parse_offsets(b"") == {}, "as Kafka makes the file before it has anything to say"
+    assert checkpoints.parse_offsets(b"") == {}, "Kafka creates the file empty"
 
 
 def test_epoch_checkpoints_round_trip_in_kafkas_bytes() -> None:

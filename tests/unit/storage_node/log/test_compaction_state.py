@@ -1,4 +1,4 @@
-"""A log with offset gaps, as compaction leaves them: appended, read, truncated, recovered, and told apart
+"""A log with offset gaps, as compaction leaves them: append, read, truncation, recovery, and the difference
 from a log that has lost batches."""
 
 import pytest

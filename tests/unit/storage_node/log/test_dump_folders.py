@@ -36,7 +36,7 @@ def a_dir() -> FakeFiles:
     files.put(f"{FOLDER}/00000000000000000008.snapshot", format_producer_snapshot([producer]))
     files.put(f"{FOLDER}/{SECOND}.txnindex", struct.pack(">hqqqq", 0, 7, 4, 5, 6))
     files.put("/d/.lock", b"")
-    files.put("/d/notes.txt", b"somebody else's")
+    files.put("/d/notes.txt", b"another program's")
     return files
 
 
@@ -98,7 +98,7 @@ LIES: dict[str, tuple[Callable[[FakeFiles], None], str]] = {
         lie(f"{FOLDER}/00000000000000000099.snapshot", format_producer_snapshot([])),
         "a snapshot at 99",
     ),
-    "a snapshot that knows what came later": (
+    "a snapshot with later producer state": (
         lie(f"{FOLDER}/00000000000000000008.snapshot", format_producer_snapshot([EARLY])),
         "producer 7 has records",
     ),

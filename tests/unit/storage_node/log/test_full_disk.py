@@ -166,7 +166,7 @@ def test_small_files_use_the_reserve() -> None:
     assert not files.room.look(), "there is room, but not for the reserve"
     with pytest.raises(DiskFullError):
         append(log, BATCHES[1])
-    assert not fake.content("/d/.reserve"), "what it got of the reserve others need more"
+    assert not fake.content("/d/.reserve"), "the space taken for the reserve is returned"
     fake.capacity_bytes += 2_000
     assert files.room.look()
     assert append(log, BATCHES[1]) == 1

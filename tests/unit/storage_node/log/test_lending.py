@@ -192,16 +192,16 @@ def test_truncation_revokes_runs(log: Log, offset: int) -> None:
     """Before the file is truncated, and once per run."""
     run = lent_at(log, PER_BATCH)
     assert run is not None
-    told: list[int] = []
+    response: list[int] = []
     segment = log.segments[0]
-    run.on_revoked = lambda: told.append(segment.file.size())
+    run.on_revoked = lambda: response.append(segment.file.size())
     size = segment.file.size()
     log.truncate_to(offset)
-    assert told == [size]
+    assert response == [size]
     with pytest.raises(RevokedError):
         run.send(-1, 0)
     log.truncate_to(offset)
-    assert told == [size]
+    assert response == [size]
 
 
 def test_released_run_is_not_revoked(log: Log) -> None:

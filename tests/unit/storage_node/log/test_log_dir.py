@@ -111,15 +111,15 @@ def test_lock_has_one_owner() -> None:
 def test_disk_failure_is_reported_once(files: FakeFiles) -> None:
     """The first reason is kept."""
     files.mkdir("/d")
-    told: list[tuple[str, str]] = []
-    log_dir = LogDir(files, "/d", lambda path, reason: told.append((path, reason)))
+    response: list[tuple[str, str]] = []
+    log_dir = LogDir(files, "/d", lambda path, reason: response.append((path, reason)))
     log_dir.open()
     files.fail("pwrite", "recovery")
     for _ in range(2):
         with pytest.raises(KafkaStorageError):
             log_dir.write_offsets("recovery-point-offset-checkpoint", {TP: 1})
-    assert len(told) == 1
-    assert "EIO" in told[0][1]
+    assert len(response) == 1
+    assert "EIO" in response[0][1]
 
 
 def test_huge_checkpoint_is_not_read() -> None:

@@ -129,7 +129,7 @@ def test_producers_are_independent(log: Log) -> None:
         {"base_sequence": 0, "producer_epoch": -1},
         {"base_sequence": 0, "producer_epoch": 0, "producer_id": -1, "attributes": 0x10},
     ],
-    ids=["no sequence", "no epoch", "a transaction of nobody"],
+    ids=["no sequence", "no epoch", "a transaction without a producer"],
 )
 def test_batch_with_producer_id_needs_a_sequence(log: Log, wrong: dict[str, int]) -> None:
     """Only servers write without sequences."""
@@ -330,8 +330,8 @@ def test_sequence_reused_after_abort_is_no_duplicate(log: Log) -> None:
         append(log, transactional(9, 0))
 
 
-def test_follower_accepts_what_the_leader_accepted(log: Log) -> None:
-    """Whatever the sequences: the leader may have known less."""
+def test_follower_accepts_the_leaders_batches(log: Log) -> None:
+    """With any sequences: the leader may have had less producer state."""
     follow(log, idempotent(9, 0, epoch=3))
     follow(log, idempotent(9, 5, epoch=3))
     follow(log, idempotent(9, 0, epoch=2))

@@ -64,7 +64,7 @@ def test_flipped_bit_is_noticed_in_open_log(files: FakeFiles, bit: int, log: Log
             read_all(log, offset=2)
         with pytest.raises(CorruptMessageError):
             read_all(log)
-        assert len(read_all(log, offset=4)) == 2, "what is whole is still served"
+        assert len(read_all(log, offset=4)) == 2, "intact batches are still served"
         files.flip_bit(LOG_FILE, byte, bit)
     assert read_all(log) == batches
 

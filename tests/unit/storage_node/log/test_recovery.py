@@ -129,7 +129,7 @@ def test_files_of_interrupted_work_are_removed() -> None:
         f"{99:020d}.txnindex",
     ):
         files.put(f"{FOLDER}/{name}", b"x")
-    files.put(f"{FOLDER}/notes.txt", b"somebody's")
+    files.put(f"{FOLDER}/notes.txt", b"another program's")
     log = open_log(files, was_clean=True, recovery_point=COUNT, **KEYS)
     assert check_dense(log) == batches
     left = files.listdir(FOLDER)

@@ -62,7 +62,7 @@ def test_tail_read_ends_at_upto_offset() -> None:
 
 
 def test_oldest_batch_of_all_logs_is_evicted_first() -> None:
-    """Bound: held bytes; a busy log does not evict the others beyond its share."""
+    """Bound: held bytes; a busy log does not evict other logs beyond its share."""
     cache = TailCache(20_000, 12_000)
     quiet, busy = log_with_tail(cache), log_with_tail(cache, "/d/u-0")
     append(quiet, batch(1, size=2_000))

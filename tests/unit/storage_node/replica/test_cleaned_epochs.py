@@ -1,6 +1,6 @@
-"""A leader whose log is a copy of a cleaned one tells others where they left it, as if nothing were gone.
+"""A leader whose log is a copy of a cleaned log still has the epoch ends that followers truncate by.
 
-Node 3 has lost its disk and copies the log of node 1 after a cleaning; then it leads, and node 2 comes back.
+Node 3 has lost its disk and copies the log of node 1 after a cleaning; then it leads, and node 2 returns.
 """
 
 from cleaner_rig import clean, records
@@ -20,7 +20,7 @@ def compacted() -> Replicas:
 
 
 def put(replicas: Replicas, key: bytes, value: bytes, *, node: int | None = None) -> None:
-    """One record, to the leader or to who takes itself for it."""
+    """Append one record at the leader, or at `node`, which still believes to lead."""
     builder = active_codec().builder(max_bytes=1 << 20)
     builder.append(WALL_MS, key, value)
     rig = replicas.leader if node is None else replicas.nodes[node]
@@ -29,7 +29,7 @@ def put(replicas: Replicas, key: bytes, value: bytes, *, node: int | None = None
 
 
 def copy_a_cleaned_log(replicas: Replicas) -> None:
-    """Node 1 cleans its log, node 3 begins without one and comes into sync."""
+    """Node 1 cleans its log; node 3 starts with an empty disk and catches up."""
     log = replicas.partition(1).log
     log.roll(WALL_MS)
     clean(log)
@@ -42,7 +42,7 @@ def copy_a_cleaned_log(replicas: Replicas) -> None:
 
 
 def lead_with_the_copy(replicas: Replicas) -> None:
-    """Node 3 leads, node 2 hears of it; nobody's high watermark ever falls."""
+    """Node 3 leads and node 2 follows it; no high watermark decreases."""
     before = replicas.watermark(2)
     replicas.change(leader=3)
     replicas.heal()

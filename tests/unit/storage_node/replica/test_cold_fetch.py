@@ -57,7 +57,7 @@ def test_cold_reads_delay_no_other_request() -> None:
         rig.produce(warm, batch(b"%d" % number))
     reader = FakePeer(session=5)
     cold = [rig.fetch(topic_id, offset, peer=reader) for topic_id in (held, other) for offset in (0, 7)]
-    assert len(rig.pop(ReadCold)) == 2, "all threads are busy, and stay so"
+    assert len(rig.pop(ReadCold)) == 2, "all threads are busy"
     assert not any(request.is_answered for request in cold)
     waiting = rig.fetch(held, 100, max_wait_ms=500)
     for topic_id, end in ((held, 100), (other, 100), (warm, 50)):
@@ -179,7 +179,7 @@ def test_unclaimed_results_are_bounded() -> None:
     for offset in range(40):
         rig.files.evict("t-0/")
         both(rig, topic_id, hot, offsets=(offset, 0))
-        assert rig.read_cold() == 1, "it does not wait for room that it holds itself"
+        assert rig.read_cold() == 1, "a read does not wait for its own memory"
         assert rig.core.cold_reads.held_bytes <= (1 << 20) + 40_000
 
 

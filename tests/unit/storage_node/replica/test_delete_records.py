@@ -53,7 +53,9 @@ def test_timeout_does_not_count_for_the_leaders_write() -> None:
     rig.checkpoint_starts()
     assert (request.first.error_code, request.first.low_watermark) == (0, 2)
     again = asked(rig, topic_id, 1, timeout_ms=0)
-    assert (again.first.error_code, again.first.low_watermark) == (0, 2), "nothing to wait for"
+    assert (again.first.error_code, again.first.low_watermark) == (0, 2), (
+        "the low watermark is reached already"
+    )
 
 
 def test_timeout_0_does_not_wait_for_followers() -> None:
@@ -191,7 +193,7 @@ def test_response_waits_for_all_live_replicas(durability: str) -> None:
     cluster = replicated(durability=durability)
     request = asked(cluster.leader, TOPIC, 3)
     cluster.leader.checkpoint_starts()
-    assert not request.is_answered, "the followers have not heard of it"
+    assert not request.is_answered, "the followers have not advanced their log starts"
     cluster.settle()
     assert (request.first.error_code, request.first.low_watermark) == (0, 3)
     assert starts(cluster) == {1: 3, 2: 3, 3: 3}

@@ -26,7 +26,7 @@ def make_room(rig: CoreRig) -> None:
 
 
 def test_full_disk_refuses_appends_and_serves_fetches(rig: CoreRig) -> None:
-    """Nothing goes offline or is half written; the controller is told when the disk is full and when it has
+    """No log dir goes offline and no batch is torn; heartbeats report the full disk, and later that it has
     space."""
     topic_id = rig.topic("t")
     rig.produce(topic_id, batch(b"a"))
@@ -164,7 +164,7 @@ def test_full_follower_outside_the_isr_does_not_delay_producers() -> None:
 
 def test_later_errors_of_a_failed_disk_are_ignored() -> None:
     """Scenario 28: after the first error the log dir is offline: no acknowledgement, read or retry; the
-    controller is told at once and the other dir continues."""
+    controller gets the report at once, and the other dir stays online."""
     rig = CoreRig(dirs="/a,/b")
     topic_id = rig.topic("t", partitions=2, durability="fsync")
     requests = [rig.produce(topic_id, batch(b"v"), partition=partition) for partition in (0, 1)]

@@ -87,7 +87,7 @@ def test_response_is_bounded_by_fetch_max_bytes() -> None:
 
 
 def test_max_bytes_is_shared_by_partitions(rig: CoreRig) -> None:
-    """The first partition fills the response; the others have only their watermarks."""
+    """The first partition fills the response; all others have only their high watermarks."""
     topic_id = rig.topic(partitions=3)
     one = batch(b"v" * 100)
     for partition in range(3):

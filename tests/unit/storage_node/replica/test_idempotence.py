@@ -50,7 +50,7 @@ def test_new_leader_detects_a_retry() -> None:
     cluster.settle()
     assert first.first.base_offset == 0
     send(cluster, idempotent(9, 2))
-    cluster.settle()  # the followers have it; the producer does not hear of it
+    cluster.settle()  # the followers have the batch; the producer gets no response
     cluster.crash(1)
     cluster.publish()
     cluster.fence(1)
@@ -205,7 +205,7 @@ def test_transaction_continues_on_the_new_leader() -> None:
     assert (log.last_stable_offset, cluster.watermark(2)) == (0, 2)
     marker = TransactionMarker(7, 1, False, (TopicNamePartitions("t", (0,)),), 0)
     marked = cluster.leader.ask(registry.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((marker,)))
-    assert not marked.is_answered, "it waits for the other replica"
+    assert not marked.is_answered, "the marker waits for the other replica"
     assert log.last_stable_offset == 0
     cluster.settle()
     assert marked.answer.markers[0].results[0].error_code == 0

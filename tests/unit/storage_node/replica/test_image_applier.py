@@ -146,7 +146,7 @@ def test_failed_flush_ends_a_pending_removal() -> None:
     rig.flush()
     partition = rig.core.table.partitions[new, 0]
     assert partition.state in (PartitionState.ONLINE, PartitionState.OFFLINE)
-    assert rig.core.table.partitions[new, 0].high_watermark == 0, "nothing of the old topic shows"
+    assert rig.core.table.partitions[new, 0].high_watermark == 0, "the new topic starts empty"
 
 
 def test_reassigned_partition_is_removed(rig: CoreRig) -> None:
@@ -357,7 +357,7 @@ def test_missing_disk_does_not_cause_an_empty_log() -> None:
     codes = sorted(after.fetch(topic_id, partition=partition).first.error_code for partition in range(2))
     assert codes == [0, errors.KafkaStorageError.code]
     new = after.topic("new")
-    assert after.produce(new).first.error_code == 0, "what is new cannot lie on the lost disk"
+    assert after.produce(new).first.error_code == 0, "a new topic has no replica on the lost disk"
 
 
 def test_log_without_a_topic_id_is_not_touched(rig: CoreRig) -> None:

@@ -26,11 +26,11 @@ def leading(isr=(1, 2, 3), replicas=(1, 2, 3), start=0, now_ms=0, **facts) -> In
     return InSyncReplicas(ME, registration(isr, replicas, **facts), start, now_ms, LAG_MS)
 
 
-def anybody(_node_id: int, _epoch: int) -> bool:
+def all_eligible(_node_id: int, _epoch: int) -> bool:
     return True
 
 
-def nobody(_node_id: int, _epoch: int) -> bool:
+def none_eligible(_node_id: int, _epoch: int) -> bool:
     return False
 
 
@@ -58,11 +58,11 @@ def test_follower_that_lost_records_does_not_count() -> None:
     view = leading(isr=(1, 2))
     fetched(view, 3, 10, 10)
     fetched(view, 2, 10, 10)
-    assert view.committed_end(10, 10, 1, 0, anybody) == 10
+    assert view.committed_end(10, 10, 1, 0, all_eligible) == 10
     fetched(view, 2, 12, 12)
-    assert view.committed_end(12, 12, 1, 0, anybody) == 10
+    assert view.committed_end(12, 12, 1, 0, all_eligible) == 10
     fetched(view, 3, 0, 12)
-    assert view.committed_end(12, 12, 1, 0, anybody) == 12
+    assert view.committed_end(12, 12, 1, 0, all_eligible) == 12
 
 
 def test_follower_at_the_log_end_is_caught_up() -> None:
@@ -113,21 +113,21 @@ def test_fetches_of_non_replicas_and_older_broker_epochs_are_ignored() -> None:
 def test_committed_end_is_the_smallest_in_sync_end() -> None:
     """And never above the leader's safe end offset."""
     view = leading()
-    assert view.committed_end(10, 10, 1, 0, anybody) == NO_OFFSET
+    assert view.committed_end(10, 10, 1, 0, all_eligible) == NO_OFFSET
     fetched(view, 2, 8, 10)
-    assert view.committed_end(10, 10, 1, 0, anybody) == NO_OFFSET
+    assert view.committed_end(10, 10, 1, 0, all_eligible) == NO_OFFSET
     fetched(view, 3, 6, 10)
-    assert view.committed_end(10, 10, 1, 0, anybody) == 6
-    assert view.committed_end(4, 10, 1, 0, anybody) == 4
+    assert view.committed_end(10, 10, 1, 0, all_eligible) == 6
+    assert view.committed_end(4, 10, 1, 0, all_eligible) == 4
 
 
 def test_below_min_isr_nothing_is_committed() -> None:
     """Judged by the committed ISR: a proposal may be refused (KIP-966)."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
-    assert view.propose_growth(2, 0, EPOCH, anybody) is not None
-    assert view.committed_end(10, 10, 2, 0, anybody) == NO_OFFSET
-    assert view.committed_end(10, 10, 1, 0, nobody) == 10
+    assert view.propose_growth(2, 0, EPOCH, all_eligible) is not None
+    assert view.committed_end(10, 10, 2, 0, all_eligible) == NO_OFFSET
+    assert view.committed_end(10, 10, 1, 0, none_eligible) == 10
 
 
 def test_caught_up_eligible_follower_counts() -> None:
@@ -135,9 +135,9 @@ def test_caught_up_eligible_follower_counts() -> None:
     view = leading(isr=(1, 2))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 5, 5, now_ms=100)  # at the end as it was
-    assert view.committed_end(10, 10, 1, 200, anybody) == 5
-    assert view.committed_end(10, 10, 1, 200, nobody) == 10
-    assert view.committed_end(10, 10, 1, 100 + LAG_MS + 1, anybody) == 10
+    assert view.committed_end(10, 10, 1, 200, all_eligible) == 5
+    assert view.committed_end(10, 10, 1, 200, none_eligible) == 10
+    assert view.committed_end(10, 10, 1, 100 + LAG_MS + 1, all_eligible) == 10
 
 
 def test_proposed_and_removed_members_count_until_the_decision() -> None:
@@ -145,15 +145,15 @@ def test_proposed_and_removed_members_count_until_the_decision() -> None:
     view = leading(isr=(1, 2))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 7, 7)
-    assert members(view.propose_growth(3, 7, EPOCH, anybody)) == (1, 2, 3)
+    assert members(view.propose_growth(3, 7, EPOCH, all_eligible)) == (1, 2, 3)
     assert view.maximal == (1, 2, 3)
-    assert view.committed_end(10, 10, 1, 10 * LAG_MS, nobody) == 7
+    assert view.committed_end(10, 10, 1, 10 * LAG_MS, none_eligible) == 7
     view = leading()
     fetched(view, 2, 10, 10)
     fetched(view, 3, 7, 10)
     assert members(view.propose_shrink(10, 10 * LAG_MS, EPOCH)) == (1, 2)
     assert view.maximal == (1, 2, 3)
-    assert view.committed_end(10, 10, 1, 10 * LAG_MS, nobody) == 7
+    assert view.committed_end(10, 10, 1, 10 * LAG_MS, none_eligible) == 7
 
 
 # --- proposals ------------------------------------------------------------------------------------------
@@ -165,14 +165,14 @@ def test_proposed_and_removed_members_count_until_the_decision() -> None:
 def test_joining_follower_has_reached_high_watermark_and_epoch_start(offset, watermark, start, joins) -> None:
     view = leading(isr=(1,), start=start)
     fetched(view, 2, offset, 20)
-    assert (view.propose_growth(2, watermark, EPOCH, anybody) is not None) == joins
+    assert (view.propose_growth(2, watermark, EPOCH, all_eligible) is not None) == joins
 
 
 def test_proposal_has_the_broker_epochs_of_fetches() -> None:
     """Also the leader's own; unknown for a member without a fetch in this leader epoch."""
     view = leading(isr=(1, 2))
     assert view.fetched(3, 10, 10, 33, 0)
-    proposal = view.propose_growth(3, 0, 11, anybody)
+    proposal = view.propose_growth(3, 0, 11, all_eligible)
     assert proposal is not None
     assert proposal.isr == ((1, 11), (2, -1), (3, 33))
     assert (proposal.leader_epoch, proposal.partition_epoch) == (4, 0)
@@ -182,9 +182,9 @@ def test_ineligible_follower_does_not_join() -> None:
     """Nor one without a fetch, nor a node that is not a replica."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
-    assert view.propose_growth(2, 0, EPOCH, nobody) is None
-    assert view.propose_growth(3, 0, EPOCH, anybody) is None  # not heard yet
-    assert view.propose_growth(9, 0, EPOCH, anybody) is None
+    assert view.propose_growth(2, 0, EPOCH, none_eligible) is None
+    assert view.propose_growth(3, 0, EPOCH, all_eligible) is None  # it has not fetched yet
+    assert view.propose_growth(9, 0, EPOCH, all_eligible) is None
 
 
 def test_one_proposal_at_a_time() -> None:
@@ -192,8 +192,8 @@ def test_one_proposal_at_a_time() -> None:
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 10, 10)
-    assert view.propose_growth(2, 0, EPOCH, anybody) is not None
-    assert view.propose_growth(3, 0, EPOCH, anybody) is None
+    assert view.propose_growth(2, 0, EPOCH, all_eligible) is not None
+    assert view.propose_growth(3, 0, EPOCH, all_eligible) is None
     assert view.propose_shrink(20, 10 * LAG_MS, EPOCH) is None
 
 
@@ -205,7 +205,7 @@ def test_lagging_follower_leaves_the_isr() -> None:
     assert view.lagging(20, LAG_MS) == ()
     assert view.lagging(20, LAG_MS + 1) == (3,)
     assert view.lagging(20, 2 * LAG_MS + 1) == (2, 3)
-    assert view.lagging(10, 2 * LAG_MS + 1) == (3,)  # at the very end nobody lags
+    assert view.lagging(10, 2 * LAG_MS + 1) == (3,)  # at the log end no follower lags
     assert members(view.propose_shrink(20, 2 * LAG_MS + 1, EPOCH)) == (1,)
 
 
@@ -224,7 +224,7 @@ def test_newer_decision_ends_the_proposal() -> None:
     """As a response or as metadata; an older one is ignored."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
-    view.propose_growth(2, 0, EPOCH, anybody)
+    view.propose_growth(2, 0, EPOCH, all_eligible)
     assert view.decided((1, 2), 1, 50)
     assert (view.committed, view.proposal, view.partition_epoch) == ((1, 2), None, 1)
     assert not view.decided((1,), 0, 60)
@@ -253,9 +253,9 @@ def test_late_refusal_does_not_withdraw_the_next_proposal() -> None:
     """A refusal concerns its own proposal."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
-    first = view.propose_growth(2, 0, EPOCH, anybody)
+    first = view.propose_growth(2, 0, EPOCH, all_eligible)
     view.refused(first, 0)
-    second = view.propose_growth(2, 0, EPOCH, anybody)
+    second = view.propose_growth(2, 0, EPOCH, all_eligible)
     assert second is not None
     view.refused(first, 0)
     assert view.proposal is second
@@ -266,18 +266,20 @@ def test_refused_follower_does_not_count_until_it_progresses() -> None:
     view = leading(isr=(1, 2))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 10, 10)
-    proposal = view.propose_growth(3, 10, EPOCH, anybody)
+    proposal = view.propose_growth(3, 10, EPOCH, all_eligible)
     assert proposal is not None
     fetched(view, 2, 12, 12)
-    assert view.committed_end(12, 12, 1, 0, anybody) == 10
+    assert view.committed_end(12, 12, 1, 0, all_eligible) == 10
     view.refused(proposal, 50)
-    assert view.committed_end(12, 12, 1, 0, anybody) == 12
+    assert view.committed_end(12, 12, 1, 0, all_eligible) == 12
     assert view.was_turned_away(3, 50 + REFUSAL_BACKOFF_MS - 1)
     assert not view.was_turned_away(3, 50 + REFUSAL_BACKOFF_MS)
-    assert view.committed_end(12, 12, 1, 50 + REFUSAL_BACKOFF_MS, anybody) == 12
+    assert view.committed_end(12, 12, 1, 50 + REFUSAL_BACKOFF_MS, all_eligible) == 12
     fetched(view, 2, 14, 14)
     fetched(view, 3, 12, 14)
-    assert view.committed_end(14, 14, 1, 0, anybody) == 12, "it gets on, so it is waited for again"
+    assert view.committed_end(14, 14, 1, 0, all_eligible) == 12, (
+        "the follower makes progress, so the leader waits for it again"
+    )
 
 
 def test_follower_removed_by_the_controller_does_not_count() -> None:
@@ -286,11 +288,11 @@ def test_follower_removed_by_the_controller_does_not_count() -> None:
     for node in (2, 3):
         fetched(view, node, 10, 10)
     fetched(view, 2, 12, 12)
-    assert view.committed_end(12, 12, 1, 0, anybody) == 10
+    assert view.committed_end(12, 12, 1, 0, all_eligible) == 10
     view.updated(registration(isr=(1, 2), partition_epoch=1), 0)
-    assert view.committed_end(12, 12, 1, 0, anybody) == 12
+    assert view.committed_end(12, 12, 1, 0, all_eligible) == 12
     fetched(view, 3, 12, 12)
-    assert view.propose_growth(3, 12, EPOCH, anybody) is not None
+    assert view.propose_growth(3, 12, EPOCH, all_eligible) is not None
 
 
 def test_reassignment_keeps_the_progress_of_remaining_replicas() -> None:
@@ -305,7 +307,7 @@ def test_reassignment_keeps_the_progress_of_remaining_replicas() -> None:
 
 
 class InSyncMachine(RuleBasedStateMachine):
-    """A leader, three followers and a controller that decides late, or says no, or is not heard."""
+    """A leader, three followers, and a controller that decides late, refuses, or does not respond."""
 
     def __init__(self) -> None:
         super().__init__()

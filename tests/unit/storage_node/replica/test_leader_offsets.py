@@ -50,7 +50,7 @@ def test_high_watermark_is_taken_while_the_next_fetch_is_pending(cluster) -> Non
 def test_high_watermark_is_sent_again_after_a_truncation() -> None:
     """The response with the divergence had it, but it could not be used."""
     cluster = Replicas.settled(durability="fsync")
-    cluster.is_flushing = False  # who has the record does not say so
+    cluster.is_flushing = False  # the follower has the record and does not report it
     cluster.write(b"a")
     cluster.isolate(1)
     cluster.is_flushing = True

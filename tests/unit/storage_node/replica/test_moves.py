@@ -367,7 +367,7 @@ def test_describe_log_dirs(rig: CoreRig) -> None:
     assert "pulled" in gone.error_detail
 
 
-def test_a_swap_commits_what_waited_for_a_flush_of_the_old_log(rig: CoreRig) -> None:
+def test_a_swap_commits_records_that_wait_for_a_flush_of_the_old_log(rig: CoreRig) -> None:
     """durability=fsync: records that were appended during the last flush of the old log are durable in its
     copy, which is synced before it takes the log's place. No flush comes for them any more."""
     topic_id = filled(rig, durability="fsync")

@@ -84,9 +84,9 @@ def test_follower_serves_clients_that_may_fetch_from_followers() -> None:
 def test_describe_producers_on_a_follower(cluster: Replicas) -> None:
     """Each replica can be asked."""
     asked = DescribeProducersRequest((TopicNamePartitions("t", (0,)),))
-    told = [cluster.nodes[node].ask(registry.DESCRIBE_PRODUCERS, asked).first for node in (1, 2)]
-    assert [each.error_code for each in told] == [0, 0]
-    assert told[0].producers == told[1].producers
+    response = [cluster.nodes[node].ask(registry.DESCRIBE_PRODUCERS, asked).first for node in (1, 2)]
+    assert [each.error_code for each in response] == [0, 0]
+    assert response[0].producers == response[1].producers
 
 
 def test_follower_does_not_serve_uncommitted_records(cluster: Replicas) -> None:

@@ -1,4 +1,4 @@
-"""Produce: who may append, what is refused, and when the answer comes."""
+"""Produce: its checks, its errors, and the time of its response."""
 
 import pytest
 from core_rig import CoreRig, FakePeer
@@ -171,7 +171,7 @@ def test_appends_share_a_flush(rig: CoreRig) -> None:
     """Group commit: appends during a flush share the next one."""
     topic_id = rig.topic(durability="fsync")
     requests = [rig.produce(topic_id) for _ in range(5)]
-    assert len(rig.pop(FlushLog)) == 1, "one flush, asked for by the first append"
+    assert len(rig.pop(FlushLog)) == 1, "one flush, requested by the first append"
     partition = rig.core.table.partitions[topic_id, 0]
     assert partition.log is not None
     running = partition.log.start_flush()
@@ -182,7 +182,7 @@ def test_appends_share_a_flush(rig: CoreRig) -> None:
     rig.core.flushed(partition, partition.log.recovery_point, rig.now_ms)
     rig.check()
     assert all(request.is_answered for request in requests)
-    assert not late.is_answered, "it was appended after that flush began"
+    assert not late.is_answered, "the record was appended after that flush began"
     assert rig.flush() == 1
     assert late.first.error_code == 0
 

@@ -215,8 +215,8 @@ def test_damaged_batch_is_refused_and_those_behind_it_are_not(rig: CoreRig) -> N
 def test_batch_for_which_the_codec_has_no_memory_is_refused_and_the_next_is_not(
     rig: CoreRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """zstd reports an allocation that failed as an error of its own: the client may try again, and the node
-    goes on."""
+    """zstd reports a failed allocation as an error of its own: the client gets a retriable error, and the
+    node keeps serving."""
     topic_id = rig.topic(**ZSTD)
     request = rig.produce(topic_id, batch())
 
@@ -302,7 +302,7 @@ def test_client_that_is_gone_has_its_batch_appended(rig: CoreRig) -> None:
     assert len(rig.values(topic_id)) == 1
 
 
-def test_followers_have_what_the_leader_stored() -> None:
+def test_followers_have_the_stored_bytes_of_the_leader() -> None:
     """The bytes of all replicas are equal."""
     cluster = Replicas.settled(min_isr=2, compression_type="gzip")
     request = cluster.leader.produce(TOPIC, batch(5))
@@ -332,7 +332,7 @@ def test_batches_of_a_transaction_are_verified_first() -> None:
 
 
 def test_marker_that_overtakes_a_batch_ends_its_transaction() -> None:
-    """The batch opens no transaction that nobody ends: its guard is void once the marker is written."""
+    """The batch does not open a transaction that never ends: its guard is void once the marker is written."""
     rig = TransactionRig(compression_type="lz4")
     late = rig.send(transactional(7, 0), adds_partitions=False)
     (question,) = rig.asked()

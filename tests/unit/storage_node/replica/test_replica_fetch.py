@@ -52,7 +52,7 @@ class Follower:
 
 @pytest.fixture
 def cluster() -> Replicas:
-    """Its nodes do not speak unless they are told to."""
+    """Nodes that send no fetch by themselves."""
     cluster = Replicas()
     for rig in cluster.nodes.values():
         rig.pop(SendFetch)
@@ -70,7 +70,7 @@ def test_session_response_has_only_changed_partitions(cluster, follower) -> None
     first = follower.fetch(0)
     assert first.answer.keys == ((TOPIC, 0),)
     assert first.first.frame_count == 1
-    # it was told and has not reacted: silence, whatever comes
+    # the follower has not fetched since: no further response, whatever is appended
     cluster.produce(b"b")
     assert follower.fetch().answer.partitions == ()
     second = follower.fetch(1)
@@ -94,8 +94,8 @@ def test_new_high_watermark_is_sent_at_once(cluster, follower) -> None:
     cluster.fence(3)
     cluster.produce()
     follower.fetch(0)
-    told = follower.fetch(1, wait_ms=500)
-    assert (told.first.high_watermark, told.first.frame_count) == (1, 0)
+    response = follower.fetch(1, wait_ms=500)
+    assert (response.first.high_watermark, response.first.frame_count) == (1, 0)
     assert not follower.fetch(wait_ms=500).is_answered
 
 

@@ -153,7 +153,7 @@ def test_logs_that_diverged_over_several_epochs_converge() -> None:
         cluster.cut.clear()
         cluster.no_controller.clear()
         cluster.frozen.clear()
-        # the other node hears of the next leadership only, never of this one
+        # the other node learns of the next leader epoch only
     cluster.heal()
     cluster.settle()
     cluster.pass_time(2_000)
@@ -444,8 +444,8 @@ def test_follower_waiting_for_a_flush_sets_no_timer() -> None:
 
 
 def diverged() -> Replicas:
-    """Node 3 has `b`, which was committed although it does not know that, and `x`, which nobody else will
-    have: node 2, with `a` and `b`, leads next."""
+    """Node 3 has `b`, which is committed above its own high watermark, and `x`, which no other node has: node
+    2, with `a` and `b`, leads next."""
     cluster = Replicas.settled()
     cluster.write(b"a")
     cluster.cut_link(3, 1)

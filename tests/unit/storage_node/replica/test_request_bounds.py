@@ -18,7 +18,9 @@ def test_response_is_bounded_by_the_queue_space(rig: CoreRig) -> None:
     rig.room = 2 * size + size // 2
     assert sum(len(frame) for frame in rig.fetch(topic_id).answer_frames) == 2 * size
     rig.room = 1
-    assert sum(len(frame) for frame in rig.fetch(topic_id).answer_frames) == size, "one, or nobody advances"
+    assert sum(len(frame) for frame in rig.fetch(topic_id).answer_frames) == size, (
+        "at least one batch, or the consumer makes no progress"
+    )
 
 
 def test_produce_wait_is_bounded() -> None:

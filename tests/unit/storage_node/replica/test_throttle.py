@@ -17,7 +17,7 @@ COUNT, SIZE = 20, 10_000
 
 
 def behind(side: str, rate: int | None, replicas: str = "*") -> Replicas:
-    """Node 3 comes back with an empty disk to 200 KB; it asks for 20 KB at a time. Not settled yet."""
+    """Node 3 returns with an empty disk to logs of 200 KB, and fetches 20 KB at a time. Not settled yet."""
     cluster = Replicas.settled(node={"replica_fetch_max_bytes": 2 * SIZE + 500})
     cluster.write(b"first")
     cluster.crash(3)

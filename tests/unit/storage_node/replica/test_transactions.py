@@ -43,7 +43,7 @@ def test_first_batch_of_a_transaction_waits_for_the_coordinator(rig: Transaction
 
 
 @pytest.mark.parametrize(
-    ("error", "adds", "told"),
+    ("error", "adds", "response"),
     [
         (errors.NotCoordinatorError, True, errors.NotEnoughReplicasError),
         (errors.CoordinatorLoadInProgressError, True, errors.NotEnoughReplicasError),
@@ -58,14 +58,14 @@ def test_first_batch_of_a_transaction_waits_for_the_coordinator(rig: Transaction
     ],
 )
 def test_coordinator_errors_are_translated_for_producers(
-    rig: TransactionRig, error: type, adds: bool, told: type
+    rig: TransactionRig, error: type, adds: bool, response: type
 ) -> None:
     """Of the transaction or of a partition; nothing is appended."""
     for facts in ({"codes": {0: error.code}}, {"of_all": error.code}):
         request = rig.send(transactional(7, 0), adds_partitions=adds)
         (question,) = rig.asked()
         rig.answer(question, **facts)
-        assert request.first.error_code == told.code
+        assert request.first.error_code == response.code
     assert rig.values(rig.topic_id) == []
     assert rig.core.counters.failed_verifications == 2
 
@@ -322,11 +322,11 @@ def test_uncommitted_marker_times_out() -> None:
 
 def test_coordinator_learns_of_markers_in_internal_topics(rig: TransactionRig) -> None:
     topic_id = rig.topic("__consumer_offsets")
-    heard = []
-    rig.core.transactions.on_marker = lambda *facts, **more: heard.append((*facts, more))
+    received = []
+    rig.core.transactions.on_marker = lambda *facts, **more: received.append((*facts, more))
     rig.write(7, 0)
     rig.mark(7, 3, committed=False, topics=(("t", (0,)), ("__consumer_offsets", (0,))))
-    assert heard == [((topic_id, 0), 7, 3, rig.now_ms, {"is_commit": False, "offset": 0})]
+    assert received == [((topic_id, 0), 7, 3, rig.now_ms, {"is_commit": False, "offset": 0})]
 
 
 def test_partitions_per_request_are_bounded() -> None:
@@ -444,11 +444,11 @@ def test_restart_keeps_an_open_transaction() -> None:
     assert (end_of(found), found.first.aborted) == (5, ((8, 1),))
 
 
-# --- who writes -------------------------------------------------------------------------------------------
+# --- described producers ----------------------------------------------------------------------------------
 
 
 def test_describe_producers(rig: TransactionRig) -> None:
-    """For operators who look for a hanging transaction (KIP-664)."""
+    """DescribeProducers, by which operators find a hanging transaction (KIP-664)."""
     rig.write(7, 0)
     rig.mark(7, 1, coordinator_epoch=4)
     rig.write(8, 0, epoch=2)

@@ -147,7 +147,7 @@ def _same_name(app: Builder) -> None:
     [
         (_windowless, "there is none in KTABLE-SOURCE"),
         (_versioned_suppression, "cannot be suppressed"),
-        (_unversioned_grace, "a join with grace needs a versioned table"),
+        (_unversioned_grace, "a join with grace or as of a time needs a versioned table"),
         (_too_long_grace, "the grace of the join, 5 ms, is longer than the history of s, 4 ms"),
         (_missing_store, "store none of processor KSTREAM-PROCESSOR-0000000001 has not been added"),
         (_different_partitions, "one-repartition has 2, two-repartition has 3"),

@@ -10,7 +10,7 @@ from headrace.stream.dsl.kstream import KStream
 from headrace.stream.dsl.logical_graph import LogicalGraph
 from headrace.stream.dsl.stores import Materialized, Store, processor_store
 from headrace.stream.dsl.windows import session, sliding, tumbling
-from headrace.stream.state.builders import StoreKind
+from headrace.stream.state.store_spec import StoreKind
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -98,3 +98,23 @@ def test_stores_of_processors() -> None:
         processor_store(Store(), persistent=True)
     with pytest.raises(ValueError, match="a versioned store needs a name"):
         Store(history=5)
+
+
+def test_stores_have_headers_where_java_gives_them() -> None:
+    """With dsl.store.format=headers: persistent stores of operators, unless the application describes one
+    that Java makes of a supplier of the user."""
+    kinds = []
+    for store, persistent in (
+        (None, True),
+        (None, False),
+        (Store("s", persistent=False), True),
+        (Store("s", max_entries=3), True),
+        (Store("s", history=HOUR_MS), True),
+    ):
+        graph = LogicalGraph(KStream, persistent=persistent, headers=True)
+        kinds.append(Materialized(graph, store, "KSTREAM-REDUCE-").key_value().kind)
+    timestamped = StoreKind.TIMESTAMPED_KEY_VALUE
+    assert kinds == [
+        StoreKind.TIMESTAMPED_KEY_VALUE_WITH_HEADERS, timestamped, timestamped, timestamped,
+        StoreKind.VERSIONED_KEY_VALUE,
+    ]  # fmt: skip

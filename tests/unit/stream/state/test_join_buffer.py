@@ -6,8 +6,9 @@ from typing import Any
 
 from headrace.clients.serdes import int64, utf8
 from headrace.stream.records import RecordContext
-from headrace.stream.state.builders import StoreBuilder, StoreKind
+from headrace.stream.state.builders import StoreBuilder
 from headrace.stream.state.formats.windows import MAX_TIME
+from headrace.stream.state.store_spec import StoreKind
 from store_context import FakeStoreContext
 
 

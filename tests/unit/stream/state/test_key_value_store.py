@@ -8,7 +8,8 @@ import pytest
 from headrace.clients.serdes import int64, utf8
 from headrace.protocol.errors import SerializationError
 from headrace.stream.records import ValueAndTimestamp
-from headrace.stream.state.builders import StoreBuilder, StoreKind
+from headrace.stream.state.builders import StoreBuilder
+from headrace.stream.state.store_spec import StoreKind
 from headrace.stream.state.stores import ChangelogRecord
 from store_context import FakeStoreContext
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from headrace.clients.serdes import int64, utf8
 from headrace.stream.records import Window, Windowed
-from headrace.stream.state.builders import StoreBuilder, StoreKind
+from headrace.stream.state.builders import StoreBuilder
 from headrace.stream.state.formats.windows import session_key
+from headrace.stream.state.store_spec import StoreKind
 from store_context import FakeStoreContext
 
 FORMS: tuple[dict[str, Any], ...] = (

@@ -111,3 +111,13 @@ def test_ranges_of_keys() -> None:
     assert cache.keys(b"a", b"d", to_inclusive=False, forward=False) == [b"b", b"a"]
     cache.clear()
     assert cache.keys(None, None) == []
+
+
+def test_what_an_eviction_reads_is_counted_once() -> None:
+    """A table joined with itself reads its store while an entry is flushed; Kafka's size grows each time."""
+    thread_cache = ThreadCache(100)
+    reads = thread_cache.open("0_0-store", lambda entries: reads.put_clean(b"read", entries[0][0]))
+    for number in range(10):
+        put(reads, b"%d" % number, b"value")
+        thread_cache.check()
+    assert thread_cache.size <= 100

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from headrace.clients.serdes import int64, utf8
 from headrace.stream.records import VersionedRecord
-from headrace.stream.state.builders import StoreBuilder, StoreKind
+from headrace.stream.state.builders import StoreBuilder
+from headrace.stream.state.store_spec import StoreKind
 from headrace.stream.state.stores import NOT_PUT
 from headrace.stream.state.versioned_store import default_segment_ms
 from hypothesis import given

@@ -5,11 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from headrace.stream.errors import ProcessorFailedError, StreamsError
-from headrace.stream.processing import TaskId
+from headrace.protocol.errors import (
+    DeliveryTimeoutError,
+    InvalidTopicError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
+)
+from headrace.stream.errors import ProcessorFailedError, StreamsError, TaskRetryError
+from headrace.stream.records import TaskId
 from headrace.stream.task.collector import RecordCollector
 from headrace.stream.task.current_record import CurrentRecord
-from headrace.stream.task.handlers import LogAndContinue, ProducedRecord, RetryOrFail
+from headrace.stream.task.handlers import (
+    Decision,
+    ErrorContext,
+    LogAndContinue,
+    ProducedRecord,
+    Response,
+    RetryOrFail,
+)
 from headrace.stream.testing.topics import StoredRecord
 
 
@@ -78,13 +91,21 @@ def test_an_error_of_the_producer_is_raised_by_the_next_call() -> None:
     assert [record[0] for record in tolerant.sent] == ["letters"]
 
 
-def test_a_dead_letter_has_no_bytes_once_a_record_was_sent() -> None:
-    """As in Kafka Streams: the bytes of the input record are released."""
-    collected = Collected()
-    assert collected.collector.error_context("p").raw_value == b"v"
+def test_a_dead_letter_has_the_bytes_of_the_input_record() -> None:
+    """After a record was sent for it too; not for an error of the producer, which may come later."""
+    letters: list[ErrorContext] = []
+
+    class Noting(LogAndContinue):
+        def handle(self, context: ErrorContext, record: Any, error: Exception) -> Any:
+            letters.append(context)
+            return super().handle(context, record, error)
+
+    collected = Collected(Noting())
     collected.send("k", "v")
     context = collected.collector.error_context("p")
-    assert (context.topic, context.offset, context.raw_value) == ("in", 7, None)
+    assert (context.topic, context.offset, context.raw_value) == ("in", 7, b"v")
+    collected.collector.on_send_error("sink", ProducedRecord("out", b"k", b"v"), OSError("too large"))
+    assert [(letter.offset, letter.raw_value) for letter in letters] == [(7, None)]
 
 
 def test_an_exception_of_a_handler_is_fatal() -> None:
@@ -97,3 +118,51 @@ def test_an_exception_of_a_handler_is_fatal() -> None:
     with pytest.raises(ProcessorFailedError) as found:
         Collected(Broken()).send("k", 5)
     assert "AttributeError" in found.value.__cause__.__notes__[0]  # type: ignore[union-attr]
+
+
+def test_a_retriable_error_is_raised_as_one_if_the_handler_says_retry() -> None:
+    """Timeouts are retriable, too. RETRY for any other error is FAIL."""
+    record = ProducedRecord("out", b"k", b"v")
+    for error in (DeliveryTimeoutError("late"), NotEnoughReplicasError("one replica")):
+        collected = Collected()
+        collected.collector.on_send_error("sink", record, error)
+        with pytest.raises(TaskRetryError, match="could not send a record to topic out") as found:
+            collected.collector.check()
+        assert (found.value.task_id, found.value.__cause__) == (TaskId(0, 2), error)
+
+    class AlwaysRetry(RetryOrFail):
+        def handle(self, context: Any, record: Any, error: Exception) -> Response:
+            return Response(Decision.RETRY)
+
+    stubborn = Collected(AlwaysRetry())
+    stubborn.collector.on_send_error("sink", record, MessageTooLargeError("too large"))
+    with pytest.raises(StreamsError, match="cannot send a record"):
+        stubborn.collector.check()
+
+
+def test_errors_that_no_record_causes_are_not_for_the_handler() -> None:
+    """Nor is a dead letter that cannot be sent: its dead letter could not be sent either."""
+    invalid = Collected(LogAndContinue("letters"))
+    invalid.collector.on_send_error("sink", ProducedRecord("out", b"k", b"v"), InvalidTopicError("a b"))
+    with pytest.raises(StreamsError, match="cannot send a record to topic out"):
+        invalid.collector.check()
+    assert invalid.sent == []
+    collected = Collected(LogAndContinue("letters"))
+    too_large = MessageTooLargeError("too large")
+    collected.collector.on_send_error("sink", ProducedRecord("out", b"k", b"v"), too_large)
+    collected.collector.check()
+    collected.collector.on_send_error("letters", ProducedRecord("letters", b"k", b"v"), too_large)
+    with pytest.raises(StreamsError, match="cannot send a record to topic letters"):
+        collected.collector.check()
+    assert len(collected.sent) == 1
+
+
+def test_the_first_error_that_stops_the_task_decides() -> None:
+    """The handler is not asked about those that follow from it."""
+    collected = Collected(RetryOrFail("letters"))
+    for text in ("first", "second"):
+        record = ProducedRecord("out", b"k", b"v")
+        collected.collector.on_send_error("sink", record, MessageTooLargeError(text))
+    assert len(collected.sent) == 1
+    with pytest.raises(StreamsError, match="first"):
+        collected.collector.check()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from headrace.stream.records import RecordContext, RecordMetadata
+from headrace.stream.records import RecordContext, RecordMetadata, TaskId
 from headrace.stream.task.current_record import CurrentRecord
 from headrace.stream.testing.topics import StoredRecord
 
+TASK = TaskId(0, 2)
 INPUT = StoredRecord("t", 2, 7, 100, b"k", b"v", (("h", b"1"),))
 
 
@@ -21,7 +22,7 @@ def started() -> CurrentRecord:
 def test_the_context_has_the_extracted_timestamp() -> None:
     """The rest is that of the input record."""
     current = started()
-    assert current.context == RecordContext(90, 7, "t", 2, (("h", b"1"),))
+    assert current.context == RecordContext(90, 7, "t", 2, (("h", b"1"),), b"k", b"v")
     assert current.metadata == RecordMetadata("t", 2, 7)
 
 
@@ -31,8 +32,8 @@ def test_the_context_follows_a_changed_timestamp_and_comes_back() -> None:
     seen: list[Any] = []
     forward = current.changing(lambda *_: seen.append(current.context))
     forward("k", "v", 95, ())
-    assert seen == [RecordContext(95, 7, "t", 2, ())]
-    assert current.context == RecordContext(90, 7, "t", 2, (("h", b"1"),))
+    assert seen == [RecordContext(95, 7, "t", 2, (), b"k", b"v")]
+    assert current.context == RecordContext(90, 7, "t", 2, (("h", b"1"),), b"k", b"v")
 
 
 def test_the_context_comes_back_after_an_exception() -> None:
@@ -68,15 +69,11 @@ def test_a_punctuator_has_no_position() -> None:
     assert current.context is None
 
 
-def test_the_bytes_of_the_input_record_come_back_after_a_cache_was_flushed() -> None:
-    """For the dead letter of a later failure; unless a record was sent for it before."""
+def test_a_context_keeps_the_bytes_of_its_input_record() -> None:
+    """For the dead letter of a failure while a cache is flushed, and of a later one."""
     current = started()
     before = current.context
-    current.context = RecordContext(1, 2, "other", 3)
-    assert current.raw_value is None
+    current.context = RecordContext(1, 2, "other", 3, (), b"k2", b"v2")
+    assert current.error_context("n", TASK).raw_value == b"v2"
     current.context = before
     assert (current.raw_value, current.timestamp) == (b"v", 90)
-    current.free_raw()
-    current.context = RecordContext(1, 2, "other", 3)
-    current.context = before
-    assert current.raw_value is None

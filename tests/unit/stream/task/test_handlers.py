@@ -9,7 +9,15 @@ import pytest
 from headrace.clients.serdes import json, utf8
 from headrace.stream import Builder
 from headrace.stream.errors import ProcessingError, StreamsError
-from headrace.stream.task.handlers import Decision, ErrorContext, LogAndContinue, LogAndFail, Response
+from headrace.stream.records import TaskId
+from headrace.stream.task.handlers import (
+    Decision,
+    ErrorContext,
+    LogAndContinue,
+    LogAndFail,
+    Response,
+    dead_letters,
+)
 from headrace.stream.task.settings import TaskSettings
 
 from tests.fakes.stream_run import Run
@@ -108,3 +116,13 @@ def test_records_that_cannot_be_serialized_can_be_skipped() -> None:
     run.send("in", ("a", 0, 5), ("b", "fine", 6))
     assert [record.value for record in run.driver.producer_records("out")] == [b"fine"]
     assert len(run.driver.producer_records("letters")) == 1
+
+
+@pytest.mark.parametrize(("timestamp", "expected"), [(-1, None), (0, 0)])
+def test_a_dead_letter_outside_of_a_record_has_the_time_of_sending(
+    timestamp: int, expected: int | None
+) -> None:
+    """No record may be sent with a negative timestamp."""
+    context = ErrorContext(None, -1, -1, (), "sink", TaskId(0, 0), timestamp, None, None)
+    (letter,) = dead_letters("letters", context, ValueError("too large"))
+    assert letter.timestamp == expected

@@ -96,16 +96,6 @@ def test_a_task_with_idling_disabled_takes_what_there_is() -> None:
     assert both.is_ready(0)
 
 
-def test_the_next_offset_is_that_of_the_first_buffered_record() -> None:
-    """What a commit must not pass."""
-    both = group()
-    add(both, A, 5, 6)
-    both.take()
-    assert both.next_offset(A) == 1
-    both.take()
-    assert both.next_offset(A) is None
-
-
 def test_partition_time_is_restored() -> None:
     """Stream time starts with it."""
     both = group()

@@ -126,3 +126,17 @@ def test_clear_forgets_the_partition_time() -> None:
     queue.queue.advance()
     queue.queue.clear()
     assert (len(queue.queue), queue.queue.partition_time) == (0, -1)
+
+
+def test_the_next_offset_is_that_of_the_first_buffered_record() -> None:
+    """What a commit must not pass; without one, that behind the last processed record."""
+    queue = Queue()
+    assert queue.queue.next_offset() is None
+    queue.add(5, 6)
+    assert queue.queue.next_offset() == 0
+    queue.queue.consumed = 0
+    queue.queue.advance()
+    assert queue.queue.next_offset() == 1
+    queue.queue.consumed = 1
+    queue.queue.advance()
+    assert queue.queue.next_offset() == 2

@@ -70,6 +70,16 @@ def test_an_input_topic_is_restored_up_to_the_committed_offset() -> None:
     assert one.is_done
 
 
+def test_records_without_key_are_no_state() -> None:
+    """An input topic that serves as changelog of a table may have some; the position moves past them."""
+    store = FakeStore()
+    one = restoration(store, "input")
+    one.use_ends({SOURCE: 3}, {SOURCE: 3})
+    unkeyed = StoredRecord("", 3, 1, 0, None, b"v")
+    one.apply(SOURCE, [*records(0), unkeyed, *records(2)], position=3)
+    assert (store.restored, one.is_done) == ([0, 2], True)
+
+
 def test_an_input_topic_without_commit_is_not_restored() -> None:
     """A new application."""
     one = restoration(FakeStore(), "input")

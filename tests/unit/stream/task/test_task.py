@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from headrace.clients.serdes import json, utf8
+from headrace.clients.serdes import Serde, json, utf8
 from headrace.protocol.model import TopicPartition
 from headrace.stream import Builder
 from headrace.stream.errors import StreamsError
 from headrace.stream.state.memory_engine import MemoryEngine
 from headrace.stream.state.thread_cache import ThreadCache
 from headrace.stream.task import commit_metadata
+from headrace.stream.task.record_queue import RecordQueue
 from headrace.stream.task.settings import TaskSettings
 from headrace.stream.task.task import Task, TaskIo, TaskState
+from headrace.stream.task.timestamps import FailOnInvalidTimestamp
 from headrace.stream.testing.topics import StoredRecord
 
 IN = TopicPartition("in", 1)
@@ -111,3 +113,50 @@ def test_a_topic_of_another_task_is_refused() -> None:
     one.initialize()
     with pytest.raises(StreamsError, match="topic in is not an input of task 0_1"):
         one.complete_restoration()
+
+
+class Ticks:
+    """A processor with a punctuator of stream time."""
+
+    def init(self, context: Any) -> None:
+        context.schedule(1_000, "stream", lambda _now: None)
+
+    def process(self, record: Any) -> None:
+        pass
+
+
+def test_values_are_read_once_where_runs_are_short() -> None:
+    """A task with a punctuator of stream time processes record by record, and reads each value once."""
+    read: list[bytes] = []
+    builder = Builder()
+    value = Serde("noted", str.encode, lambda data: read.append(data) or data.decode())  # type: ignore[func-returns-value]
+    builder.stream("in", key=utf8, value=value).process(Ticks)
+    one, _ = task(builder)
+    one.initialize()
+    one.complete_restoration()
+    one.add_records(IN, records(*range(50)))
+    assert one.process_run(0, 100) == 50
+    assert len(read) == 50
+
+
+def test_reading_a_run_stops_where_the_other_partition_is_next() -> None:
+    """Of partitions that take turns, a run reads no record behind the turn."""
+    looked_at: list[int] = []
+
+    class Noted(StoredRecord):
+        """Notes when its timestamp is read."""
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "timestamp":
+                looked_at.append(1)
+            return super().__getattribute__(name)
+
+    queue = RecordQueue(
+        IN, lambda *_: None, utf8, json, FailOnInvalidTimestamp(), lambda *_: None, lambda _: None, lambda: 0
+    )
+    queue.add([Noted("in", 1, offset, 10 * offset, b"k", b"1") for offset in range(100)])
+    looked_at.clear()
+    run = queue.read_run(99, 15)
+    assert run is not None
+    assert run.timestamps == [0, 10, 20]
+    assert len(looked_at) < 10

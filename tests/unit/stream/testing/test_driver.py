@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from headrace.clients.serdes import int64, json, utf8
-from headrace.stream import Builder, Record, TestDriver, Topology
+from headrace.stream import Builder, Record, StoreBuilder, StoreKind, TestDriver, Topology
 from headrace.stream.errors import StreamsError
 from headrace.stream.task.settings import TaskSettings
 
@@ -99,3 +100,49 @@ def test_the_fixture_makes_drivers(headrace_stream_driver: Callable[..., TestDri
     first.input_topic("in").pipe_value("x")
     second.input_topic("in").pipe_value("x")
     assert [driver.output_topic("out").read_record().timestamp for driver in (first, second)] == [0, 50]
+
+
+LEAKS: dict[StoreKind, Callable[[Any], Any]] = {
+    StoreKind.KEY_VALUE: lambda store: store.all(),
+    StoreKind.TIMESTAMPED_KEY_VALUE: lambda store: store.range("a", "b"),
+    StoreKind.TIMESTAMPED_KEY_VALUE_WITH_HEADERS: lambda store: store.reverse_all(),
+    StoreKind.WINDOW: lambda store: store.fetch_range("a", 0, 10),
+    StoreKind.TIMESTAMPED_WINDOW: lambda store: store.all(),
+    StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS: lambda store: store.fetch_all(0, 10),
+    StoreKind.SESSION: lambda store: store.fetch("a"),
+    StoreKind.SESSION_WITH_HEADERS: lambda store: store.find_sessions("a", 0, 10),
+}
+
+
+@pytest.mark.parametrize("kind", LEAKS)
+@pytest.mark.parametrize("cached", [False, True])
+def test_an_iterator_that_is_left_open_fails_the_test(kind: StoreKind, cached: bool) -> None:
+    """Of each kind of store that has iterators; also in the fixture, which closes its drivers. The error of
+    the test itself comes first."""
+    topology = Topology()
+    topology.add_source("source", "in", key=utf8, value=utf8)
+    topology.add_processor("processor", lambda: Passing(), "source")
+    retention = 0 if "key-value" in kind.value else 100
+    builder = StoreBuilder(
+        "store", kind, utf8, int64, persistent=False, is_cached=cached, retention_ms=retention
+    )
+    topology.add_state_store(builder, "processor")
+    driver = TestDriver(topology)
+    LEAKS[kind](driver.store("store"))
+    with pytest.raises(StreamsError, match="iterators were not closed: 1 of store store"):
+        driver.close()
+    with pytest.raises(ZeroDivisionError):
+        fail_with_an_open_iterator(TestDriver(topology), LEAKS[kind])
+
+
+def fail_with_an_open_iterator(driver: TestDriver, leak: Callable[[Any], Any]) -> None:
+    with driver:
+        leak(driver.store("store"))
+        raise ZeroDivisionError
+
+
+class Passing:
+    """A processor that does nothing."""
+
+    def process(self, record: Any) -> None:
+        """Nothing."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.clients.group.assignors import MemberSubscription, Topic
+from headrace.protocol.consumer_protocol import Assignment
 from headrace.protocol.model import TopicPartition
-from headrace.stream.processing import TaskId
-from headrace.stream.worker.assignor import TaskAssignor, tasks_of
+from headrace.stream.records import TaskId
+from headrace.stream.worker.assignor import GroupNews, TaskAssignor, tasks_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,3 +88,35 @@ def test_tasks_are_balanced_and_move_no_more_than_the_balance_asks(
         assert max(sizes) - min(sizes) <= 1
     if before == after:
         assert first == second
+
+
+def test_a_request_to_shut_down_reaches_all_members() -> None:
+    """SHUTDOWN_APPLICATION: the assignment of the next rebalance carries it; the one after that does not."""
+    ended: list[tuple[str, GroupNews]] = []
+    asking, leader = (
+        TaskAssignor({0: ["t"]}, frozenset(), name, tuple, lambda news, name=name: ended.append((name, news)))
+        for name in ("asking", "leader")
+    )
+    for requests in (False, True, False):
+        asking.requests_shutdown = requests
+        members = {"a": member(user_data=asking.user_data(["t"])), "b": member(user_data=None)}
+        leader.assign(topics(t=2), members)
+        for each in (asking, leader):
+            each.on_assigned(Assignment(3, (), leader.assignment_data()), 1)
+        assert ended == (
+            [(name, GroupNews(True)) for name in ("asking", "leader")] if requests or ended else []
+        )
+
+
+def test_all_members_hear_of_a_source_topic_that_was_deleted() -> None:
+    """One that has not existed yet is not deleted: the group waits for it. Members know what they owned."""
+    heard: list[GroupNews] = []
+    for owned in ((), (TopicPartition("b", 0),)):
+        leader = TaskAssignor({0: ["a", "b", "c"]}, frozenset(), "p", tuple, heard.append)
+        members = {"m": member(owned, leader.user_data(["a"]))}
+        for existing in (topics(a=1), topics(c=1)):
+            leader.assign(existing, members)
+            leader.on_assigned(Assignment(3, (), leader.assignment_data()), 1)
+    assert [news.deleted for news in heard] == [["a"], ["b"], ["a", "b"]]
+    leader.on_assigned(Assignment(3, (), b"\xc1"), 1)
+    assert len(heard) == 3

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 from headrace.stream.errors import StateDirectoryError
-from headrace.stream.processing import TaskId
+from headrace.stream.records import TaskId
 from headrace.stream.worker.state_directory_io import StateDirectory
 
 if TYPE_CHECKING:
@@ -87,3 +88,20 @@ def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "app").touch()
     with pytest.raises(StateDirectoryError, match="cannot be used"):
         StateDirectory(str(tmp_path), "app")
+
+
+def test_the_error_names_the_process_that_has_the_folder(tmp_path: Path) -> None:
+    """Its pid, for operators."""
+    with (
+        StateDirectory(str(tmp_path), "app"),
+        pytest.raises(StateDirectoryError, match=f"in use by another process, pid {os.getpid()}"),
+    ):
+        StateDirectory(str(tmp_path), "app")
+
+
+@pytest.mark.parametrize(("group_writes", "mode"), [(False, 0o700), (True, 0o770)])
+def test_the_group_may_write_if_it_is_allowed_to(tmp_path: Path, group_writes: bool, mode: int) -> None:
+    """allow.os.group.write.access, whatever the umask is."""
+    with StateDirectory(str(tmp_path), "app", group_writes=group_writes) as directory:
+        folders = directory.path, directory.acquire(TASK, "thread-1")
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [mode, mode]

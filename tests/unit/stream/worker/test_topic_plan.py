@@ -55,6 +55,14 @@ def test_two_repartition_topics_of_a_join_are_equally_wide() -> None:
     assert counts(fixed, {"a": 2, "b": 4}, "r s") == {"r": 3, "s": 3}
 
 
+def test_both_topics_of_a_foreign_key_join_get_a_number() -> None:
+    """Each is written by the sub-topology that reads the other, and is as wide as the table that it meets."""
+    infos = [info("left response", "registration", repartition={"response": None}, stores="c0")]
+    infos += [info("right registration", "response", repartition={"registration": None}, stores="c1")]
+    found = counts(infos, {"left": 2, "right": 3}, "left response", "right registration")
+    assert found == {"response": 2, "registration": 3, "c0": 2, "c1": 3}
+
+
 def test_a_source_topic_that_is_its_own_changelog_is_not_created() -> None:
     """As with reuse.ktable.source.topics."""
     assert counts([info("a", stores="a")], {"a": 2}) == {}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import pytest
 from headrace import NewTopic, TopicPartition, int64, stream, utf8
-from headrace.services.local_io import LocalCluster, local
+from headrace.services.local_io import LocalCluster
 from headrace.stream.config import StreamsConfig
-from headrace.stream.errors import InternalTopicError, ProcessingError, StateDirectoryError
+from headrace.stream.errors import InternalTopicError, ProcessingError, StateDirectoryError, StreamsError
 from headrace.stream.processors.stateless import KStreamMapValues
 from headrace.stream.task.settings import TaskSettings
 from headrace.stream.topology.topology import Topology
@@ -19,23 +19,12 @@ from headrace.stream.worker.states import InstanceState
 from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from command_line import CommandLine
 
 PATIENCE_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """One node; each test has topics and an application of its own."""
-    with local(
-        group_initial_rebalance_delay_ms=0,
-        offsets_topic_num_partitions=3,
-        transaction_state_log_num_partitions=3,
-    ) as running:
-        yield running
 
 
 class Lines:
@@ -221,6 +210,20 @@ def test_a_missing_source_topic_is_named(lines: Lines) -> None:
     with pytest.raises(InternalTopicError, match="source topic absent does not exist"):
         instance.start()
     assert instance.state is InstanceState.ERROR
+
+
+def test_members_of_another_program_are_named(lines: Lines) -> None:
+    """As when an application in Java has not left its group yet."""
+    options = {"group": lines.name, "auto_offset_reset": "earliest"}
+    with headrace.Consumer(lines.source, bootstrap=lines.cluster.bootstrap, **options) as consumer:
+        wait_for(lambda: consumer.poll(0.1) or consumer.assignment(), "the consumer has joined", PATIENCE_S)
+        instance = lines.instance()
+        instance.start()
+        assert instance.wait_for(InstanceState.ERROR, timeout_s=PATIENCE_S)
+        with pytest.raises(
+            StreamsError, match="has members of another program, such as Kafka Streams in Java"
+        ):
+            instance.wait()
 
 
 def test_two_instances_of_a_machine_need_a_state_dir_each(lines: Lines) -> None:

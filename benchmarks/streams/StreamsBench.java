@@ -1,0 +1,104 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.CountDownLatch;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.WindowedSerdes;
+
+/**
+ * The applications of `make bench-streams` in Kafka Streams. Each line of stdin is an order: words name=value.
+ * The program starts the application, prints "running" when its stores are restored and it is running, and stops
+ * it at the line "stop", which it answers with "stopped".
+ */
+public class StreamsBench {
+    private static StreamsBuilder topology(final Map<String, String> order) {
+        final StreamsBuilder builder = new StreamsBuilder();
+        final String output = order.get("output");
+        if (order.get("workload").equals("restore")) {
+            builder.stream(order.get("input"), Consumed.with(Serdes.String(), Serdes.ByteArray()))
+                .groupByKey()
+                .reduce((old, value) -> value, Materialized.as("latest"));
+            return builder;
+        }
+        final KStream<String, Long> input = builder.stream(order.get("input"));
+        switch (order.get("workload")) {
+            case "filter-map":
+                input.filter((key, value) -> value % 10 != 0).mapValues(value -> value * 2).to(output);
+                break;
+            case "count":
+                input.groupByKey().count(Materialized.as("counts")).toStream().to(output);
+                break;
+            case "windowed-sum":
+                input.groupByKey()
+                    .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(5)))
+                    .reduce(Long::sum, Materialized.as("sums"))
+                    .toStream()
+                    .to(output, Produced.with(
+                        WindowedSerdes.timeWindowedSerdeFrom(String.class, 300_000L), Serdes.Long()));
+                break;
+            case "join":
+                final KTable<String, Long> table = builder.table(order.get("table"), Materialized.as("rows"));
+                input.join(table, (value, row) -> value + row).to(output);
+                break;
+            default:
+                throw new IllegalArgumentException(order.get("workload"));
+        }
+        return builder;
+    }
+
+    private static Properties settings(final Map<String, String> order) {
+        final Properties settings = new Properties();
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, order.get("application"));
+        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, order.get("bootstrap"));
+        settings.put(StreamsConfig.STATE_DIR_CONFIG, order.get("state"));
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, order.get("guarantee"));
+        settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, order.get("commit"));
+        settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.LongSerde.class);
+        settings.put("consumer.auto.offset.reset", "earliest");
+        return settings;
+    }
+
+    public static void main(final String[] arguments) throws Exception {
+        final BufferedReader orders =
+            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        System.out.println("ready");
+        for (String line = orders.readLine(); line != null; line = orders.readLine()) {
+            final Map<String, String> order = new HashMap<>();
+            for (final String word : line.split(" ")) {
+                final int at = word.indexOf('=');
+                order.put(word.substring(0, at), word.substring(at + 1));
+            }
+            final CountDownLatch running = new CountDownLatch(1);
+            final KafkaStreams streams = new KafkaStreams(topology(order).build(), settings(order));
+            streams.setStateListener((now, before) -> {
+                if (now == KafkaStreams.State.RUNNING) {
+                    running.countDown();
+                }
+                if (now == KafkaStreams.State.ERROR) {
+                    System.err.println("the application failed");
+                    Runtime.getRuntime().halt(1);
+                }
+            });
+            streams.start();
+            running.await();
+            System.out.println("running");
+            orders.readLine();
+            streams.close();
+            System.out.println("stopped");
+        }
+    }
+}

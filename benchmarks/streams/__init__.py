@@ -1,0 +1,1 @@
+"""`make bench-streams`: headrace.stream beside Kafka Streams and Quix Streams."""

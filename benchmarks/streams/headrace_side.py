@@ -1,0 +1,82 @@
+"""The applications of `make bench-streams` in headrace.stream, by orders on stdin as `StreamsBench.java`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from headrace import bytes_, int64, stream, utf8
+from headrace.stream.garbage_io import rare_collections
+from headrace.stream.worker.states import InstanceState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+START_TIMEOUT_S = 300.0
+
+
+def application(order: Mapping[str, str]) -> stream.App:
+    """The application of an order."""
+    app = stream.App(
+        order["application"],
+        key=utf8,
+        value=int64,
+        config={
+            "state.dir": order["state"],
+            "processing.guarantee": order["guarantee"],
+            "commit.interval.ms": int(order["commit"]),
+            "consumer.auto.offset.reset": "earliest",
+        },
+    )
+    workload, output = order["workload"], order["output"]
+    if workload == "restore":
+        values: Any = app.stream(order["input"], value=bytes_)
+        values.group_by_key(value=bytes_).reduce(lambda _old, new: new, store="latest", value=bytes_)
+        return app
+    records: Any = app.stream(order["input"])
+    if workload == "filter-map":
+        records.filter(lambda _key, value: value % 10 != 0).map_values(lambda value: value * 2).to(output)
+    elif workload == "count":
+        records.group_by_key().count(store="counts").to_stream().to(output)
+    elif workload == "windowed-sum":
+        windows = records.group_by_key().windowed_by(stream.tumbling(300_000))
+        windows.reduce(lambda old, new: old + new, store="sums").to_stream().to(
+            output, key=stream.time_windowed(utf8, 300_000)
+        )
+    elif workload == "join":
+        table = app.table(order["table"], store="rows")
+        records.join(table, lambda value, row: value + row).to(output)
+    else:
+        raise ValueError(workload)
+    return app
+
+
+def end(error: BaseException) -> str:
+    """The error that ended the application, to the end of the process."""
+    logging.error("the application failed", exc_info=error)
+    os._exit(1)
+
+
+def main() -> None:
+    """Serve orders until stdin ends."""
+    logging.basicConfig(level=logging.WARNING)
+    print("ready", flush=True)
+    with rare_collections():  # as App.run
+        for line in sys.stdin:
+            serve(dict(word.split("=", 1) for word in line.split()))
+
+
+def serve(order: Mapping[str, str]) -> None:
+    """Run one application until a line tells it to stop."""
+    with application(order).instance(order["bootstrap"], on_uncaught=end) as instance:
+        if not instance.wait_for(InstanceState.RUNNING, InstanceState.ERROR, timeout_s=START_TIMEOUT_S):
+            raise TimeoutError(f"{order['application']} is not running after {START_TIMEOUT_S:.0f} s")
+        print("running", flush=True)
+        sys.stdin.readline()
+    print("stopped", flush=True)
+
+
+if __name__ == "__main__":
+    main()

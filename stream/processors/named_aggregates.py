@@ -1,0 +1,143 @@
+"""Several aggregates of the same records as one row by name: the functions that an aggregation calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..records import Row
+from ..state.formats import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ...clients.serdes import Serde
+    from ..processing import ProcessorContext
+    from .aggregate_functions import Aggregate
+    from .aggregates import Aggregator
+
+
+class NamedAggregates:
+    """The initializer, the aggregator, the session merger and the subtractor of a row."""
+
+    def __init__(self, aggregates: Mapping[str, Aggregate[Any]]) -> None:
+        self.names = tuple(aggregates)
+        self.aggregates = tuple(aggregates.values())
+        self.takes_time = any(each.takes_time for each in self.aggregates)
+        self._checks = tuple(
+            (place, each.result) for place, each in enumerate(self.aggregates) if not each.result_never_fails
+        )
+        self._results = tuple(each.result for each in self.aggregates)
+        self.empty = tuple(each.empty for each in self.aggregates)
+        self._empty = self.row([each.empty for each in self.aggregates])
+        self._adds = tuple(_step(each, each.add) for each in self.aggregates)
+        self._subtracts = tuple(
+            _step(each, each.subtract) for each in self.aggregates if each.subtract is not None
+        )
+
+    def row(self, states: Sequence[Any]) -> Row:
+        """The row of these states."""
+        results = [result(state) for result, state in zip(self._results, states)]  # noqa: B905  # one each
+        row = Row(zip(self.names, results))  # noqa: B905
+        row.states = tuple(states)
+        return row
+
+    def serde(self) -> Serde[Row]:
+        """The serde of the store."""
+        return rows.stored_rows(self.states_serde(), self.row)
+
+    def states_serde(self) -> Serde[Sequence[Any]]:
+        """The serde of the store for those that need no results."""
+        tags = [f"{name}:{each.kind}" for name, each in zip(self.names, self.aggregates, strict=True)]
+        return rows.states(tags, [each.empty for each in self.aggregates])
+
+    def initializer(self) -> Row:
+        """The row without records."""
+        return self._empty
+
+    def aggregator(self) -> Aggregator:
+        """The row with one more record."""
+        return TimedAggregator(self.add) if self.takes_time else self.add
+
+    def add(self, _key: Any, value: Any, row: Row, timestamp: int = 0) -> Row:
+        """The row with one more record. `timestamp`: for aggregates that need it."""
+        return self.row([add(state, value, timestamp) for add, state in zip(self._adds, row.states)])  # noqa: B905  # one state each; this runs per record
+
+    def check(self, states: Sequence[Any]) -> None:
+        """Raise what a row of these states raises."""
+        for place, result in self._checks:
+            result(states[place])
+
+    def added(self, states: Sequence[Any], value: Any, timestamp: int) -> Sequence[Any]:
+        """The states with one more record."""
+        return [add(state, value, timestamp) for add, state in zip(self._adds, states)]  # noqa: B905
+
+    def added_run(
+        self, states: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int]
+    ) -> Sequence[Any]:
+        """The states with several records: what `added` of one after the other gives."""
+        pairs = zip(self.aggregates, states, strict=True)
+        return [_added_run(each, state, values, timestamps) for each, state in pairs]
+
+    def subtract(self, _key: Any, value: Any, row: Row) -> Row:
+        """The row without a record. Every aggregate must have `subtract`."""
+        return self.row([subtract(state, value, 0) for subtract, state in zip(self._subtracts, row.states)])  # noqa: B905
+
+    def merge(self, _key: Any, row: Row, other: Row) -> Row:
+        """The row of two sessions; `row` is the earlier one."""
+        pairs = zip(self.aggregates, row.states, other.states, strict=True)
+        return self.row([each.merge(one, two) for each, one, two in pairs])
+
+
+class TimedAggregator:
+    """An aggregator that gets the timestamp of the record as well, once it is bound to a task."""
+
+    def __init__(self, add: Callable[[Any, Any, Any, int], Any]) -> None:
+        self._add = add
+
+    def bound_to(self, context: ProcessorContext) -> Aggregator:
+        """The aggregator of one task."""
+        add = self._add
+
+        def aggregator(key: Any, value: Any, aggregate: Any) -> Any:
+            record = context.record_context
+            assert record is not None
+            return add(key, value, aggregate, record.timestamp)
+
+        return aggregator
+
+    def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """Errors: TypeError, it must be bound to a task."""
+        raise TypeError("this aggregator needs timestamps: it is bound to a task first")
+
+
+def _added_run(
+    aggregate: Aggregate[Any], state: Any, values: Sequence[Any], timestamps: Sequence[int]
+) -> Any:
+    of = aggregate.of
+    if of is not None:
+        values = [None if value is None else of(value) for value in values]
+    elif aggregate.kind == "count":
+        return aggregate.add_all(state, values)
+    if aggregate.takes_time:
+        pairs = zip(timestamps, values, strict=True)
+        values = [[timestamp, value] for timestamp, value in pairs if value is not None]
+    elif None in values:
+        values = [value for value in values if value is not None]
+    return aggregate.add_all(state, values) if values else state
+
+
+def _step(aggregate: Aggregate[Any], function: Callable[[Any, Any], Any]) -> Any:
+    """`function(state, value)` of what the aggregate takes from the value of a record. Nulls are skipped."""
+    of, takes_time = aggregate.of, aggregate.takes_time
+    counts_all = of is None and aggregate.kind == "count"
+
+    def step(state: Any, value: Any, timestamp: int) -> Any:
+        if counts_all:
+            return function(state, value)
+        if value is not None and of is not None:
+            value = of(value)
+        if value is None:
+            return state
+        return function(state, [timestamp, value] if takes_time else value)
+
+    return step

@@ -1,0 +1,44 @@
+"""What ends a task when a processor fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from ..errors import (
+    ProcessingError,
+    ProcessorFailedError,
+    StreamsError,
+    TaskCorruptedError,
+    TaskMigratedError,
+    TaskRetryError,
+)
+from ..state.engines import DamagedStoreError, StateStoreError
+
+if TYPE_CHECKING:
+    from ..records import RecordMetadata, TaskId
+    from .nodes import Nodes
+
+
+def raise_failure(
+    task_id: TaskId, nodes: Nodes, error: Exception, node: str, where: RecordMetadata | None
+) -> NoReturn:
+    """Raise for an error of processing. `node`: if no processor of it is found; `where`: the input record,
+    None for one of a punctuator."""
+    if isinstance(error, DamagedStoreError):
+        raise TaskCorruptedError(f"task {task_id}: {error}", task_id) from error
+    if isinstance(error, (TaskMigratedError, TaskRetryError, StateStoreError)):
+        raise error  # no record causes it: the record is processed again
+    name = nodes.name_of_failed(error, node)
+    failure: StreamsError = StreamsError(
+        f"processor {name} of task {task_id} failed on a record of a punctuator"
+    )
+    if isinstance(error, ProcessorFailedError) and error.offsets is not None:
+        failure = ProcessingError(str(task_id), name, *error.offsets)
+    elif where is not None:
+        failure = ProcessingError(str(task_id), name, *where)
+    raise failure from cause_of(error)
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    """The exception of a user's function."""
+    return error.__cause__ if isinstance(error, ProcessorFailedError) else error

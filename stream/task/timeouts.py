@@ -1,0 +1,46 @@
+"""How long tasks may go on without progress because of retriable errors: task.timeout.ms. Source: KIP-572."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ..errors import TaskTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..records import TaskId
+
+log = logging.getLogger("headrace.stream")
+
+
+class TaskTimeouts:
+    """Invariant: a task has a deadline exactly if its last attempt failed. With a timeout of 0 the first
+    error is raised, else at least one more attempt is made. A commit is progress."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._deadlines: dict[TaskId, int] = {}
+
+    def failed(self, tasks: Iterable[TaskId], error: BaseException, now_ms: int) -> None:
+        """A retriable error of these tasks. Errors: TaskTimeoutError behind the deadline of one."""
+        for task in tasks:
+            is_first = task not in self._deadlines
+            deadline = self._deadlines.setdefault(task, now_ms + self._timeout_ms)
+            if now_ms > deadline or self._timeout_ms == 0:
+                raise TaskTimeoutError(
+                    f"task {task} made no progress within task.timeout.ms, {self._timeout_ms} ms:"
+                    f" {type(error).__name__}: {error}"
+                ) from error
+            log.log(
+                logging.WARNING if is_first else logging.DEBUG,
+                "task %s is tried again, for at most %.0f s more: %s",
+                *(task, (deadline - now_ms) / 1000, error),
+            )
+
+    def made_progress(self, tasks: Iterable[TaskId]) -> None:
+        """The tasks have committed, or their stores are restored."""
+        if self._deadlines:
+            for task in tasks:
+                self._deadlines.pop(task, None)

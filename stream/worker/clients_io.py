@@ -1,0 +1,36 @@
+"""The clients of an instance: all of them connect to one cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...clients.sync.admin_io import Admin
+from ...clients.sync.consumer_io import Consumer
+from ...clients.sync.producer_io import Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...clients.group.assignors import Assignor
+
+
+class Clients:
+    """`bootstrap` as for `Producer`."""
+
+    def __init__(self, bootstrap: Any) -> None:
+        self._bootstrap = bootstrap
+
+    def consumer(
+        self, config: Mapping[str, Any], assignors: Sequence[Assignor] = ()
+    ) -> Consumer[bytes, bytes]:
+        """A consumer of bytes, in a group where `assignors` are given."""
+        options: dict[str, Any] = {"assignors": list(assignors)} if assignors else {}
+        return Consumer(bootstrap=self._bootstrap, config=dict(config), **options)
+
+    def producer(self, config: Mapping[str, Any]) -> Producer[bytes, bytes]:
+        """A producer of bytes."""
+        return Producer(self._bootstrap, config=dict(config))
+
+    def admin(self, config: Mapping[str, Any]) -> Admin:
+        """An admin client."""
+        return Admin(self._bootstrap, config=dict(config))

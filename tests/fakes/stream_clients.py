@@ -1,0 +1,345 @@
+"""A cluster in memory for the parts of a streams worker: its consumers, producers, and errors on demand.
+
+No threads, no sockets: a test calls the parts itself, one step after the other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.clients.admin.admin_types import NewTopic, TopicListing
+from headrace.clients.group.group_metadata import GroupMetadata
+from headrace.protocol.model import TopicPartition
+from headrace.stream.testing.topics import StoredRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headrace.clients.group.group_metadata import OffsetAndMetadata
+    from headrace.clients.records import Headers
+
+
+class FakeStreamsCluster:
+    """Logs by partition, committed offsets, and the errors that the next calls of a client raise.
+
+    `failures` by call ("consumer.commit", "producer.commit_transaction", ...), the first one first.
+    """
+
+    def __init__(self, **partitions: int) -> None:
+        self.partitions = {name.replace("_", "-"): count for name, count in partitions.items()}
+        self.logs: dict[TopicPartition, list[StoredRecord | None]] = defaultdict(list)
+        self.starts: dict[TopicPartition, int] = defaultdict(int)
+        self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.failures: dict[str, list[Exception]] = defaultdict(list)
+        self.send_errors: dict[str, list[Exception]] = defaultdict(list)
+        """By topic: the outcome of the next records."""
+        self.row_results: list[Any] = []
+        """The results of the next calls of `send_arrow`."""
+        self.created: list[NewTopic] = []
+        self.admin_config: dict[str, Any] = {}
+        self.consumers: list[FakeConsumer] = []
+        self.producers: list[FakeProducer] = []
+        self.max_poll_records = 1000
+        """Of each partition."""
+        self.on_poll: Callable[[], None] = lambda: None
+        """Called before each poll of a consumer in a group."""
+
+    def fail(self, call: str) -> None:
+        """Raise the next failure of a call."""
+        if self.failures[call]:
+            raise self.failures[call].pop(0)
+
+    def append(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int = 0,
+        timestamp: int = 0,
+        headers: Headers = (),
+    ) -> int:
+        """The offset of a new record."""
+        log = self.logs[TopicPartition(topic, partition)]
+        log.append(StoredRecord(topic, partition, len(log), timestamp, key, value, headers))
+        return len(log) - 1
+
+    def append_marker(self, topic: str, partition: int = 0) -> None:
+        """An offset without a record: a transaction marker, or what compaction removed."""
+        self.logs[TopicPartition(topic, partition)].append(None)
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """The values of a partition."""
+        return [record.value for record in self.logs[TopicPartition(topic, partition)] if record]
+
+    # the clients of a worker
+
+    def admin(self, config: Mapping[str, Any]) -> Any:
+        self.admin_config = dict(config)
+        return FakeAdmin(self)
+
+    def consumer(self, _config: Mapping[str, Any], assignors: Sequence[Any] = ()) -> Any:
+        self.consumers.append(FakeConsumer(self, assignors))
+        return self.consumers[-1]
+
+    def producer(self, config: Mapping[str, Any]) -> Any:
+        self.producers.append(FakeProducer(self, "transactional.id" in config))
+        return self.producers[-1]
+
+
+class _Results(NamedTuple):
+    errors: dict[str, Exception]
+
+
+class FakeAdmin:
+    """Lists and creates topics."""
+
+    def __init__(self, cluster: FakeStreamsCluster) -> None:
+        self.cluster = cluster
+
+    def __enter__(self) -> FakeAdmin:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Nothing to close."""
+
+    def list_topics(self, *, internal: bool) -> list[TopicListing]:
+        assert internal
+        found = self.cluster.partitions.items()
+        return [TopicListing(name, name.encode(), count, False) for name, count in found]
+
+    def create_topics(self, *topics: NewTopic) -> _Results:
+        self.cluster.created += topics
+        self.cluster.partitions.update({topic.name: topic.partitions or 1 for topic in topics})
+        return _Results({})
+
+
+class FakeConsumer:
+    """`give` and `take` change its assignment with the next poll, as a rebalance does."""
+
+    def __init__(self, cluster: FakeStreamsCluster, assignors: Sequence[Any]) -> None:
+        self.cluster = cluster
+        self.assignors = assignors
+        self.positions: dict[TopicPartition, int] = {}
+        self.paused: set[TopicPartition] = set()
+        self.listener: Any = None
+        self.is_closed = False
+        self.rebalances: list[str] = []
+        self.timeouts_s: list[float] = []
+        self._changes: list[tuple[str, tuple[TopicPartition, ...]]] = []
+
+    def give(self, *partitions: TopicPartition) -> None:
+        self._changes.append(("assigned", partitions))
+
+    def take(self, *partitions: TopicPartition, lost: bool = False) -> None:
+        self._changes.append(("lost" if lost else "revoked", partitions))
+
+    def subscribe(self, _topics: Sequence[str], listener: Any) -> None:
+        self.listener = listener
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        self.positions = {tp: self.cluster.starts[tp] for tp in partitions}
+        self.paused &= self.positions.keys()
+
+    def add(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read these from their committed offsets on, or from their beginning."""
+        for tp in partitions:
+            found = self.cluster.committed.get(tp)
+            self.positions[tp] = self.cluster.starts[tp] if found is None else found.offset
+
+    def drop(self, partitions: Sequence[TopicPartition]) -> None:
+        for tp in partitions:
+            self.positions.pop(tp, None)
+            self.paused.discard(tp)
+
+    def poll(self, timeout_s: float) -> list[StoredRecord]:
+        self.timeouts_s.append(timeout_s)
+        if self.listener is not None:
+            self.cluster.on_poll()
+        changes, self._changes = self._changes, []
+        for kind, partitions in changes:
+            if kind == "assigned":
+                self.add(partitions)
+                self.listener.on_assigned(self, partitions)
+            else:
+                (self.listener.on_lost if kind == "lost" else self.listener.on_revoked)(self, partitions)
+                self.drop(partitions)
+        self.cluster.fail("consumer.poll")
+        found: list[StoredRecord] = []
+        for tp, position in self.positions.items():
+            if tp not in self.paused:
+                log, first = self.cluster.logs[tp], max(position, self.cluster.starts[tp])
+                last = min(len(log), first + self.cluster.max_poll_records)
+                found += [record for record in log[first:last] if record is not None]
+                self.positions[tp] = max(position, last)
+        return found
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self.positions[tp] = offset
+
+    def seek_to_beginning(self, *tps: TopicPartition) -> None:
+        for tp in tps:
+            self.positions[tp] = self.cluster.starts[tp]
+
+    def position(self, tp: TopicPartition) -> int:
+        return self.positions[tp]
+
+    def pause(self, *tps: TopicPartition) -> None:
+        self.paused.update(tps)
+
+    def resume(self, *tps: TopicPartition) -> None:
+        self.paused.difference_update(tps)
+
+    def committed(self, *tps: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        self.cluster.fail("consumer.committed")
+        return {tp: self.cluster.committed.get(tp) for tp in tps}
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self.cluster.fail("consumer.commit")
+        self.cluster.committed.update(offsets)
+
+    def beginning_offsets(self, *tps: TopicPartition) -> dict[TopicPartition, int]:
+        return {tp: self.cluster.starts[tp] for tp in tps}
+
+    def end_offsets(self, *tps: TopicPartition) -> dict[TopicPartition, int]:
+        self.cluster.fail("consumer.end_offsets")
+        return {tp: len(self.cluster.logs[tp]) for tp in tps}
+
+    def lag(self) -> dict[TopicPartition, int]:
+        return {tp: len(self.cluster.logs[tp]) - position for tp, position in self.positions.items()}
+
+    def group_metadata(self) -> GroupMetadata:
+        return GroupMetadata("app")
+
+    def enforce_rebalance(self, reason: str) -> None:
+        self.rebalances.append(reason)
+
+    def wakeup(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class _Metadata(NamedTuple):
+    offset: int
+
+
+class _Delivery:
+    """A batch of one record, which may be sent in parts."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.error: Exception | None = None
+        self.part_error: Exception | None = None
+
+    def has_succeeded(self) -> bool:
+        return self.is_done and self.error is None and self.part_error is None
+
+
+class FakeFuture:
+    """Done with the flush."""
+
+    def __init__(self) -> None:
+        self.delivery = _Delivery()
+        self._offset: int | None = None
+        self._error: Exception | None = None
+
+    def resolve(self, offset: int, error: Exception | None) -> None:
+        self.delivery.is_done, self.delivery.error = True, error
+        self._offset, self._error = offset, error
+
+    def resolve_in_parts(self, error: Exception) -> None:
+        """The batch was sent in several parts; that of the record failed."""
+        self.delivery.is_done, self.delivery.part_error = True, error
+        self._offset, self._error = -1, error
+
+    def done(self) -> bool:
+        return self._offset is not None
+
+    def exception(self) -> Exception | None:
+        return self._error
+
+    def outcome(self) -> tuple[Any, Exception | None]:
+        assert self._offset is not None
+        return _Metadata(self._offset), self._error
+
+
+class FakeProducer:
+    """Records reach the logs with `flush`, those of a transaction with its commit."""
+
+    def __init__(self, cluster: FakeStreamsCluster, is_transactional: bool) -> None:
+        self.cluster = cluster
+        self.is_transactional = is_transactional
+        self.in_transaction = self.is_closed = False
+        self.pending: list[tuple[FakeFuture, dict[str, Any]]] = []
+        self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    def send(self, topic: str, value: bytes | None, **facts: Any) -> FakeFuture:
+        self.cluster.fail("producer.send")
+        future = FakeFuture()
+        self.pending.append((future, {"topic": topic, "value": value, **facts}))
+        return future
+
+    def send_arrow(self, _topic: str, _rows: Any) -> Any:
+        self.cluster.fail("producer.send")
+        return self.cluster.row_results.pop(0)
+
+    def flush(self) -> None:
+        self.cluster.fail("producer.flush")
+        if not self.is_transactional:
+            self._append()
+        else:  # the offsets that the records will have, should the transaction be committed
+            for future, facts in self.pending:
+                errors = self.cluster.send_errors[facts["topic"]]
+                if not future.done():
+                    future.resolve(0, errors.pop(0) if errors else None)
+
+    def _append(self) -> None:
+        for future, facts in self.pending:
+            errors = self.cluster.send_errors[facts["topic"]]
+            if not future.done() and errors:
+                future.resolve(-1, errors.pop(0))
+            if future.delivery.error is not None:
+                continue
+            timestamp = facts["timestamp"] or 0
+            partition = facts["partition"] or 0
+            offset = self.cluster.append(
+                facts["topic"], facts["key"], facts["value"],
+                partition=partition, timestamp=timestamp, headers=facts["headers"],
+            )  # fmt: skip
+            future.resolve(offset, None)
+        self.pending.clear()
+
+    def partitions_for(self, topic: str) -> list[int]:
+        self.cluster.fail("producer.partitions_for")
+        return list(range(self.cluster.partitions.get(topic, 0)))
+
+    def begin_transaction(self) -> None:
+        assert self.is_transactional
+        assert not self.in_transaction
+        self.in_transaction = True
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], _group: GroupMetadata
+    ) -> None:
+        self.cluster.fail("producer.send_offsets")
+        self._offsets.update(offsets)
+
+    def commit_transaction(self) -> None:
+        assert self.in_transaction
+        self.cluster.fail("producer.commit_transaction")
+        self._append()
+        self.cluster.committed.update(self._offsets)
+        self._offsets.clear()
+        self.in_transaction = False
+
+    def abort_transaction(self) -> None:
+        self.pending.clear()
+        self._offsets.clear()
+        self.in_transaction = False
+        self.cluster.fail("producer.abort_transaction")
+
+    def close(self, _timeout_s: float | None = None) -> None:
+        self.is_closed = True

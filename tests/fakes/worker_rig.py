@@ -1,0 +1,238 @@
+"""A task manager of an application that counts words, over a cluster in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.clients.serdes import int64, utf8
+from headrace.protocol.model import TopicPartition
+from headrace.stream import App
+from headrace.stream.state.engines import DamagedStoreError, StoreFullError
+from headrace.stream.state.memory_engine import MemoryEngine
+from headrace.stream.worker.async_calls_io import FunctionLoop, ThreadCalls
+from headrace.stream.worker.output_io import Output
+from headrace.stream.worker.plan import AppPlan
+from headrace.stream.worker.restorer_io import Restorer
+from headrace.stream.worker.state_directory_io import StateDirectory
+from headrace.stream.worker.task_manager_io import TaskManager
+from headrace.stream.worker.thread_io import StreamThread
+from stream_clients import FakeConsumer, FakeStreamsCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SOURCE, COUNTS = "words", "counts"
+
+
+class _Engine(MemoryEngine):
+    """A store engine with a full disk for the next `full` writes, or with damaged files."""
+
+    full = 0
+    is_damaged = False
+    unreadable = 0
+
+    def get(self, space: str, key: bytes) -> bytes | None:
+        if self.unreadable:
+            self.unreadable -= 1
+            raise StoreFullError("the disk is still full")
+        if self.is_damaged:
+            raise DamagedStoreError("bad checksum in block 7")
+        return super().get(space, key)
+
+    def write(self, *arguments: Any, **options: Any) -> None:
+        if self.full:
+            self.full -= 1
+            raise StoreFullError("no space left on device")
+        super().write(*arguments, **options)
+
+
+def counting_app(**options: Any) -> App:
+    """Counts of words, each change at once."""
+    function = options.pop("function", lambda key, value: None)
+    has_counts = options.pop("counts", True)
+    app = App("app", key=utf8, value=utf8, cache_bytes=0, **options)
+    if not has_counts:
+        app.stream(SOURCE).to(COUNTS)
+        return app
+    counts = app.stream(SOURCE).peek(function).group_by_key().count(store="store")
+    counts.to_stream().to(COUNTS, value=int64)
+    return app
+
+
+def plan_of(app: App, partitions: dict[str, int], open_engine: Any) -> AppPlan:
+    """The plan of an application, without a cluster."""
+    built = app.build(app.application_id)
+    sub_topologies = {number: built.sub_topology(number) for number in built.sub_topology_ids}
+    changelogs = {topic for each in sub_topologies.values() for topic in each.changelogs.values()}
+    return AppPlan(
+        config=app.config,
+        settings=app.settings,
+        built=built,
+        sub_topologies=sub_topologies,
+        sources={number: frozenset(each.sources) for number, each in sub_topologies.items()},
+        partitions=partitions,
+        repartition_topics=frozenset(),
+        topic_ids=dict.fromkeys(changelogs, "id"),
+        client_configs={
+            name: {"auto.offset.reset": "earliest"}
+            for name in ("main.consumer", "restore.consumer", "global.consumer", "producer")
+        },
+        open_engine=open_engine,
+    )
+
+
+def counts_of(cluster: FakeStreamsCluster) -> list[tuple[str, int]]:
+    """The output of the application."""
+    records = cluster.logs[TopicPartition(COUNTS, 0)]
+    return [(utf8.loads(each.key or b""), int64.loads(each.value or b"")) for each in records if each]
+
+
+class Files:
+    """The stores of tasks in memory, deleted with the folders of the tasks."""
+
+    def __init__(self) -> None:
+        self.engines: dict[str, _Engine] = {}
+
+    def open(self, folder: Path, store: str) -> _Engine:
+        file = folder / store
+        if not file.exists():
+            file.touch()
+            self.engines[folder.name] = _Engine()
+        return self.engines[folder.name]
+
+
+class WorkerRig:
+    """`work` reads, restores and processes; the test commits. The clock stands still."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.cluster = FakeStreamsCluster(words=2, counts=1)
+        self.changelog = TopicPartition("app-store-changelog", 0)
+        self.now_ms = 1_000_000
+        self.files = Files()
+        self.directory = StateDirectory(str(folder), "app")
+        app = counting_app(**options)
+        self.plan = plan = plan_of(app, {SOURCE: 2}, self.files.open)
+        self.consumer: FakeConsumer = self.cluster.consumer({})
+        transactional_id = "app-1" if plan.config.is_exactly_once else None
+        self.output = Output(
+            self.cluster, plan.client_configs["producer"], transactional_id, plan.changelogs()
+        )
+        self.restorer = Restorer(
+            self.cluster,
+            plan.client_configs["restore.consumer"],
+            lambda partitions: dict.fromkeys(partitions),
+        )
+        calls = ThreadCalls(FunctionLoop("calls"), lambda: None)
+        self.manager = TaskManager(
+            *(plan, "thread", self.consumer, self.output, self.restorer, self.directory, calls),
+            *({}, 0, lambda: self.now_ms),
+        )
+
+    # the consumer, which calls the manager in a rebalance
+
+    def assign(self, *partitions: TopicPartition) -> None:
+        self.consumer.add(partitions)
+        self.manager.assign(partitions)
+
+    def revoke(self, *partitions: TopicPartition) -> None:
+        self.manager.revoke(partitions)
+        self.consumer.drop(partitions)
+
+    def lose(self, *partitions: TopicPartition) -> None:
+        self.manager.lose(partitions)
+        self.consumer.drop(partitions)
+
+    # the turn of a thread
+
+    def send(self, *words: str, partition: int = 0) -> None:
+        """Append words to the source topic."""
+        for word in words:
+            self.cluster.append(SOURCE, word.encode(), b"", partition=partition, timestamp=self.now_ms)
+
+    def read(self) -> None:
+        """Poll, and give the records to their tasks."""
+        for record in self.consumer.poll(0):
+            self.manager.add_records(TopicPartition(record.topic, record.partition), [record])
+
+    def process(self, limit: int) -> None:
+        """Up to `limit` records of each task."""
+        for task in self.manager.running:
+            for _ in range(limit):
+                if not task.process(self.now_ms):
+                    break
+
+    def work(self) -> None:
+        """Open and restore the tasks, then process all records."""
+        self.manager.open_tasks()
+        while self.restorer.is_busy:
+            self.manager.restore(0)
+        if self.manager.is_waiting:
+            self.manager.restore(0)
+        self.read()
+        self.process(1000)
+
+    # what is there
+
+    def counts(self) -> list[tuple[str, int]]:
+        """The output."""
+        return counts_of(self.cluster)
+
+    def committed(self) -> dict[TopicPartition, int]:
+        return {tp: found.offset for tp, found in self.cluster.committed.items()}
+
+    def stored_offset(self) -> int | None:
+        """The changelog offset in the files of the first task."""
+        return self.files.engines["0_0"].offset()
+
+    def full_disk(self, writes: int) -> None:
+        """The next writes of the first task's store fail."""
+        self.files.engines["0_0"].full = writes
+
+
+class ThreadRig:
+    """A stream thread over a cluster in memory. `run` runs it in the test's own thread, until `until` holds
+    before a poll; the thread has then committed and closed everything."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.cluster = FakeStreamsCluster(words=2, counts=1)
+        self.files = Files()
+        self.changes = 0
+        self.errors: list[BaseException] = []
+        self.shutdowns: list[str] = []
+        self.directory = StateDirectory(str(folder), "app")
+        options = {"commit_interval_ms": 0, **options}
+        self.plan = plan_of(counting_app(**options), {SOURCE: 2}, self.files.open)
+        self.thread = StreamThread(
+            *("app-thread-1", self.plan, self.cluster, self.directory, FunctionLoop("calls"), {}, 0),
+            on_change=self._changed,
+            on_error=lambda _thread, error: self.errors.append(error),
+            on_shutdown=lambda: self.shutdowns.append("requested"),
+        )
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    @property
+    def consumer(self) -> FakeConsumer:
+        return self.cluster.consumers[0]
+
+    def run(self, *steps: Callable[[], object]) -> None:
+        """Call one of `steps` before each poll, then close the thread."""
+        todo = list(steps)
+
+        def next_step() -> None:
+            if todo:
+                todo.pop(0)()
+            else:
+                self.thread.close()
+
+        self.cluster.on_poll = next_step
+        self.thread.run()
+
+    def counts(self) -> list[tuple[str, int]]:
+        return counts_of(self.cluster)
+
+    def send(self, *words: str, partition: int = 0) -> None:
+        for word in words:
+            self.cluster.append(SOURCE, word.encode(), b"", partition=partition)

@@ -1,0 +1,113 @@
+"""An instance before it runs: configs of its clients, topics, stores and threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.clients.serdes import utf8
+from headrace.stream import App, tumbling
+from headrace.stream.errors import InternalTopicError
+from headrace.stream.worker.instance_io import AppInstance
+from stream_clients import FakeStreamsCluster
+from worker_rig import counting_app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Prepared:
+    """The plan of an application over topics that exist."""
+
+    def __init__(
+        self, app: App, folder: Path, clients: dict[str, dict[str, Any]] | None = None, **topics: int
+    ) -> None:
+        self.cluster = FakeStreamsCluster(**topics)
+        config = app.config.merged({"state.dir": str(folder)})
+        self.instance = AppInstance(
+            app.topology(),
+            config,
+            app.settings,
+            clients=self.cluster,
+            client_configs=clients,
+            open_engine=lambda _folder, _store: None,
+        )
+        self.plan = self.instance.prepare()
+
+    def close(self) -> None:
+        self.instance.close()
+
+
+def test_configs_of_clients_by_prefix(tmp_path: Path) -> None:
+    """A longer prefix wins; what the guarantee needs is not to be changed; defaults are Kafka Streams'."""
+    given = {
+        "consumer": {"max.poll.records": 5, "fetch.min.bytes": 7, "enable.auto.commit": True},
+        "main.consumer": {"max.poll.records": 6, "group.id": "mine"},
+        "restore.consumer": {"fetch.min.bytes": 8},
+        "global.consumer": {"max.poll.records": 9},
+        "producer": {"linger.ms": 1},
+        "admin": {"request.timeout.ms": 5},
+    }
+    app = counting_app(guarantee="exactly_once_v2")
+    prepared = Prepared(app, tmp_path, given, words=2)
+    found = prepared.plan.client_configs
+    main = found["main.consumer"]
+    assert (main["max.poll.records"], main["fetch.min.bytes"]) == (6, 7)
+    assert (main["group.id"], main["enable.auto.commit"]) == ("app", False)
+    assert (main["isolation.level"], main["auto.offset.reset"]) == ("read_committed", "earliest")
+    assert (found["restore.consumer"]["max.poll.records"], found["restore.consumer"]["fetch.min.bytes"]) == (
+        5,
+        8,
+    )
+    assert found["global.consumer"]["max.poll.records"] == 9
+    assert found["producer"] == {"linger.ms": 1}
+    assert prepared.cluster.admin_config == {"request.timeout.ms": 5}
+
+
+def test_topics_that_are_created_have_the_configs_of_the_application(tmp_path: Path) -> None:
+    """replication.factor, windowstore.changelog.additional.retention.ms and `topic.`."""
+    app = App(
+        "app",
+        key=utf8,
+        value=utf8,
+        replication_factor=3,
+        window_store_additional_retention_ms=1000,
+    )
+    windows = app.stream("words").group_by_key().windowed_by(tumbling(100_000))
+    windows.count(store="store").to_stream().foreach(print)
+    prepared = Prepared(app, tmp_path, {"topic": {"segment.bytes": 7}}, words=2)
+    (topic,) = prepared.cluster.created
+    assert (topic.name, topic.partitions, topic.replication_factor) == ("app-store-changelog", 2, 3)
+    assert topic.configs["retention.ms"] == str(100_000 + 1000)
+    assert topic.configs["segment.bytes"] == "7"
+
+
+@pytest.mark.parametrize(("cache_bytes", "threads", "share"), [(0, 1, 0), (1000, 1, 1000), (1000, 4, 250)])
+def test_threads_share_the_cache(tmp_path: Path, cache_bytes: int, threads: int, share: int) -> None:
+    """statestore.cache.max.bytes; with 0 stores have none."""
+    app = App("app", key=utf8, value=utf8, cache_bytes=cache_bytes, threads=threads)
+    app.stream("words").group_by_key().count(store="store").to_stream().foreach(print)
+    prepared = Prepared(app, tmp_path, words=2)
+    (store,) = prepared.plan.sub_topologies[0].stores
+    assert store.is_cached == (cache_bytes > 0)
+    assert prepared.instance.cache_share == share
+
+
+@pytest.mark.parametrize(("max_age_ms", "is_deleted"), [(-1, False), (10**9, False), (0, True)])
+def test_old_store_folders_are_deleted_at_the_start(
+    tmp_path: Path, max_age_ms: int, is_deleted: bool
+) -> None:
+    """state.cleanup.dir.max.age.ms."""
+    folder = tmp_path / "app" / "0_1"
+    folder.mkdir(parents=True)
+    Prepared(counting_app(state_max_age_ms=max_age_ms), tmp_path, words=2)
+    assert folder.exists() != is_deleted
+
+
+def test_a_missing_topic_of_a_global_table_is_named(tmp_path: Path) -> None:
+    """Before anything is opened."""
+    app = App("app", key=utf8, value=utf8)
+    table = app.global_table("rates")
+    app.stream("words").join(table, lambda word, rate: rate, key=lambda key, word: word).to("out")
+    with pytest.raises(InternalTopicError, match="topic rates of a global store does not exist"):
+        Prepared(app, tmp_path, words=2)

@@ -1,0 +1,250 @@
+"""A stream thread over a cluster in memory, step by step in the thread of the test."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.protocol.errors import (
+    ApiTimeoutError,
+    CommitFailedError,
+    DeliveryTimeoutError,
+    ProducerFencedError,
+)
+from headrace.protocol.model import TopicPartition
+from headrace.stream.errors import ProcessingError, TaskTimeoutError
+from worker_rig import COUNTS, SOURCE, ThreadRig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST, SECOND = (TopicPartition(SOURCE, number) for number in (0, 1))
+
+
+def nothing() -> None:
+    """One more turn."""
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> ThreadRig:
+    """A thread that commits in each turn, at least once."""
+    return ThreadRig(tmp_path)
+
+
+def give(rig: ThreadRig, *partitions: TopicPartition) -> None:
+    rig.consumer.give(*partitions)
+
+
+def test_a_rebalance_opens_and_closes_tasks(rig: ThreadRig) -> None:
+    """The thread tells its instance; it is restored once all of its tasks run."""
+    restored: list[bool] = []
+
+    def note() -> None:
+        restored.append(rig.thread.is_restored)
+
+    rig.send("a")
+    rig.send("b", partition=1)
+    rig.run(
+        note,
+        lambda: give(rig, FIRST, SECOND),
+        note,
+        lambda: rig.consumer.take(FIRST),
+        lambda: rig.send("c"),
+        lambda: rig.consumer.take(SECOND, lost=True),
+        nothing,
+        lambda: give(rig, FIRST),
+        nothing,
+    )
+    assert (restored, rig.errors) == ([False, True], [])
+    assert sorted(rig.counts()) == [("a", 1), ("b", 1), ("c", 1)]
+    assert rig.changes >= 4
+    assert all(client.is_closed for client in (*rig.cluster.consumers, *rig.cluster.producers))
+
+
+def test_a_task_that_cannot_be_opened_yet_is_not_restored(rig: ThreadRig) -> None:
+    """The instance is not RUNNING then, although no task is being restored."""
+    restored: list[bool] = []
+    rig.cluster.failures["consumer.end_offsets"] = [ApiTimeoutError("no leader")]
+
+    def note() -> None:
+        restored.append(rig.thread.is_restored)
+
+    rig.run(lambda: give(rig, FIRST), nothing, note)
+    assert restored == [True]
+    rig.cluster.failures["consumer.end_offsets"] = [ApiTimeoutError("no leader")]
+    manager = rig.thread.manager
+    assert manager is not None
+    manager.owned.add(FIRST)
+    assert not rig.thread.is_restored
+
+
+@pytest.mark.parametrize("error", [CommitFailedError("the generation is over"), ApiTimeoutError("no answer")])
+def test_a_commit_that_fails_does_not_end_the_thread(rig: ThreadRig, error: Exception) -> None:
+    """The next one has the offsets: at once after a timeout, after another read where it was refused."""
+    rig.send("a")
+    rig.cluster.failures["consumer.commit"] = [error]
+    rig.run(lambda: give(rig, FIRST), nothing, nothing, nothing)
+    assert rig.errors == []
+    assert rig.cluster.committed[FIRST].offset == 1
+
+
+@pytest.mark.parametrize("error", [ProducerFencedError("a newer one"), ApiTimeoutError("no answer")])
+def test_a_lost_transaction_counts_each_record_once(tmp_path: Path, error: Exception) -> None:
+    """The thread aborts it, and reads from the committed offsets."""
+    rig = ThreadRig(tmp_path, guarantee="exactly_once_v2")
+    rig.send("a", "a")
+    rig.cluster.failures["producer.commit_transaction"] = [error]
+    rig.run(lambda: give(rig, FIRST), nothing, nothing, nothing)
+    assert rig.errors == []
+    assert rig.counts() == [("a", 1), ("a", 2)]
+
+
+def test_a_send_error_with_retry_repeats_the_records(tmp_path: Path) -> None:
+    """The transaction without the record is not committed."""
+    rig = ThreadRig(tmp_path, guarantee="exactly_once_v2")
+    rig.send("a", "b")
+    rig.cluster.send_errors[COUNTS] = [DeliveryTimeoutError("late")]
+    rig.run(lambda: give(rig, FIRST), nothing, nothing)
+    assert rig.errors == []
+    assert rig.counts() == [("a", 1), ("b", 1)]
+
+
+def test_a_damaged_store_is_rebuilt_while_it_runs(rig: ThreadRig, caplog: pytest.LogCaptureFixture) -> None:
+    """The read that finds the damage is repeated on the restored store. The log says so."""
+    rig.send("a")
+
+    def damage() -> None:
+        rig.files.engines["0_0"].is_damaged = True
+        rig.send("a")
+
+    with caplog.at_level(logging.INFO, "headrace.stream"):
+        rig.run(lambda: give(rig, FIRST), nothing, damage, nothing, nothing, nothing)
+    assert rig.errors == []
+    assert "restores its tasks: task 0_0: bad checksum in block 7" in caplog.text
+    assert rig.counts() == [("a", 1), ("a", 2)]
+    assert rig.thread.restored_records == 1
+
+
+def test_a_store_that_a_full_disk_keeps_closed_is_read_later(tmp_path: Path) -> None:
+    """The task is read again from its last commit."""
+    rig = ThreadRig(tmp_path, guarantee="exactly_once_v2")
+    rig.send("a")
+
+    def close() -> None:
+        rig.files.engines["0_0"].unreadable = 1
+        rig.send("a")
+
+    rig.run(lambda: give(rig, FIRST), nothing, close, nothing, nothing)
+    assert rig.errors == []
+    assert rig.counts() == [("a", 1), ("a", 2)]
+
+
+def test_an_error_of_the_user_ends_the_thread(tmp_path: Path) -> None:
+    """Nothing of its turn is committed; the instance gets the error."""
+
+    def fail(key: str, _value: str) -> None:
+        if key == "bad":
+            raise ValueError(key)
+
+    rig = ThreadRig(tmp_path, function=fail, guarantee="exactly_once_v2")
+    rig.send("a", "bad")
+    rig.run(lambda: give(rig, FIRST), nothing)
+    assert [type(error) for error in rig.errors] == [ProcessingError]
+    assert (rig.counts(), rig.cluster.committed) == ([], {})
+    assert rig.consumer.is_closed
+
+
+def test_retriable_errors_end_the_thread_after_the_timeout_of_the_task(tmp_path: Path) -> None:
+    """With task.timeout.ms=0 at the first."""
+    rig = ThreadRig(tmp_path, task_timeout_ms=0)
+    rig.send("a")
+    rig.cluster.failures["consumer.commit"] = [ApiTimeoutError("no answer")]
+    rig.run(lambda: give(rig, FIRST), nothing)
+    assert [type(error) for error in rig.errors] == [TaskTimeoutError]
+
+
+@pytest.mark.parametrize("error", [CommitFailedError("over"), ApiTimeoutError("no answer")])
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_partitions_are_given_back_also_where_their_commit_fails(
+    tmp_path: Path, guarantee: str, error: Exception
+) -> None:
+    """The rebalance goes on. Their next owner reads from the last commit."""
+    rig = ThreadRig(tmp_path, guarantee=guarantee, commit_interval_ms=10**9)
+    calls = ("consumer.commit", "producer.commit_transaction")
+
+    def take() -> None:
+        rig.cluster.failures.update({call: [error] for call in calls})
+        rig.consumer.take(FIRST)
+
+    rig.send("a")
+    rig.run(lambda: give(rig, FIRST), nothing, take, nothing)
+    assert rig.errors == []
+    assert FIRST not in rig.cluster.committed
+
+
+@pytest.mark.parametrize(("limit", "commits"), [(0, True), (10**6, False), (-1, False)])
+def test_large_writes_are_committed_early(tmp_path: Path, limit: int, commits: bool) -> None:
+    """statestore.uncommitted.max.bytes, long before the commit interval has passed."""
+    rig = ThreadRig(tmp_path, commit_interval_ms=10**9, uncommitted_bytes=limit)
+    committed: list[bool] = []
+    rig.send("a")
+    rig.run(lambda: give(rig, FIRST), nothing, lambda: committed.append(FIRST in rig.cluster.committed))
+    assert committed == [commits]
+
+
+def test_the_commit_interval_is_kept(tmp_path: Path) -> None:
+    """commit.interval.ms: no commit before it has passed, but the one at the end."""
+    rig = ThreadRig(tmp_path, commit_interval_ms=10**9)
+    committed: list[bool] = []
+    rig.send("a")
+    rig.run(lambda: give(rig, FIRST), nothing, lambda: committed.append(FIRST in rig.cluster.committed))
+    assert committed == [False]
+    assert rig.cluster.committed[FIRST].offset == 1
+
+
+@pytest.mark.parametrize(("interval_ms", "has_lines"), [(0, True), (-1, False)])
+def test_a_summary_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, interval_ms: int, has_lines: bool
+) -> None:
+    """log.summary.interval.ms."""
+    rig = ThreadRig(tmp_path, log_summary_interval_ms=interval_ms)
+    rig.send("a", "b")
+    with caplog.at_level(logging.INFO, "headrace.stream"):
+        rig.run(lambda: give(rig, FIRST), nothing)
+    assert ("app-thread-1 processed 2 records" in caplog.text) == has_lines
+
+
+@pytest.mark.parametrize(("poll_ms", "commit_ms", "longest_s"), [(70, 10**9, 0.07), (10**6, 40, 0.04)])
+def test_a_poll_waits_no_longer_than_it_may(
+    tmp_path: Path, poll_ms: int, commit_ms: int, longest_s: float
+) -> None:
+    """poll.ms, and the time until the next commit."""
+    rig = ThreadRig(tmp_path, poll_ms=poll_ms, commit_interval_ms=commit_ms)
+    rig.run(lambda: give(rig, FIRST), nothing, nothing)
+    assert longest_s / 2 < max(rig.consumer.timeouts_s) <= longest_s
+
+
+def test_a_request_to_shut_down_begins_one_rebalance(rig: ThreadRig) -> None:
+    """Its user data carry the request until the application ends."""
+    rig.run(rig.thread.request_shutdown, nothing, nothing)
+    assert rig.consumer.rebalances == ["the application is to end"]
+    assert rig.consumer.assignors[0].requests_shutdown
+
+
+def test_a_paused_thread_processes_nothing(rig: ThreadRig) -> None:
+    """It polls on, and stays in its group."""
+    seen: list[int] = []
+    rig.send("a")
+    rig.run(
+        partial(rig.thread.stop, is_stopped=True),
+        lambda: give(rig, FIRST),
+        nothing,
+        lambda: seen.append(len(rig.counts())),
+        partial(rig.thread.stop, is_stopped=False),
+        nothing,
+        nothing,
+        lambda: seen.append(len(rig.counts())),
+    )
+    assert seen == [0, 1]
