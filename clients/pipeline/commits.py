@@ -73,6 +73,18 @@ def task_id(query: str, task: str | int) -> str:
     return f"{driver_id(query)}/{quote(str(task), safe='')}"
 
 
+def attempt_name(task: str | int, attempt: int) -> str:
+    """The name of a task in its `attempt`: attempts with different numbers do not fence each other.
+
+    Errors: ConfigError for an empty task, or if `attempt` is not an integer >= 0.
+    """
+    if task == "":
+        raise ConfigError("the name of the task must not be empty")
+    if isinstance(attempt, bool) or not isinstance(attempt, int) or attempt < 0:
+        raise ConfigError(f"attempt must be an integer >= 0, not {attempt!r}")
+    return f"{task}/attempt-{attempt}" if attempt else str(task)
+
+
 def checked_batch(batch: int) -> int:
     """Errors: ConfigError for an invalid batch number."""
     try:

@@ -138,6 +138,8 @@ class Sink:
             _raise_first(outcomes, but=GONE)
             return False
         self._has_prepared = True
+        if any(each.is_retry for each in writes):
+            self.abort_leftovers(keep=real)  # those of other attempts
         try:
             # Order: from here on only this driver or the next one ends them.
             check_all_prepared(real, self._io.call(_prepare(self._io, self._options, real)).errors)

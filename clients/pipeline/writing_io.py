@@ -20,7 +20,7 @@ from ...protocol.model import TopicPartition
 from ..arrow.library import pa, pc
 from ..arrow.result_io import ArrowResult
 from ..sync.producer_io import Producer
-from .commits import task_id
+from .commits import attempt_name, task_id
 from .gate_io import check_gate
 from .pool_io import shared_cluster
 from .sink_options import checked_names
@@ -57,16 +57,20 @@ def prepare_arrow(
     *,
     query: str,
     task: str | int,
+    attempt: int = 0,
     gate: Gate | None = None,
 ) -> PreparedWrite:
     """Write in a transaction that stays open, for the driver's `Sink` of that `query` to commit or abort.
 
-    An earlier attempt of the same task is fenced, and its rows are aborted. With the `gate` of its job
+    An earlier attempt of the same task and number is fenced, and its rows are aborted. With the number of
+    each `attempt` (0 is the first) a late one cannot fence its successor: each has a transactional id, and
+    `Sink.commit` aborts those of the others. With the `gate` of its job
     (`Sink.open_gate`) an attempt after the end of the job does neither, and writes nothing. Errors: as
     `write_arrow`; ProducerFencedError if a later attempt has started, or the attempt is too late; its rows
     are aborted then.
     """
-    name = task_id(query, task)
+    own = attempt_name(task, attempt)
+    name = task_id(query, own)
     with shared_cluster(options.bootstrap, options.client) as cluster:
         check_gate(cluster.io, options, gate)
         producer = Producer(cluster, transactional_id=name)
@@ -87,7 +91,7 @@ def prepare_arrow(
             ) from error
         finally:
             producer.close()  # aborts the transaction unless it is prepared
-    return PreparedWrite(str(task), name, prepared.producer_id, prepared.producer_epoch, report)
+    return PreparedWrite(own, name, prepared.producer_id, prepared.producer_epoch, report, attempt > 0)
 
 
 def _is_fenced(error: BaseException | None) -> bool:

@@ -45,6 +45,7 @@ class PreparedWrite(NamedTuple):
     producer_id: int
     producer_epoch: int
     report: WriteReport
+    is_retry: bool = False  # an earlier attempt of the task may still open a transaction of its own
 
     @property
     def is_empty(self) -> bool:

@@ -152,8 +152,9 @@ def _write(batches: Iterator[Any], how: Delivery, query: str, run: str, gate: Ga
         return Message()
     context = TaskContext.get()
     assert context is not None, "only called in a task"
-    task = _task(run, context.partitionId())
-    return Message(query, run, prepare_arrow(batches, how.options, query=query, task=task, gate=gate))
+    task, attempt = _task(run, context.partitionId()), context.attemptNumber()
+    write = prepare_arrow(batches, how.options, query=query, task=task, attempt=attempt, gate=gate)
+    return Message(query, run, write)
 
 
 def _task(run: str, partition: int) -> str:

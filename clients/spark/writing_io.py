@@ -58,8 +58,10 @@ def write_batch(df: Any, batch_id: int, *, query: str, **options: Any) -> bool:
     def prepare(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
 
-        task = TaskContext.get().partitionId()
-        yield _message(prepare_arrow(batches, wanted, query=query, task=task, gate=gate))
+        own = TaskContext.get()
+        task, attempt = own.partitionId(), own.attemptNumber()
+        write = prepare_arrow(batches, wanted, query=query, task=task, attempt=attempt, gate=gate)
+        yield _message(write)
 
     with Sink(wanted, query) as sink:
         if sink.is_committed(batch_id):

@@ -186,6 +186,18 @@ def test_retried_task_fences_the_previous_attempt(cluster: LocalCluster) -> None
     assert read(cluster, "retried") == [b"other", b"second"]
 
 
+def test_late_first_attempt_does_not_fence_the_second(cluster: LocalCluster) -> None:
+    """An engine may start it again before its process has begun to write."""
+    wanted = create(cluster, "overtaken")
+    other = prepare_arrow(rows("other"), wanted, query="overtaken", task=1)
+    second = prepare_arrow(rows("second"), wanted, query="overtaken", task=0, attempt=1)
+    prepare_arrow(rows("late"), wanted, query="overtaken", task=0)
+    with Sink(wanted, "overtaken") as sink:
+        assert sink.commit(0, [second, other])
+        assert sink.abort_leftovers() == 0  # the commit has ended the late one
+    assert read(cluster, "overtaken") == [b"other", b"second"]
+
+
 def test_fenced_attempt_fails_while_it_writes(cluster: LocalCluster) -> None:
     """None of its rows count."""
     wanted = create(cluster, "zombie")

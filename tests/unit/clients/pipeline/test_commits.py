@@ -6,6 +6,7 @@ import pytest
 from headrace.clients.pipeline.commits import (
     Decision,
     Gate,
+    attempt_name,
     check_all_prepared,
     checked_batch,
     decoded,
@@ -15,6 +16,7 @@ from headrace.clients.pipeline.commits import (
 )
 from headrace.clients.pipeline.written import PreparedWrite, WriteReport, Written
 from headrace.protocol import errors
+from headrace.protocol.errors import ConfigError
 from headrace.protocol.model import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,3 +112,9 @@ def test_gate_is_open_until_the_epoch_of_its_driver_changes() -> None:
             gate.check(now)
     with pytest.raises(errors.ProducerFencedError, match="is too late"):
         Gate("d").check((7, 0))
+
+
+@pytest.mark.parametrize("attempt", [-1, True, "1", None])
+def test_attempt_must_be_a_count(attempt: Any) -> None:
+    with pytest.raises(ConfigError, match="attempt must be an integer >= 0"):
+        attempt_name("3", attempt)
