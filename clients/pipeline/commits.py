@@ -80,19 +80,22 @@ def attempt_name(task: str | int, attempt: int) -> str:
     """
     if task == "":
         raise ConfigError("the name of the task must not be empty")
-    if isinstance(attempt, bool) or not isinstance(attempt, int) or attempt < 0:
-        raise ConfigError(f"attempt must be an integer >= 0, not {attempt!r}")
-    return f"{task}/attempt-{attempt}" if attempt else str(task)
+    number = _checked(attempt, "attempt")
+    return f"{task}/attempt-{number}" if number else str(task)
 
 
 def checked_batch(batch: int) -> int:
     """Errors: ConfigError for an invalid batch number."""
+    return _checked(batch, "the batch number")
+
+
+def _checked(value: int, name: str) -> int:
     try:
-        number = -1 if isinstance(batch, bool) else index(batch)
+        number = -1 if isinstance(value, bool) else index(value)
     except TypeError:
         number = -1
     if number < 0:
-        raise ConfigError(f"the batch number must be an integer >= 0, not {batch!r}")
+        raise ConfigError(f"{name} must be an integer >= 0, not {value!r}")
     return number
 
 
