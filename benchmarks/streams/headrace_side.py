@@ -33,7 +33,7 @@ def application(order: Mapping[str, str]) -> stream.App:
     workload, output = order["workload"], order["output"]
     if workload == "restore":
         values: Any = app.stream(order["input"], value=bytes_)
-        values.group_by_key(value=bytes_).reduce(lambda _old, new: new, store="latest", value=bytes_)
+        values.group_by_key(value=bytes_).reduce(lambda _old, new: new, store="latest")
         return app
     records: Any = app.stream(order["input"])
     if workload == "filter-map":
