@@ -7,6 +7,7 @@ that the next driver can complete the batch, and again when all are committed.
 from __future__ import annotations
 
 import json
+import re
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -29,6 +30,7 @@ COMMITS_TOPIC = "__pipeline_commits"
 # Errors after which the transaction can never be committed: it has ended, or does not exist.
 GONE = (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError)
 _FORM = 1
+_ATTEMPT = re.compile("%2Fattempt-[0-9]+$")
 
 
 class Decision(NamedTuple):
@@ -82,6 +84,11 @@ def attempt_name(task: str | int, attempt: int) -> str:
         raise ConfigError("the name of the task must not be empty")
     number = _checked(attempt, "attempt")
     return f"{task}/attempt-{number}" if number else str(task)
+
+
+def first_attempt(transactional_id: str) -> str:
+    """The transactional id of attempt 0 of the task that has this id in one of its attempts."""
+    return _ATTEMPT.sub("", transactional_id)
 
 
 def checked_batch(batch: int) -> int:

@@ -1,4 +1,4 @@
-"""Checks whether an attempt of a task may still write, with the coordinator of its driver's id.
+"""Checks whether an attempt of a task may still write, with the coordinators of its gates' ids.
 
 A driver that ends a job first increments the epoch of its id, and then fences every id of the job's tasks; an
 attempt initializes its id first, and then checks the gate. So either the attempt finds the gate closed, or
@@ -18,6 +18,8 @@ from ..admin.requester_io import AdminRequester, error_of
 from ..config import AdminConfig, resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..admin.coordinator_requester_io import Coordinator
     from ..cluster.cluster_io import ClusterIo
     from .commits import Gate
@@ -27,10 +29,10 @@ _ENDING = ("PrepareCommit", "PrepareAbort")
 Producer = tuple[int, int]
 
 
-def check_gate(io: ClusterIo, options: WriteOptions, gate: Gate | None) -> None:
-    """Returns if there is no gate. Coordinators answer from committed, current state only (docs/adr/0020).
-    Errors: ProducerFencedError if it is closed; ApiTimeoutError, KafkaError."""
-    if gate is None:
+def check_gates(io: ClusterIo, options: WriteOptions, gates: Sequence[Gate]) -> None:
+    """Returns if all gates are open. Coordinators answer from committed, current state only (docs/adr/0020).
+    Errors: ProducerFencedError if one is closed; ApiTimeoutError, KafkaError."""
+    if not gates:
         return
     requester = AdminRequester(io.hub, resolve(AdminConfig, dict(options.client), {}))
 
@@ -42,8 +44,10 @@ def check_gate(io: ClusterIo, options: WriteOptions, gate: Gate | None) -> None:
         return error_of(found) or (found.producer_id, found.producer_epoch)
 
     call = requester.call(None)
-    found = io.call(CoordinatorRequester(requester, TRANSACTION_KEY).each([gate.transactional_id], ask, call))
-    error = found.errors.get(gate.transactional_id)
-    if error is not None and not isinstance(error, TransactionalIdNotFoundError):
-        raise error
-    gate.check(None if error is not None else found[gate.transactional_id])
+    names = [gate.transactional_id for gate in gates]
+    found = io.call(CoordinatorRequester(requester, TRANSACTION_KEY).each(names, ask, call))
+    for gate in gates:
+        error = found.errors.get(gate.transactional_id)
+        if error is not None and not isinstance(error, TransactionalIdNotFoundError):
+            raise error
+        gate.check(None if error is not None else found[gate.transactional_id])

@@ -36,6 +36,7 @@ from .commits import (
     decoded,
     driver_id,
     encoded,
+    first_attempt,
     task_id,
 )
 from .driver_log_io import DriverLog
@@ -132,23 +133,26 @@ class Sink:
         batch = checked_batch(batch)
         self._finish_last()
         real = tuple(dict.fromkeys(each for each in writes if not each.is_empty))
+        has_others = any(each.is_retry for each in writes)  # attempts without a message
         if self.is_committed(batch):
             outcomes = self._io.call(_end(self._io, self._options, real, committed=False))
             # they may be the committed ones
             _raise_first(outcomes, but=GONE)
+            if has_others:
+                self.abort_leftovers()
             return False
         self._has_prepared = True
-        if any(each.is_retry for each in writes):
-            self.abort_leftovers(keep=real)  # those of other attempts
+        may_have_later = self._has_gate or has_others
+        if has_others:
+            self.abort_leftovers(keep=real)
         try:
             # Order: from here on only this driver or the next one ends them.
             check_all_prepared(real, self._io.call(_prepare(self._io, self._options, real)).errors)
         except (InvalidTxnStateError, UnsupportedVersionError):
-            has_gate = self._has_gate
             self._show_newest()
             self.abort(real)
             self._has_prepared = False
-            if has_gate:  # the job has ended, and so has a later attempt that is the reason
+            if may_have_later:  # the job has ended, and so has a later attempt that is the reason
                 self.abort_leftovers()
             raise
         decision = Decision(batch, not real, real)
@@ -192,9 +196,12 @@ class Sink:
             count += sum(state is not TransactionState.EMPTY for state in new.values())
 
     def fence(self, tasks: Iterable[str]) -> None:
-        """Abort the open transactions of these tasks, and fence running attempts."""
-        names = [task_id(self._query, task) for task in tasks]
-        _raise_first(self._io.call(self._engine.fence(names, timeout=None)))
+        """Abort the open transactions of these tasks, and fence their running attempts, whatever their
+        numbers."""
+        names = {task_id(self._query, task) for task in tasks}
+        found = [each.transactional_id for each in self._found(_UNFENCED)]
+        names.update([each for each in found if first_attempt(each) in names])
+        _raise_first(self._io.call(self._engine.fence(sorted(names), timeout=None)))
 
     def forget(self) -> None:
         """Delete the record of the query from the commit log, when it has ended. Errors: as `commit`."""

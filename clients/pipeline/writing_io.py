@@ -20,8 +20,8 @@ from ...protocol.model import TopicPartition
 from ..arrow.library import pa, pc
 from ..arrow.result_io import ArrowResult
 from ..sync.producer_io import Producer
-from .commits import attempt_name, task_id
-from .gate_io import check_gate
+from .commits import Gate, attempt_name, task_id
+from .gate_io import check_gates
 from .pool_io import shared_cluster
 from .sink_options import checked_names
 from .written import PreparedWrite, WriteReport, Written
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from ..arrow.tables import Names
     from ..producer.delivery_io import Delivery
-    from .commits import Gate
     from .sink_options import WriteOptions
 
 
@@ -58,27 +57,27 @@ def prepare_arrow(
     query: str,
     task: str | int,
     attempt: int = 0,
-    gate: Gate | None = None,
+    gate: Gate | Iterable[Gate] | None = None,
 ) -> PreparedWrite:
     """Write in a transaction that stays open, for the driver's `Sink` of that `query` to commit or abort.
 
     An earlier attempt of the same task and number is fenced, and its rows are aborted. With the number of
     each `attempt` (0 is the first) a late one cannot fence its successor: each has a transactional id, and
-    `Sink.commit` aborts those of the others. With the `gate` of its job
-    (`Sink.open_gate`) an attempt after the end of the job does neither, and writes nothing. Errors: as
-    `write_arrow`; ProducerFencedError if a later attempt has started, or the attempt is too late; its rows
-    are aborted then.
+    `Sink.commit` aborts those of the others. With the `gate` of its job (`Sink.open_gate`), or several gates,
+    an attempt after the end of the job does neither, and writes nothing. Errors: as `write_arrow`;
+    ProducerFencedError if a later attempt has started, or the attempt is too late; its rows are aborted then.
     """
+    gates = (gate,) if isinstance(gate, Gate) else tuple(gate or ())
     own = attempt_name(task, attempt)
     name = task_id(query, own)
     with shared_cluster(options.bootstrap, options.client) as cluster:
-        check_gate(cluster.io, options, gate)
+        check_gates(cluster.io, options, gates)
         producer = Producer(cluster, transactional_id=name)
         try:
             producer.init_transactions()
             # Order: the driver closes the gate before it searches ids. An attempt that finds it open here is
             # found.
-            check_gate(cluster.io, options, gate)
+            check_gates(cluster.io, options, gates)
             producer.begin_transaction()
             report = _write(producer, batches, options)
             prepared = producer.prepare_transaction()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.client.spark")
 
 # Properties that Spark sets for tasks of a streaming query.
-_QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"
+_QUERY, _RUN, _BATCH = "sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"
 _cleaned: set[str] = set()  # runs of this process whose predecessors' open transactions were aborted
 
 
@@ -82,7 +82,7 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> Message:
         """In a task. Errors: those of `write_arrow` and `prepare_arrow`."""
         # No other driver opens its sink before the job has ended.
-        return _write(iterator, self._how, self._query, "", Gate(driver_id(self._query)))
+        return _write(iterator, self._how, self._query, "", [Gate(driver_id(self._query))])
 
     def commit(self, messages: list[Message | None]) -> None:
         """On the driver. Errors: those of `Sink.commit`."""
@@ -111,23 +111,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """In a task. Errors: those of `write_arrow` and `prepare_arrow`; ConfigError if Spark does not pass
         the query."""
         if not self._how.is_exactly_once:
-            return _write(iterator, self._how, "", "", None)
+            return _write(iterator, self._how, "", "", ())
         context = TaskContext.get()
         assert context is not None, "only called in a task"
-        query, run = (context.getLocalProperty(name) for name in (_QUERY, _RUN))
-        if not query or not run:
+        query, run, batch = (context.getLocalProperty(name) for name in (_QUERY, _RUN, _BATCH))
+        if not query or not run or not batch:
             raise ConfigError(
-                f"Spark does not pass {_QUERY} and {_RUN} to its tasks, which identify a replayed batch"
-                ": exactlyOnce=false writes at least once"
+                f"Spark does not pass {_QUERY}, {_RUN} and {_BATCH} to its tasks, which identify a replayed"
+                " batch: exactlyOnce=false writes at least once"
             )
         query, run = f"spark-{query}", f"{run}@{self._how.mark}"
-        return _write(iterator, self._how, query, run, Gate(task_id(query, run)))
+        gates = [Gate(task_id(query, name)) for name in (run, _gate_of_batch(run, int(batch)))]
+        return _write(iterator, self._how, query, run, gates)
 
     def commit(self, messages: list[Message | None], batchId: int) -> None:
         """On the driver. Errors: those of `Sink.commit`."""
         for query, run in _queries(messages):
             with Sink(self._how.options, query) as sink:
                 writes = _writes(messages)
+                if any(each.is_retry for each in writes):
+                    # Order: as in `abort`. The next batch of the run has tasks with the same ids, which an
+                    # earlier attempt that is late would fence.
+                    sink.fence([_gate_of_batch(run, batchId)])
                 if run not in _cleaned:
                     sink.abort_leftovers(keep=writes)
                 if not sink.commit(batchId, writes):
@@ -145,7 +150,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     sink.abort_leftovers()
 
 
-def _write(batches: Iterator[Any], how: Delivery, query: str, run: str, gate: Gate | None) -> Message:
+def _write(batches: Iterator[Any], how: Delivery, query: str, run: str, gates: Sequence[Gate]) -> Message:
     freeze_imports()
     if not how.is_exactly_once:
         write_arrow(batches, how.options)
@@ -153,12 +158,18 @@ def _write(batches: Iterator[Any], how: Delivery, query: str, run: str, gate: Ga
     context = TaskContext.get()
     assert context is not None, "only called in a task"
     task, attempt = _task(run, context.partitionId()), context.attemptNumber()
-    write = prepare_arrow(batches, how.options, query=query, task=task, attempt=attempt, gate=gate)
+    write = prepare_arrow(batches, how.options, query=query, task=task, attempt=attempt, gate=gates)
     return Message(query, run, write)
 
 
 def _task(run: str, partition: int) -> str:
     return f"{run}/{partition}"
+
+
+def _gate_of_batch(run: str, batch: int) -> str:
+    """Closed when a batch with several attempts of a task is committed, for no other batch: each closed gate
+    is an id that the cluster keeps for days."""
+    return f"{run}/batch-{batch}"
 
 
 def _writes(messages: Sequence[Message | None]) -> list[PreparedWrite]:
@@ -175,7 +186,7 @@ def _queries_at(how: Delivery) -> set[tuple[str, str]]:
     are left to the next run, and to transaction.timeout.ms."""
     if not how.mark or not how.is_exactly_once:
         return set()
-    pattern = f"{driver_id('spark-')}[^/]*/[^/]*%40{how.mark}(%2F[0-9]+)?"
+    pattern = f"{driver_id('spark-')}[^/]*/[^/]*%40{how.mark}(%2F[0-9]+(%2Fattempt-[0-9]+)?)?"
     with shared_cluster(how.options.bootstrap, how.options.client) as cluster, Admin(cluster) as admin:
         names = [each.transactional_id for each in admin.list_transactions(pattern=pattern)]
     parts = [[unquote(part) for part in name.split("/")[1:]] for name in names]

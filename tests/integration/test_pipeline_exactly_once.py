@@ -37,11 +37,12 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class History:
-    """One query, and the values that it has written."""
+    """One query, and the values that it has written. `has_numbers`: its attempts have transactional ids of
+    their own."""
 
-    def __init__(self, cluster: LocalCluster, seed: int, *, has_gates: bool) -> None:
-        self.random, self.query = Random(seed), f"history{seed}-{has_gates}"
-        self.has_gates = has_gates
+    def __init__(self, cluster: LocalCluster, seed: int, *, has_gates: bool, has_numbers: bool) -> None:
+        self.random, self.query = Random(seed), f"history{seed}-{has_gates}-{has_numbers}"
+        self.has_gates, self.has_numbers = has_gates, has_numbers
         cluster.admin().create_topics(NewTopic(self.query, 2)).raise_for_errors()
         given = {"bootstrap": cluster.bootstrap, "topic": self.query}
         self.options = write_options(given)
@@ -50,20 +51,25 @@ class History:
         self.attempts = 0
 
     def attempt(
-        self, batch: int, task: int, gate: Gate | None = None, *, is_late: bool = False
+        self, batch: int, task: int, gate: Gate | None = None, *, number: int, is_late: bool = False
     ) -> tuple[str, PreparedWrite]:
         """One attempt of a task; a late one does not wait for its driver, which waits for it here."""
         self.attempts += 1
+        number = number if self.has_numbers else 0
         value = f"{batch}.{task}.{self.attempts}"
         table = pa.record_batch({"value": [value] * 3})
         options = self.hasty_options if is_late else self.options
-        return value, prepare_arrow([table], options, query=self.query, task=task, gate=gate)
+        names: dict[str, Any] = {"query": self.query, "task": task, "attempt": number}
+        return value, prepare_arrow([table], options, gate=gate, **names)
 
     def tasks(self, batch: int, gate: Gate | None = None) -> tuple[set[str], list[PreparedWrite]]:
         """Run all tasks, some more than once; sometimes the driver uses an old commit message."""
         values, writes = set(), []
         for task in range(TASKS):
-            made = [self.attempt(batch, task, gate) for _ in range(self.random.choice([1, 1, 1, 2, 3]))]
+            order = range(self.random.choice([1, 1, 1, 2, 3]))
+            if self.has_numbers:  # an early attempt may be late
+                order = self.random.sample(order, len(order))
+            made = [self.attempt(batch, task, gate, number=number) for number in order]
             value, write = made[-1] if self.random.random() < 0.95 else made[0]
             values.add(value)
             writes.append(write)
@@ -112,7 +118,8 @@ class Dying(Sink):
         random = self.history.random
         if random.random() < 0.08:
             with contextlib.suppress(ProducerFencedError, ApiTimeoutError):  # the attempt came too late
-                self.history.attempt(self.batch, random.randrange(TASKS), self.gate, is_late=True)
+                task, number = random.randrange(TASKS), random.randrange(3)
+                self.history.attempt(self.batch, task, self.gate, number=number, is_late=True)
         if random.random() < 0.15:
             raise Killed
 
@@ -145,10 +152,15 @@ def visible(cluster: LocalCluster, topic: str) -> list[str]:
     return sorted(value.decode() for value in values)
 
 
-@pytest.mark.parametrize(("seed", "has_gates"), [(0, False), (100, False), (1, True), (2, True), (3, True)])
-def test_each_batch_is_visible_once(cluster: LocalCluster, seed: int, has_gates: bool) -> None:
+@pytest.mark.parametrize(
+    ("seed", "has_gates", "has_numbers"),
+    [(0, False, False), (100, False, True), (1, True, False), (2, True, True), (3, True, True)],
+)
+def test_each_batch_is_visible_once(
+    cluster: LocalCluster, seed: int, has_gates: bool, has_numbers: bool
+) -> None:
     """At the end a new driver opens the sink, and a reader reads all."""
-    history = History(cluster, seed, has_gates=has_gates)
+    history = History(cluster, seed, has_gates=has_gates, has_numbers=has_numbers)
     history.run()
     with Sink(history.options, history.query) as sink:
         sink.abort_leftovers()
@@ -182,6 +194,8 @@ def test_tasks_of_an_aborted_batch_are_fenced(cluster: LocalCluster) -> None:
     row = pa.record_batch({"value": ["v"]})
     with Sink(given, "given up") as sink:
         done = prepare_arrow([row], given, query="given up", task="run/0")
+        prepare_arrow([row], given, query="given up", task="run/0", attempt=2)
+        other = prepare_arrow([row], given, query="given up", task="another run/0", attempt=2)
 
         def rows() -> Iterator[Any]:
             yield row
@@ -189,8 +203,9 @@ def test_tasks_of_an_aborted_batch_are_fenced(cluster: LocalCluster) -> None:
             yield row
 
         with pytest.raises(ProducerFencedError):
-            prepare_arrow(rows(), given, query="given up", task="run/1")
-        assert sink.abort_leftovers() == 0
+            prepare_arrow(rows(), given, query="given up", task="run/1", attempt=1)
+        assert sink.abort_leftovers(keep=[other]) == 0
+        assert sink.abort_leftovers() == 1
         with pytest.raises(InvalidTxnStateError):
             sink.commit(0, [done])
     assert visible(cluster, "fenced") == []

@@ -198,6 +198,18 @@ def test_late_first_attempt_does_not_fence_the_second(cluster: LocalCluster) -> 
     assert read(cluster, "overtaken") == [b"other", b"second"]
 
 
+def test_attempts_of_a_committed_batch_leave_nothing_open(cluster: LocalCluster) -> None:
+    """The engine runs the batch again, and repeats a task."""
+    wanted = create(cluster, "replayed")
+    with Sink(wanted, "replayed") as sink:
+        assert sink.commit(0, [prepare_arrow(rows("v"), wanted, query="replayed", task=0)])
+        prepare_arrow(rows("late"), wanted, query="replayed", task=0)
+        again = prepare_arrow(rows("again"), wanted, query="replayed", task=0, attempt=1)
+        assert not sink.commit(0, [again])
+        assert sink.abort_leftovers() == 0
+    assert read(cluster, "replayed") == [b"v"]
+
+
 def test_fenced_attempt_fails_while_it_writes(cluster: LocalCluster) -> None:
     """None of its rows count."""
     wanted = create(cluster, "zombie")
@@ -402,20 +414,23 @@ def test_late_attempt_fences_no_newer_attempt(cluster: LocalCluster) -> None:
     assert read(cluster, "gates") == [b"0", b"1"]
 
 
-def test_failed_commit_closes_the_gate(cluster: LocalCluster) -> None:
-    """A second attempt has fenced the attempt of the message: both are aborted."""
-    wanted = create(cluster, "shut")
-    with Sink(wanted, "shut") as sink:
-        gate = sink.open_gate()
-        first, _ = (prepare_arrow(rows("v"), wanted, query="shut", task=0, gate=gate) for _ in range(2))
-        with pytest.raises(InvalidTxnStateError, match="task 0: a later attempt"):
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_failed_commit_closes_the_gate(cluster: LocalCluster, attempt: int) -> None:
+    """Another attempt of the same number has fenced the attempt of the message: both are aborted."""
+    query = f"shut-{attempt}"
+    wanted = create(cluster, query)
+    with Sink(wanted, query) as sink:
+        names: dict[str, Any] = {"query": query, "task": 0, "attempt": attempt, "gate": sink.open_gate()}
+        first, _ = (prepare_arrow(rows("v"), wanted, **names) for _ in range(2))
+        with pytest.raises(InvalidTxnStateError, match=r"task 0.*: a later attempt"):
             sink.commit(0, [first])
         with pytest.raises(ProducerFencedError, match="is too late"):
-            prepare_arrow(rows("late"), wanted, query="shut", task=0, gate=gate)
-        assert cluster.admin().list_transactions(states=["Ongoing"], pattern="headrace-sink/shut/.*") == []
-        write = prepare_arrow(rows("again"), wanted, query="shut", task=0, gate=sink.open_gate())
+            prepare_arrow(rows("late"), wanted, **names)
+        pattern = f"headrace-sink/{query}/.*"
+        assert cluster.admin().list_transactions(states=["Ongoing"], pattern=pattern) == []
+        write = prepare_arrow(rows("again"), wanted, **{**names, "gate": sink.open_gate()})
         assert sink.commit(0, [write])
-    assert read(cluster, "shut") == [b"again"]
+    assert read(cluster, query) == [b"again"]
 
 
 def test_gate_of_a_driver_without_a_start(cluster: LocalCluster) -> None:

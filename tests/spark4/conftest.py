@@ -34,7 +34,7 @@ _numbers = count()
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """Tasks run three times before they fail: an attempt that was given up may fence the next one off."""
+    """A task has three attempts."""
     import os
 
     import headrace

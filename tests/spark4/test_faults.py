@@ -44,7 +44,8 @@ def test_node_is_killed_during_a_batch(nodes: LocalCluster, monkeypatch: pytest.
         nodes.kill_node(leader - 1)
         yield from batches
 
-    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: 0))
+    context = SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: 0)
+    monkeypatch.setattr(TaskContext, "get", lambda: context)
     writer = BatchWriter(Delivery(write_options({**at, "topic": "out"}), True))
     try:
         writer.commit([pickle.loads(pickle.dumps(writer.write(rows())))])

@@ -21,15 +21,22 @@ class Tasks:
         self.how = Delivery(
             write_options({"bootstrap": cluster.bootstrap, "topic": topic}), True, f"of-{topic}"
         )
-        self.query, self.run = f"query-{topic}", "run-1"
+        self.query, self.run, self.batch = f"query-{topic}", "run-1", 0
 
-    def write(self, writer: Any, partition: int, rows: Any = ("row",)) -> Any:
+    def write(self, writer: Any, partition: int, rows: Any = ("row",), attempt: int = 0) -> Any:
         """An attempt in another process; its message."""
-        known = {"sql.streaming.queryId": self.query, "spark.jobGroup.id": self.run}
+        known = {
+            "sql.streaming.queryId": self.query,
+            "spark.jobGroup.id": self.run,
+            "streaming.sql.batchId": str(self.batch),
+        }
 
         class Context:
             def partitionId(self) -> int:
                 return partition
+
+            def attemptNumber(self) -> int:
+                return attempt
 
             def getLocalProperty(self, name: str) -> str | None:
                 return known.get(name)
@@ -52,10 +59,10 @@ class Tasks:
         batches = (batch for each in ranges for batch in fetch_arrow(each, wanted, columns=["value"]))
         return sorted(value for batch in batches for value in batch.column("value").to_pylist())
 
-    def open(self) -> list[str]:
-        """The query's open transactions."""
+    def open(self, query: str | None = None) -> list[str]:
+        """The open transactions of a query, by default that of the stream."""
         found = self.cluster.admin().list_transactions(states=["Ongoing"])
-        return [each.transactional_id for each in found if self.query in each.transactional_id]
+        return [each.transactional_id for each in found if (query or self.query) in each.transactional_id]
 
 
 @pytest.fixture
@@ -88,6 +95,39 @@ def test_task_that_has_begun_when_its_job_fails(tasks: Tasks) -> None:
     with pytest.raises(ProducerFencedError, match="its job has ended"):
         tasks.write(writer, 1, slow())
     assert tasks.seen() == []
+
+
+@pytest.mark.parametrize("kind", [BatchWriter, StreamWriter])
+def test_first_attempt_is_late(tasks: Tasks, kind: Any) -> None:
+    """It writes nothing once the batch of the second one is committed, whether it has begun or not; the next
+    batch of a stream is not disturbed."""
+    writer = kind(tasks.how)
+
+    def commit(attempt: int) -> None:
+        message = tasks.write(writer, 0, attempt=attempt)
+        writer.commit([message], tasks.batch) if kind is StreamWriter else writer.commit([message])
+
+    def slow() -> Iterator[str]:
+        commit(1)
+        yield "late"
+
+    with pytest.raises(ProducerFencedError, match="its job has ended"):
+        tasks.write(writer, 0, slow())
+    with pytest.raises(ProducerFencedError, match="is too late"):
+        tasks.write(writer, 0)
+    assert tasks.open(getattr(writer, "_query", None)) == []
+    if kind is StreamWriter:
+        tasks.batch = 1
+        commit(0)
+    assert tasks.seen() == [b"row"] * (tasks.batch + 1)
+
+
+def test_retries_of_a_failed_batch(tasks: Tasks) -> None:
+    """No message announces them, and the first attempts wrote nothing."""
+    writer = StreamWriter(tasks.how)
+    tasks.write(writer, 0, attempt=1)
+    writer.abort([None], 0)
+    assert tasks.open() == []
 
 
 @pytest.mark.parametrize("has_message", [True, False])

@@ -12,6 +12,7 @@ from headrace.clients.pipeline.commits import (
     decoded,
     driver_id,
     encoded,
+    first_attempt,
     task_id,
 )
 from headrace.clients.pipeline.written import PreparedWrite, WriteReport, Written
@@ -112,6 +113,14 @@ def test_gate_is_open_until_the_epoch_of_its_driver_changes() -> None:
             gate.check(now)
     with pytest.raises(errors.ProducerFencedError, match="is too late"):
         Gate("d").check((7, 0))
+
+
+def test_attempts_of_a_task_have_ids_of_their_own() -> None:
+    """From which that of the first one is found."""
+    ids = [task_id("q/1", attempt_name("run/3", attempt)) for attempt in range(12)]
+    assert len(set(ids)) == 12
+    assert {first_attempt(each) for each in ids} == {ids[0]} == {task_id("q/1", "run/3")}
+    assert first_attempt(task_id("q", "attempt-1")) == task_id("q", "attempt-1")
 
 
 @pytest.mark.parametrize("attempt", [-1, True, "1", None])
