@@ -35,8 +35,8 @@ from ..storage_node.links import membership
 from ..storage_node.log.config import LogConfig
 from ..storage_node.replica import followed
 from ..stream.config import StreamsConfig
-from ..stream.task.task import TRANSITIONS as TASK_TRANSITIONS
-from ..stream.task.task import TaskState
+from ..stream.task.states import TRANSITIONS as TASK_TRANSITIONS
+from ..stream.task.states import TaskState
 from ..stream.worker.states import INSTANCE_TRANSITIONS, InstanceState
 
 if typing.TYPE_CHECKING:

@@ -25,7 +25,11 @@ class StateDirectoryError(StreamsError):
 
 
 class InternalTopicError(StreamsError):
-    """A source topic is missing, topics are not co-partitioned, or an internal topic does not fit."""
+    """Topics are not co-partitioned, or an internal topic cannot be created or does not fit."""
+
+
+class MissingSourceTopicError(InternalTopicError):
+    """A source topic that the topology names does not exist, or was deleted while the application runs."""
 
 
 class ProcessingError(StreamsError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from ...protocol.model import TopicPartition
 
@@ -46,12 +46,16 @@ class Columns:
 
     def run(self, partition: TopicPartition, batch: Any) -> Any:
         """The PathResult of a batch; None if it has to be processed as records."""
-        assert self.io is not None
         try:
-            return self.io.paths[partition.topic].run(batch)
+            return self.paths[partition.topic].run(batch)
         except Exception:  # it is processed again, record by record
             log.debug("a batch of %s is processed record by record", partition, exc_info=True)
             return None
+
+    def keep(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop the batches of other partitions."""
+        self._waiting = deque(each for each in self._waiting if each[0] in partitions)
+        self.rows = sum(batch.num_rows for _, batch in self._waiting)
 
     def clear(self) -> None:
         self._waiting.clear()

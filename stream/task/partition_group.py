@@ -11,7 +11,7 @@ from .priority_queue import PriorityQueue
 from .record_queue import NO_TIMESTAMP, RecordQueue, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ...protocol.model import TopicPartition
     from .record_queue import InputRecord
@@ -44,6 +44,18 @@ class PartitionGroup:
         if was_empty and queue.head is not None:
             self._by_time.offer(queue)
         return len(queue)
+
+    def use_partitions(
+        self, partitions: Iterable[TopicPartition], new_queue: Callable[[TopicPartition], RecordQueue]
+    ) -> None:
+        """Keep the queues of these partitions, make those that are missing, and drop the others."""
+        self.queues = {tp: self.queues[tp] if tp in self.queues else new_queue(tp) for tp in partitions}
+        self._by_time.clear()
+        for queue in self.queues.values():
+            if queue.head is not None:
+                self._by_time.offer(queue)
+        for tp in self._idle_deadlines.keys() - self.queues.keys():
+            del self._idle_deadlines[tp]
 
     def buffered(self) -> int:
         return sum(map(len, self.queues.values()))

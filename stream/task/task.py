@@ -8,7 +8,6 @@ Pure: the caller passes records, the wall clock and what the producer reports. O
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ...protocol.model import TopicPartition
@@ -34,6 +33,7 @@ from .partition_group import PartitionGroup
 from .record_queue import RecordQueue
 from .restoration import Restoration
 from .runs import process_next_run
+from .states import TRANSITIONS, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -46,25 +46,6 @@ if TYPE_CHECKING:
     from .punctuation import Schedule
     from .record_queue import InputRecord
     from .settings import TaskSettings
-
-
-class TaskState(Enum):
-    """The life of a task."""
-
-    CREATED = "created"
-    RESTORING = "restoring"
-    RUNNING = "running"
-    SUSPENDED = "suspended"
-    CLOSED = "closed"
-
-
-TRANSITIONS: Mapping[TaskState, tuple[TaskState, ...]] = {
-    TaskState.CREATED: (TaskState.RESTORING, TaskState.SUSPENDED),
-    TaskState.RESTORING: (TaskState.RUNNING, TaskState.SUSPENDED),
-    TaskState.RUNNING: (TaskState.SUSPENDED,),
-    TaskState.SUSPENDED: (TaskState.RESTORING, TaskState.CLOSED),
-    TaskState.CLOSED: (),
-}
 
 
 class CommitOffset(NamedTuple):
@@ -164,16 +145,35 @@ class Task:
     def complete_restoration(self, committed: Mapping[TopicPartition, str] | None = None) -> None:
         """Initialize the processors. `committed`: the metadata of the committed offsets."""
         self._move(TaskState.RUNNING)
-        metadata = {partition: commit_metadata.decode(text) for partition, text in (committed or {}).items()}
-        for _, numbers in metadata.values():
-            for name, number in numbers.items():
-                self.context.metadata[name] = max(number, self.context.metadata.get(name, number))
+        times = self._use_metadata(committed or {})
         self._nodes = Nodes(self.topology, self.context, self.collector, self.config.processing_handler)
         self.group = PartitionGroup(map(self._queue, self._partitions), self.config.max_task_idle_ms)
         group = self.group
         self.context.stream_time = lambda: group.stream_time
-        for partition, (partition_time, _) in metadata.items():
+        for partition, partition_time in times.items():
             group.set_partition_time(partition, partition_time)
+
+    def _use_metadata(self, committed: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
+        """The partition times in the metadata of committed offsets; the numbers of processors are kept."""
+        metadata = {partition: commit_metadata.decode(text) for partition, text in committed.items()}
+        for _, numbers in metadata.values():
+            for name, number in numbers.items():
+                self.context.metadata[name] = max(number, self.context.metadata.get(name, number))
+        return {partition: partition_time for partition, (partition_time, _) in metadata.items()}
+
+    def use_partitions(
+        self, partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, str] | None = None
+    ) -> None:
+        """Go on with other input partitions, because topics that match a pattern came or went. Records of
+        those that are gone are dropped. `committed` as for `complete_restoration`."""
+        self._partitions = tuple(partitions)
+        if self.state is not TaskState.RUNNING:
+            return  # `complete_restoration` makes the queues
+        self.group.use_partitions(self._partitions, self._queue)
+        self.columns.keep(self._partitions)
+        for partition, partition_time in self._use_metadata(committed or {}).items():
+            self.group.set_partition_time(partition, partition_time)
+        self.commit_needed = self.context.metadata_changed = True
 
     def _queue(self, partition: TopicPartition) -> RecordQueue:
         source = self._source(partition.topic)

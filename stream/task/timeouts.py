@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ..errors import TaskTimeoutError
+from ..errors import TaskTimeoutError, is_retriable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +22,12 @@ class TaskTimeouts:
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._deadlines: dict[TaskId, int] = {}
+
+    def retry_or_raise(self, tasks: Iterable[TaskId], error: BaseException, now_ms: int) -> None:
+        """`failed` for a retriable error. Errors: the same one if it is not retriable; TaskTimeoutError."""
+        if not is_retriable(error):
+            raise error
+        self.failed(tasks, error, now_ms)
 
     def failed(self, tasks: Iterable[TaskId], error: BaseException, now_ms: int) -> None:
         """A retriable error of these tasks. Errors: TaskTimeoutError behind the deadline of one."""

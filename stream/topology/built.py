@@ -56,6 +56,11 @@ class BuiltTopology:
                 owners[topic] = spec.name
                 self._matched.setdefault(spec.name, []).append(topic)
 
+    @property
+    def matched(self) -> frozenset[str]:
+        """The topics that match patterns of sources."""
+        return frozenset().union(*self._matched.values())
+
     # sub-topologies
 
     @property

@@ -27,11 +27,12 @@ _VERSION = 1
 
 
 class GroupNews(NamedTuple):
-    """What the leader of the group tells all members with their assignment. `deleted`: source topics that
-    existed before."""
+    """What the leader of the group tells all members with their assignment. `deleted`: source topics that the
+    topology names and that existed before; `topics`: all that the members read."""
 
     ends_application: bool = False
     deleted: Sequence[str] = []
+    topics: Sequence[str] = []
 
 
 class _MemberData(NamedTuple):
@@ -67,9 +68,10 @@ class TaskAssignor(PlainAssignor):
         process_id: str,
         stored_tasks: Callable[[], Iterable[TaskId]],
         on_news: Callable[[GroupNews], None] = lambda _news: None,
+        matched: frozenset[str] = frozenset(),
     ) -> None:
-        """`on_news` is called in a rebalance that has some."""
-        self._sources = {number: frozenset(topics) for number, topics in sources.items()}
+        """`on_news` is called in each rebalance. `matched`: as for `use_sources`."""
+        self.use_sources(sources, matched)
         self._stateful = stateful
         self._process_id = process_id
         self._stored_tasks = stored_tasks
@@ -78,6 +80,11 @@ class TaskAssignor(PlainAssignor):
         """The next rebalance tells all members to end, as SHUTDOWN_APPLICATION wants it."""
         self._seen: set[str] = set()
         self._news = GroupNews()
+
+    def use_sources(self, sources: Mapping[int, Iterable[str]], matched: frozenset[str]) -> None:
+        """The source topics from now on. `matched`: those that only a pattern names, which may disappear."""
+        self._sources = {number: frozenset(topics) for number, topics in sources.items()}
+        self._matched = matched
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
         """The process of the thread, the tasks whose state it has on disk, and its request to end."""
@@ -96,8 +103,7 @@ class TaskAssignor(PlainAssignor):
             news = GroupNews(*msgpack.unpackb(assignment.user_data or b""))
         except (ValueError, TypeError, msgpack.UnpackException):
             return
-        if news != GroupNews():
-            self._on_news(news)
+        self._on_news(news)
 
     def assign(
         self, topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
@@ -106,8 +112,9 @@ class TaskAssignor(PlainAssignor):
         known = {member_id: _decoded(member.user_data) for member_id, member in members.items()}
         self._seen.update(topics, (tp.topic for member in members.values() for tp in member.owned))
         sources = frozenset[str]().union(*self._sources.values())
-        deleted = self._seen.intersection(sources).difference(topics)
-        self._news = GroupNews(any(each.requests_shutdown for each in known.values()), sorted(deleted))
+        deleted = self._seen.intersection(sources - self._matched).difference(topics)
+        ends = any(each.requests_shutdown for each in known.values())
+        self._news = GroupNews(ends, sorted(deleted), sorted(topics))
         tasks = tasks_of(self._sources, {name: topic.partitions for name, topic in topics.items()})
         balance = _Balance(members)
         for kind in (True, False):
@@ -165,7 +172,8 @@ class _Balance:
 
 
 def _owners(tasks: Tasks, members: Mapping[str, MemberSubscription]) -> dict[TaskId, str]:
-    """The member that owns all partitions of a task, by its newest generation."""
+    """The member that owns a task, by its newest generation: no other one has a partition of it. Topics that
+    match a pattern may have added partitions that no member owns."""
     owners: dict[TopicPartition, tuple[int, str]] = {}
     for member_id in sorted(members):
         generation = members[member_id].generation_id
@@ -173,8 +181,8 @@ def _owners(tasks: Tasks, members: Mapping[str, MemberSubscription]) -> dict[Tas
             owners[partition] = max(owners.get(partition, (-2, "")), (generation, member_id))
     found: dict[TaskId, str] = {}
     for task, partitions in tasks.items():
-        of_task = {owners.get(partition, (-1, ""))[1] for partition in partitions}
-        if len(of_task) == 1 and "" not in of_task:
+        of_task = {owners[partition][1] for partition in partitions if partition in owners}
+        if len(of_task) == 1:
             found[task] = of_task.pop()
     return found
 

@@ -9,17 +9,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import HeadraceError
-from ..errors import InternalTopicError, StreamsError
-from ..task.timestamps import FailOnInvalidTimestamp
-from ..topology.column_paths import column_paths
+from ..errors import StreamsError
 from .async_calls_io import FunctionLoop
 from .clients_io import Clients
 from .global_thread_io import GlobalThread
-from .plan import AppPlan
+from .planner_io import Planner
 from .state_directory_io import StateDirectory
 from .states import INSTANCE_TRANSITIONS, InstanceState
 from .thread_io import StreamThread, wall_ms
-from .topics_io import create_internal_topics, existing_topics
+from .topic_watch_io import TopicWatch
 from .upkeep_io import Upkeep
 
 if TYPE_CHECKING:
@@ -32,9 +30,8 @@ if TYPE_CHECKING:
     from ..config import StreamsConfig
     from ..state.engines import Engine
     from ..task.settings import TaskSettings
-    from ..topology.column_paths import ColumnPath
-    from ..topology.sub_topology import SubTopology
     from ..topology.topology import Topology
+    from .plan import AppPlan
 
 log = logging.getLogger("headrace.stream")
 
@@ -71,11 +68,9 @@ class AppInstance:
         on_uncaught: UncaughtHandler = shut_down,
     ) -> None:
         self.config = config
-        self._topology = topology
-        self._settings = settings
         self._clients = clients or Clients(bootstrap)
         self._client_configs = client_configs or {}
-        self._open_engine = open_engine
+        self._planner = Planner(topology, config, settings, self._clients, self._client_configs, open_engine)
         self._on_uncaught = on_uncaught
         self._state = InstanceState.CREATED
         self._changed = threading.Condition()
@@ -87,6 +82,7 @@ class AppInstance:
         self._directory: StateDirectory | None = None
         self._plan: AppPlan | None = None
         self._upkeep: Upkeep | None = None
+        self._watch: TopicWatch | None = None
         self._loop = FunctionLoop(f"{config.application_id}-functions")
         self._is_stopped = False
 
@@ -140,6 +136,9 @@ class AppInstance:
                 thread.start()
             self._upkeep = self._new_upkeep()
             self._upkeep.start()
+            if plan.built.source_patterns():
+                self._watch = TopicWatch(self._planner, plan, self._use_plan, self._watch_failed)
+                self._watch.start()
         except BaseException as error:
             self._error = error
             self._move(InstanceState.PENDING_ERROR)
@@ -151,31 +150,8 @@ class AppInstance:
 
         Errors: InternalTopicError, StateDirectoryError.
         """
-        with self._clients.admin(self._client_configs.get("admin", {})) as admin:
-            existing = existing_topics(admin)
-            built = self._topology.build(
-                self.config.application_id, caching=self.config.cache_bytes > 0, matched=list(existing)
-            )
-            defaults = {name: str(value) for name, value in self._client_configs.get("topic", {}).items()}
-            topics = create_internal_topics(admin, built, self.config, defaults)
-        sub_topologies = {number: built.sub_topology(number) for number in built.sub_topology_ids}
-        plan = AppPlan(
-            config=self.config,
-            settings=self._settings,
-            built=built,
-            sub_topologies=sub_topologies,
-            sources={number: frozenset(each.sources) for number, each in sub_topologies.items()},
-            partitions={
-                name: topics[name].partitions for each in sub_topologies.values() for name in each.sources
-            },
-            topic_ids={name: topic.topic_id.hex() for name, topic in topics.items()},
-            repartition_topics=frozenset(
-                topic for each in sub_topologies.values() for topic in each.repartition_topics
-            ),
-            client_configs=_client_configs(self.config, self._client_configs),
-            open_engine=self._open_engine,
-            column_paths=_column_paths(sub_topologies, self._settings),
-        )
+        with self._planner.admin() as admin:
+            plan = self._planner.first_plan(admin)
         self._directory = StateDirectory(
             self.config.state_dir,
             self.config.application_id,
@@ -183,15 +159,12 @@ class AppInstance:
         )
         if self.config.state_max_age_ms >= 0:
             self._directory.clean(wall_ms(), self.config.state_max_age_ms)
-        global_topology = built.global_topology()
+        global_topology = plan.built.global_topology()
         if global_topology is not None:
             name = f"{self.config.application_id}-global"
-            counts = {topic: found.partitions for topic, found in existing.items()}
-            for topic in global_topology.sources:
-                if topic not in counts:
-                    raise InternalTopicError(f"topic {topic} of a global store does not exist")
             self._global = GlobalThread(
-                name, plan, global_topology, counts, self._clients, self._directory, self._global_failed
+                *(name, plan, global_topology, plan.global_partitions),
+                *(self._clients, self._directory, self._global_failed),
             )
             self._global.open()
         self._plan = plan
@@ -225,9 +198,7 @@ class AppInstance:
             self._loop,
             {} if self._global is None else self._global.stores,
             self.cache_share,
-            on_change=self._refresh,
-            on_error=self._thread_failed,
-            on_shutdown=self._shutdown_requested,
+            self,
         )
 
     def close(self, timeout_s: float | None = None) -> bool:
@@ -246,8 +217,9 @@ class AppInstance:
             ended = thread.join(left) and ended
         if ended:
             self._loop.close()
-        if self._upkeep is not None:
-            self._upkeep.close()
+        for part in (self._upkeep, self._watch):
+            if part is not None:
+                part.close()
         if self._global is not None:
             try:
                 self._global.close()
@@ -270,6 +242,16 @@ class AppInstance:
         self.close()
 
     # --- while it runs ----------------------------------------------------------------------------------
+
+    def _use_plan(self, plan: AppPlan) -> None:
+        """Topics that match a pattern came or went."""
+        self._plan = plan
+        for thread in list(self._threads):
+            thread.use_plan(plan)
+
+    def _watch_failed(self, error: BaseException) -> None:
+        """Topics that match a pattern do not fit the topology."""
+        self._shared_part_failed("a topic that matches a pattern cannot be read", error)
 
     def pause(self) -> None:
         """Stop processing; the instance stays in its group."""
@@ -303,6 +285,7 @@ class AppInstance:
         thread = self._new_thread(self._plan)
         thread.stop(is_stopped=self._is_stopped)
         self._threads.append(thread)
+        thread.use_plan(self._plan)  # it may have changed meanwhile
         thread.start()
         return thread
 
@@ -315,15 +298,20 @@ class AppInstance:
         thread.join(timeout_s)
         return thread.name
 
-    def _refresh(self) -> None:
-        """Called by threads when their tasks change."""
+    # called by threads; see ThreadListener
+
+    def tasks_changed(self) -> None:
+        """The instance runs when all tasks of all threads do."""
         alive = [thread for thread in self._threads if thread.is_alive]
         all_run = bool(alive) and all(thread.is_restored for thread in alive)
         self._move(InstanceState.RUNNING if all_run else InstanceState.REBALANCING)
 
     def _global_failed(self, error: BaseException) -> None:
-        """The thread of the global stores has ended; it cannot be replaced."""
-        log.error("the thread of the global stores ended", exc_info=error)
+        self._shared_part_failed("the thread of the global stores ended", error)
+
+    def _shared_part_failed(self, problem: str, error: BaseException) -> None:
+        """What all threads need cannot go on, and cannot be replaced."""
+        log.error("%s", problem, exc_info=error)
         if self._on_uncaught(error) == SHUTDOWN_APPLICATION:
             self._end_application(error, [each for each in self._threads if each.is_alive])
         else:
@@ -335,7 +323,7 @@ class AppInstance:
         for thread in threads:
             thread.request_shutdown()
 
-    def _thread_failed(self, thread: StreamThread, error: BaseException) -> None:
+    def thread_failed(self, thread: StreamThread, error: BaseException) -> None:
         log.error("%s ended", thread.name, exc_info=error)
         if self._state in (InstanceState.PENDING_SHUTDOWN, InstanceState.NOT_RUNNING):
             return
@@ -350,11 +338,16 @@ class AppInstance:
         if decision == SHUTDOWN_APPLICATION:
             self._end_application(error, alive)
 
-    def _shutdown_requested(self) -> None:
+    def shutdown_requested(self) -> None:
         """A member of the group has requested the end of the application."""
         self._fail(
             self._shutdown_error or StreamsError("another instance has requested the end of the application")
         )
+
+    def topics_known(self, topics: frozenset[str]) -> None:
+        """The leader of the group knows these source topics."""
+        if self._watch is not None:
+            self._watch.expect(topics)
 
     def _fail(self, error: BaseException) -> None:
         """End the instance from another thread: the one that failed cannot wait for itself."""
@@ -364,37 +357,3 @@ class AppInstance:
             threading.Thread(
                 target=self._end, args=(InstanceState.ERROR, None), name=name, daemon=True
             ).start()
-
-
-def _column_paths(
-    sub_topologies: Mapping[int, SubTopology], settings: TaskSettings
-) -> dict[int, dict[str, ColumnPath]]:
-    """Empty if no source topic passes through Arrow sections first."""
-    if not isinstance(settings.timestamp_extractor, FailOnInvalidTimestamp):
-        return {}
-    paths = {number: column_paths(each) for number, each in sub_topologies.items()}
-    return paths if any(paths.values()) else {}
-
-
-def _client_configs(
-    config: StreamsConfig, given: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """The configs of each client: defaults of Kafka Streams, what the user gives, what must be."""
-    shared = given.get("consumer", {})
-    isolation = "read_committed" if config.is_exactly_once else "read_uncommitted"
-    forced = {"enable.auto.commit": False, "isolation.level": isolation}
-    defaults = {"auto.offset.reset": "earliest", "max.poll.records": 1000}
-    main = {
-        **defaults,
-        **shared,
-        **given.get("main.consumer", {}),
-        **forced,
-        "group.id": config.application_id,
-    }
-    side = {**defaults, **shared, "isolation.level": isolation}
-    return {
-        "main.consumer": main,
-        "restore.consumer": {**side, **given.get("restore.consumer", {})},
-        "global.consumer": {**side, **given.get("global.consumer", {})},
-        "producer": {"linger.ms": 100, **given.get("producer", {})},
-    }

@@ -35,6 +35,8 @@ class AppPlan:
     open_engine: Callable[[Path, str], Engine]
     column_paths: Mapping[int, Mapping[str, ColumnPath]] = field(default_factory=dict)
     """Of each sub-topology. If there are any, threads read by column."""
+    global_partitions: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of partitions of the topics of global stores."""
 
     def changelogs(self) -> frozenset[str]:
         """All changelog topics that the tasks write."""

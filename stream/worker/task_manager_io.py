@@ -5,31 +5,30 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from ...clients.group.group_metadata import OffsetAndMetadata
 from ...protocol.errors import HeadraceError
 from ...protocol.model import TopicPartition
 from ..errors import (
     InternalTopicError,
     StateDirectoryError,
     TaskCorruptedError,
-    TaskMigratedError,
     TaskRetryError,
-    is_retriable,
 )
-from ..state.engines import DamagedStoreError, StateStoreError, StoreFullError
+from ..state.engines import DamagedStoreError, StoreFullError
 from ..state.thread_cache import ThreadCache
 from ..task.columns import ColumnIo
-from ..task.task import Task, TaskIo, TaskState
+from ..task.states import TaskState
+from ..task.task import Task, TaskIo
 from ..task.timeouts import TaskTimeouts
 from .assignor import tasks_of
+from .commit_schedule import CommitSchedule
+from .commits_io import TaskCommits
 from .start_positions import seek_to_start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ...clients.sync.consumer_io import Consumer
     from ..records import TaskId
-    from ..task.task import CommitOffset
     from .async_calls_io import ThreadCalls
     from .output_io import Output, TaskOutput
     from .plan import AppPlan
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from .state_directory_io import StateDirectory
 
 log = logging.getLogger("headrace.stream")
-
-_PATIENCE_S = 5.0  # more than the timeout of an async function, in a loop that has much to do
 
 
 class TaskManager:
@@ -74,11 +71,19 @@ class TaskManager:
         self._paused: set[TopicPartition] = set()
         self.needs_reset = False  # the transaction of tasks that are still here was aborted
         self._partitions = dict(plan.partitions)
+        self._matched = set(plan.built.matched)  # topics that only a pattern has named
         self._unpositioned: set[TopicPartition] = set()  # to be read from their committed offsets
         self._restored: list[TaskId] = []  # their committed offsets are not known yet
         self._timeouts = TaskTimeouts(plan.config.task_timeout_ms)
+        every_ms, together = plan.config.commit_every_ms, plan.config.is_exactly_once
+        self._schedule = CommitSchedule(every_ms, wall_ms(), together=together)
+        self._commits = TaskCommits(plan, consumer, output, calls, self._timeouts, wall_ms)
         self.is_stopped = False  # by the user: no partition is read
-        self.purgeable: Mapping[TopicPartition, int] = {}  # replaced, never changed: another thread reads it
+
+    @property
+    def purgeable(self) -> Mapping[TopicPartition, int]:
+        """The committed offsets of repartition topics; another thread may read it."""
+        return self._commits.purgeable
 
     @property
     def is_waiting(self) -> bool:
@@ -91,6 +96,14 @@ class TaskManager:
         return [task for task in self.tasks.values() if task.state is TaskState.RUNNING]
 
     # --- assignment -------------------------------------------------------------------------------------
+
+    def use_plan(self, plan: AppPlan) -> None:
+        """Topics that match a pattern came or went. New partitions are assigned later; a task that has all of
+        its partitions is opened, or goes on with them."""
+        self._plan = plan
+        self._partitions = dict(plan.partitions)
+        self._matched |= plan.built.matched
+        self.open_tasks()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """The consumer has got these partitions. Errors: InternalTopicError for one that was added to a topic
@@ -120,22 +133,43 @@ class TaskManager:
         """Make the tasks whose partitions are all here. One whose stores another thread still has, or whose
         offsets cannot be read for now, waits for the next call. Errors: TaskTimeoutError."""
         for task_id, partitions in tasks_of(self._plan.sources, self._partitions).items():
-            if task_id in self.tasks or not self.owned.issuperset(partitions):
+            task = self.tasks.get(task_id)
+            if not self.owned.issuperset(partitions) or (task and {*partitions} <= {*task.partitions}):
                 continue
             try:
                 self._position(partitions)
-                self._open(task_id, partitions)
+                if task is None:
+                    self._open(task_id, partitions)
+                else:
+                    self._use_partitions(task, partitions)
             except StateDirectoryError as error:
                 log.info("task %s waits: %s", task_id, error)
             except HeadraceError as error:
-                self._forget(task_id)
+                if task is None:
+                    self._forget(task_id)
                 self._retry_later([task_id], error)
 
+    def _use_partitions(self, task: Task, partitions: Collection[TopicPartition]) -> None:
+        """Go on with other partitions, because topics that match a pattern came or went."""
+        fresh = [tp for tp in partitions if tp not in task.partitions]
+        metadata = self._committed_metadata(fresh) if fresh else {}
+        gone = [tp for tp in task.partitions if tp not in partitions]
+        log.info("task %s has topics %s", task.id, ", ".join(tp.topic for tp in partitions))
+        if task.columns.io is not None:
+            task.columns.paths = self._paths(task.id.sub_topology)
+        task.use_partitions(partitions, metadata)
+        for partition in gone:
+            self.by_partition.pop(partition, None)
+        self.by_partition.update(dict.fromkeys(fresh, task))
+        if task.state is TaskState.RUNNING:
+            self.resume(fresh)
+
+    def _committed_metadata(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        committed = self._consumer.committed(*partitions)
+        return {tp: found.metadata for tp, found in committed.items() if found is not None}
+
     def _retry_later(self, tasks: Iterable[TaskId], error: HeadraceError) -> None:
-        """Errors: the same one if it is not retriable; TaskTimeoutError."""
-        if not is_retriable(error):
-            raise error
-        self._timeouts.failed(tasks, error, self._wall_ms())
+        self._timeouts.retry_or_raise(tasks, error, self._wall_ms())
 
     def _position(self, partitions: Iterable[TopicPartition]) -> None:
         """Read on at the committed offsets, or where the topic begins for the application."""
@@ -200,11 +234,16 @@ class TaskManager:
     def _column_io(self, sub_topology: int, output: TaskOutput) -> ColumnIo | None:
         if not self._plan.column_paths.get(sub_topology):
             return None
-        from ..processors.arrow_paths import ArrowPath, records_of
+        from ..processors.arrow_paths import records_of
 
-        paths = self._plan.column_paths[sub_topology].items()
-        found = {topic: ArrowPath(path, self._plan.settings) for topic, path in paths}
-        return ColumnIo(found, output.produce_columns, records_of)
+        return ColumnIo(self._paths(sub_topology), output.produce_columns, records_of)
+
+    def _paths(self, sub_topology: int) -> dict[str, Any]:
+        """By source topic."""
+        from ..processors.arrow_paths import ArrowPath
+
+        paths = self._plan.column_paths.get(sub_topology, {}).items()
+        return {topic: ArrowPath(path, self._plan.settings) for topic, path in paths}
 
     def restore(self, timeout_s: float) -> bool:
         """Read some records of changelogs; True if a task runs now. Errors: TaskCorruptedError,
@@ -224,29 +263,41 @@ class TaskManager:
         for task_id in waiting:
             task = self.tasks[task_id]
             try:
-                committed = self._consumer.committed(*task.partitions)
+                metadata = self._committed_metadata(task.partitions)
             except HeadraceError as error:
                 self._restored.append(task_id)
                 self._retry_later([task_id], error)
                 continue
             self._timeouts.made_progress([task_id])
-            metadata = {tp: found.metadata for tp, found in committed.items() if found is not None}
             task.complete_restoration(metadata)
             self.resume(task.partitions)
             log.info("task %s runs in %s", task_id, self._thread)
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """The consumer gives these partitions back: their tasks are committed and closed."""
-        leaving = self._leaving(partitions)
+        """The consumer gives these partitions back: their tasks are committed and closed. A task that only
+        loses topics that matched a pattern, and are gone, goes on with the others."""
+        gone = set(partitions)
+        tasks = self._leaving(gone)
+        staying = {task.id: left for task in tasks if (left := self._left_of(task, gone))}
+        leaving = [task for task in tasks if task.id not in staying]
         try:
-            self._await_calls(self._to_commit(leaving))
+            self._commits.await_calls(self._to_commit(tasks))
             for task in leaving:
                 task.suspend()
-            self.commit(leaving)
+            # Order: offsets of topics that do not exist any more cannot be committed
+            for task_id, left in staying.items():
+                self._use_partitions(self.tasks[task_id], left)
+            self.commit(tasks)
         finally:
-            self._drop(partitions)
+            self._drop(gone)
             for task in leaving:
                 self._forget(task.id)
+
+    def _left_of(self, task: Task, gone: set[TopicPartition]) -> list[TopicPartition]:
+        """The partitions with which the task goes on; none if one of a topic is gone that its topology
+        names."""
+        is_matched = all(tp.topic in self._matched for tp in task.partitions if tp in gone)
+        return [tp for tp in task.partitions if tp not in gone] if is_matched else []
 
     def lose(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Other members have these partitions, or all: nothing of their tasks can be committed any more."""
@@ -281,7 +332,8 @@ class TaskManager:
         self._timeouts.failed(failed, failure, self._wall_ms())
         self.reset()
 
-    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        self._commits.forget(partitions)
         self.owned.difference_update(partitions)
         self._unpositioned.difference_update(partitions)
         self._paused.difference_update(partitions)
@@ -356,92 +408,46 @@ class TaskManager:
         if is_stopped:
             self._pause(self.by_partition)
 
-    def drain(self, tasks: Iterable[Task] | None = None) -> bool:
-        """Whether these tasks can commit, because no call of an async function is left. Until the commit they
-        take no input records."""
-        left = [task for task in self._to_commit(tasks) if not task.drain()]
-        return not left
+    @property
+    def commit_at_ms(self) -> int:
+        """When the next task is due to be committed; those that wait for calls left out."""
+        return self._schedule.next_ms
 
-    def _await_calls(self, tasks: list[Task]) -> None:
-        """Wait for the calls of async functions. Errors: TaskMigratedError if one exceeds its timeout: the
-        event loop is blocked."""
-        while True:
-            for task in tasks:
-                task.forward_results(self._wall_ms())
-            waiting = [task for task in tasks if not task.drain()]
-            if not waiting:
-                return
-            timeout_s = max(task.calls.longest_ms for task in waiting) / 1000 + _PATIENCE_S
-            if not self._calls.wait(timeout_s):
-                names = ", ".join(str(task.id) for task in waiting)
-                raise TaskMigratedError(f"async functions of tasks {names} do not end within {timeout_s} s")
+    @property
+    def is_commit_due(self) -> bool:
+        """Whether a processor has asked for a commit, or the writes of the stores take too much memory."""
+        return bool(self._asked(self._all_open()))
+
+    def _asked(self, tasks: Iterable[Task]) -> list[TaskId]:
+        """Tasks that wait already are left out: they take no further records."""
+        others = [task for task in tasks if not self._schedule.is_waiting(task.id)]
+        limit = self._plan.config.uncommitted_bytes
+        is_full = 0 <= limit < sum(map(_uncommitted_bytes, others)) * self._plan.config.threads
+        return [task.id for task in others if is_full or task.commit_requested]
+
+    def commit_due(self, now_ms: int) -> bool:
+        """Commit the tasks whose interval has passed, those that have asked, and all if their writes take too
+        much memory (KIP-892). True if some were committed.
+
+        A task with calls of async functions takes no input records until they have ended and it is committed
+        in a later turn; with exactly-once all tasks wait for it, because they share a transaction.
+        """
+        tasks = {task.id: task for task in self._all_open()}
+        due = [tasks[task_id] for task_id in self._schedule.due(tasks, self._asked(tasks.values()), now_ms)]
+        ready = [task for task in due if task.drain()]
+        if not ready or (self._plan.config.is_exactly_once and len(ready) < len(due)):
+            return False
+        self._commits.commit(ready)
+        self._schedule.committed([task.id for task in ready], self._wall_ms())
+        return True
 
     def _to_commit(self, tasks: Iterable[Task] | None) -> list[Task]:
         return self._all_open() if tasks is None or self._plan.config.is_exactly_once else list(tasks)
 
     def commit(self, tasks: Iterable[Task] | None = None) -> None:
         """Commit these tasks, which are drained; with exactly-once all, because they share a transaction.
-
-        Order: changelogs and output are acknowledged before the offsets are committed, and the stores become
-        durable last. After a retriable error the next commit has these offsets, too; with exactly-once the
-        transaction is lost. Errors: TaskMigratedError, TaskRetryError, CommitFailedError, TaskTimeoutError,
-        those of the collectors.
-        """
-        chosen = self._to_commit(tasks)
-        offsets: dict[TopicPartition, CommitOffset] = {}
-        for task in chosen:
-            offsets.update(task.prepare_commit())
-        try:
-            self._commit_offsets(chosen, offsets)
-        except HeadraceError as error:
-            if self._plan.config.is_exactly_once and is_retriable(error):
-                raise TaskRetryError(f"the transaction could not be committed: {error}") from error
-            self._retry_later([task.id for task in chosen], error)
-            for task in chosen:
-                task.calls.resume()
-            return
-        self._make_durable(chosen, offsets)
-
-    def _commit_offsets(self, tasks: list[Task], offsets: Mapping[TopicPartition, CommitOffset]) -> None:
-        """Changelogs and output, then the offsets; with exactly-once as one transaction. Order: a record that
-        was not sent stops the commit."""
-        self.output.flush()
-        for task in tasks:
-            task.collector.check()
-        if self._plan.config.is_exactly_once:
-            self.output.commit(offsets, self._consumer.group_metadata())
-        elif offsets:
-            self._consumer.commit({tp: OffsetAndMetadata(*found) for tp, found in offsets.items()})
-
-    def _make_durable(self, tasks: list[Task], offsets: Mapping[TopicPartition, CommitOffset]) -> None:
-        """The stores write what is committed. One that cannot for now, because its disk is full, does so with
-        the next commit; its changelog has the records."""
-        repartition = {
-            tp: offset.offset for tp, offset in offsets.items() if tp.topic in self._plan.repartition_topics
-        }
-        if repartition:
-            self.purgeable = {**self.purgeable, **repartition}
-        ends = self.output.changelog_ends()
-        for task in tasks:
-            known = {
-                store: ends[partition]
-                for store, topic in task.topology.changelogs.items()
-                if (partition := TopicPartition(topic, task.id.partition)) in ends
-            }
-            try:
-                task.post_commit(known)
-            except StateStoreError as error:
-                self._retry_later([task.id], error)
-            else:
-                self._timeouts.made_progress([task.id])
-
-    def uncommitted_bytes(self) -> int:
-        """The memory of the writes of stores since the last commit, an estimate."""
-        return sum(
-            getattr(store, "uncommitted_bytes", 0)
-            for task in self.tasks.values()
-            for store in task.stores.values()
-        )
+        Errors: those of `TaskCommits.commit`."""
+        self._commits.commit(self._to_commit(tasks))
 
     def _all_open(self) -> list[Task]:
         return [
@@ -457,3 +463,8 @@ class TaskManager:
                 self.lose()
             except HeadraceError as error:
                 log.warning("%s: %s", self._thread, error)
+
+
+def _uncommitted_bytes(task: Task) -> int:
+    """The memory of the writes of the stores of a task since the last commit, an estimate."""
+    return sum(getattr(store, "uncommitted_bytes", 0) for store in task.stores.values())

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol.coordinator_errors import InconsistentGroupProtocolError
 from ...protocol.errors import ClosedError, CommitFailedError, HeadraceError, WakeupError
 from ...protocol.model import TopicPartition
 from ..errors import (
-    InternalTopicError,
+    MissingSourceTopicError,
     StreamsError,
     TaskCorruptedError,
     TaskMigratedError,
@@ -43,6 +44,7 @@ log = logging.getLogger("headrace.stream")
 
 _RUN = 100  # records of one task before the next task has its turn
 _RESTORE_SHARE_S = 0.1
+_NO_TOPIC = re.compile("(?!)")
 _partition_of = attrgetter("topic", "partition")
 
 
@@ -51,12 +53,22 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class StreamThread:
-    """Runs tasks until `close`, or until an error that `on_error` receives.
+class ThreadListener(Protocol):
+    """What a thread calls. `tasks_changed`: tasks were assigned, restored or closed; `shutdown_requested`: a
+    member of the group wants the application to end; `topics_known`: the source topics that the leader of the
+    group reads."""
 
-    `on_change` is called when tasks were assigned, restored or closed; `on_shutdown` when a member of the
-    group wants the application to end.
-    """
+    def tasks_changed(self) -> None: ...
+
+    def thread_failed(self, thread: StreamThread, error: BaseException) -> None: ...
+
+    def shutdown_requested(self) -> None: ...
+
+    def topics_known(self, topics: frozenset[str]) -> None: ...
+
+
+class StreamThread:
+    """Runs tasks until `close`, or until an error that `listener` receives."""
 
     def __init__(
         self,
@@ -67,10 +79,7 @@ class StreamThread:
         loop: FunctionLoop,
         global_stores: Mapping[str, Any],
         cache_bytes: int,
-        *,
-        on_change: Callable[[], None],
-        on_error: Callable[[StreamThread, BaseException], None],
-        on_shutdown: Callable[[], None],
+        listener: ThreadListener,
     ) -> None:
         self.name = name
         self._plan = plan
@@ -79,15 +88,13 @@ class StreamThread:
         self._loop = loop
         self._global_stores = global_stores
         self._cache_bytes = cache_bytes
-        self._on_change = on_change
-        self._on_error = on_error
-        self._on_shutdown = on_shutdown
+        self._listener = listener
         self._requests_shutdown = False
+        self._next_plan = plan
         self._deleted: Sequence[str] = ()
         self._closing = threading.Event()
         self._is_stopped = False
         self._has_joined = False
-        self._last_commit_ms = 0
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
         self._consumer: Consumer[bytes, bytes] | None = None
         self.manager: TaskManager | None = None
@@ -115,6 +122,10 @@ class StreamThread:
     def request_shutdown(self) -> None:
         """Tell all members of the group to end, with the next rebalance, which begins at once."""
         self._requests_shutdown = True
+
+    def use_plan(self, plan: AppPlan) -> None:
+        """Subscribe to the topics of this plan with the next turn."""
+        self._next_plan = plan
 
     def stop(self, *, is_stopped: bool) -> None:
         """Pause processing, or end that; the thread stays in its group."""
@@ -166,7 +177,7 @@ class StreamThread:
             error = found
         self._end(clean=error is None)
         if error is not None:
-            self._on_error(self, error)
+            self._listener.thread_failed(self, error)
 
     def _open(self) -> None:
         plan, configs = self._plan, self._plan.client_configs
@@ -181,6 +192,7 @@ class StreamThread:
             self._directory.process_id,
             self._directory.stored_tasks,
             self._hear,
+            plan.built.matched,
         )
         self._assignor.requests_shutdown = self._requests_shutdown
         self._output = Output(self._clients, configs["producer"], transactional_id, plan.changelogs())
@@ -191,9 +203,22 @@ class StreamThread:
             *(plan, self.name, consumer, self._output, self._restorer, self._directory, self._calls),
             *(self._global_stores, self._cache_bytes, wall_ms),
         )
-        self._last_commit_ms = wall_ms()
-        self._summary = Summary(plan.config.log_summary_interval_ms, self._last_commit_ms)
-        consumer.subscribe(sorted(plan.partitions), listener=self)
+        self._summary = Summary(plan.config.log_summary_interval_ms, wall_ms())
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        """Read the source topics of the plan; without any, because none matches a pattern yet, be a member of
+        the group all the same."""
+        assert self._consumer is not None
+        topics = sorted(self._plan.partitions)
+        self._consumer.subscribe(topics, pattern=None if topics else _NO_TOPIC, listener=self)
+
+    def _use_next_plan(self) -> None:
+        """Topics that match a pattern came or went: the new subscription begins a rebalance."""
+        self._plan = plan = self._next_plan
+        self._assignor.use_sources(plan.sources, plan.built.matched)
+        self._tasks.use_plan(plan)
+        self._subscribe()
 
     def _committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         assert self._consumer is not None
@@ -211,13 +236,14 @@ class StreamThread:
         """What the leader of the group tells."""
         self._deleted = news.deleted
         if news.ends_application:
-            self._on_shutdown()
+            self._listener.shutdown_requested()
+        self._listener.topics_known(frozenset(news.topics))
 
     def on_assigned(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Open the tasks of these partitions."""
         self._tasks.assign(partitions)
         self._has_joined = True
-        self._on_change()
+        self._listener.tasks_changed()
 
     def on_revoked(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Commit and close the tasks of these partitions."""
@@ -226,12 +252,12 @@ class StreamThread:
         except (TaskMigratedError, TaskRetryError, CommitFailedError) as error:
             log.warning("%s cannot commit revoked tasks: %s", self.name, error)
             self._tasks.lose(partitions)
-        self._on_change()
+        self._listener.tasks_changed()
 
     def on_lost(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Close the tasks of these partitions without a commit."""
         self._tasks.lose(partitions)
-        self._on_change()
+        self._listener.tasks_changed()
 
     # one turn
 
@@ -240,9 +266,11 @@ class StreamThread:
         if tasks.needs_reset:
             raise TaskMigratedError("the transaction was aborted, because other tasks could not be committed")
         if self._deleted:
-            raise InternalTopicError(
+            raise MissingSourceTopicError(
                 f"source topics {', '.join(self._deleted)} were deleted while the application runs"
             )
+        if self._next_plan is not self._plan:
+            self._use_next_plan()
         if tasks.is_stopped != self._is_stopped:
             tasks.stop(is_stopped=self._is_stopped)
         if self._requests_shutdown and not self._assignor.requests_shutdown:
@@ -259,7 +287,11 @@ class StreamThread:
             self._process(running, now)
         self._output.poll()
         tasks.resume_drained()
-        self._commit_if_due(wall_ms(), running)
+        now = wall_ms()
+        self._summary.commits += tasks.commit_due(now)
+        text = self._summary.text_if_due(now, len(running))
+        if text is not None:
+            log.info("%s %s", self.name, text)
 
     def _has_work(self) -> bool:
         return self._restorer.is_busy or (
@@ -268,11 +300,9 @@ class StreamThread:
 
     def _idle_s(self) -> float:
         """How long a poll may wait: poll.ms, the next commit, the next punctuator."""
-        now, config = wall_ms(), self._plan.config
+        now = wall_ms()
         tasks = self._tasks.running
-        wait_ms = config.poll_ms
-        if not any(task.calls.is_draining for task in tasks):  # else the commit waits for calls
-            wait_ms = min(wait_ms, max(self._last_commit_ms + config.commit_every_ms - now, 1))
+        wait_ms = min(self._plan.config.poll_ms, max(self._tasks.commit_at_ms - now, 1))
         for task in tasks:
             due = task.next_punctuation()
             if due is not None:
@@ -316,7 +346,7 @@ class StreamThread:
             return
         waits = not self._tasks.running
         if self._tasks.restore(_RESTORE_SHARE_S if waits else 0):
-            self._on_change()
+            self._listener.tasks_changed()
 
     def _process(self, running: list[Task], now: int) -> None:
         """Records of all tasks by turns, up to a commit that is due or a poll that is."""
@@ -327,38 +357,12 @@ class StreamThread:
             self._summary.records += sum(counts)
             busy = [task for task, count in zip(busy, counts, strict=True) if count == _RUN]
             now = wall_ms()
-            if now >= end_ms or self._closing.is_set() or self._commit_is_due(now, running):
+            if now >= end_ms or self._closing.is_set():
+                break
+            if now >= self._tasks.commit_at_ms or self._tasks.is_commit_due:
                 break
         for task in running:
             task.punctuate_wall_time(now)
-
-    def _commit_is_due(self, now: int, running: list[Task]) -> bool:
-        return self._must_commit_all(now) or any(task.commit_requested for task in running)
-
-    def _must_commit_all(self, now: int) -> bool:
-        """The interval has passed, or the writes of the stores take too much memory (KIP-892)."""
-        if now - self._last_commit_ms >= self._plan.config.commit_every_ms:
-            return True
-        limit = self._plan.config.uncommitted_bytes
-        return 0 <= limit < self._tasks.uncommitted_bytes() * self._plan.config.threads
-
-    def _commit_if_due(self, now: int, running: list[Task]) -> None:
-        """Commit, unless calls of async functions have to end before: then a later turn does."""
-        tasks = self._tasks
-        requested = [task for task in running if task.commit_requested]
-        if self._must_commit_all(now):
-            if tasks.drain():
-                self._commit()
-                self._last_commit_ms = wall_ms()
-        elif requested and tasks.drain(requested):
-            self._commit(requested)
-        text = self._summary.text_if_due(now, len(running))
-        if text is not None:
-            log.info("%s %s", self.name, text)
-
-    def _commit(self, tasks: list[Task] | None = None) -> None:
-        self._tasks.commit(tasks)
-        self._summary.commits += 1
 
     def _end(self, *, clean: bool) -> None:
         """Close everything; an error at the end is logged, not raised: what was committed stays."""
@@ -373,4 +377,4 @@ class StreamThread:
                 step()
             except HeadraceError as error:
                 log.warning("%s, while it closes: %s", self.name, error)
-        self._on_change()
+        self._listener.tasks_changed()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import InternalTopicError
+from ..errors import InternalTopicError, MissingSourceTopicError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,8 +32,9 @@ def plan_topics(
 ) -> list[PlannedTopic]:
     """All internal topics of the application, those that exist included. `existing`: partitions by topic.
 
-    Errors: InternalTopicError if a source topic is missing, topics are not co-partitioned, no source decides
-    a number, or an internal topic exists with another number.
+    A sub-topology without tasks, because no topic matches its pattern yet, has no changelogs yet.
+    Errors: MissingSourceTopicError; InternalTopicError if topics are not co-partitioned, no source decides a
+    number, or an internal topic exists with another number.
     """
     repartition = {name: topic for info in infos.values() for name, topic in info.repartition_topics.items()}
     _check_sources(infos, repartition, existing)
@@ -43,7 +44,8 @@ def plan_topics(
     planned = [PlannedTopic(topic, counts[name]) for name, topic in sorted(repartition.items())]
     for info in infos.values():
         tasks = max((counts.get(name) or existing.get(name, 0) for name in info.source_topics), default=0)
-        planned += [PlannedTopic(topic, tasks) for topic in info.created_changelogs]
+        if tasks:
+            planned += [PlannedTopic(topic, tasks) for topic in info.created_changelogs]
     for topic, partitions in planned:
         _check_existing(topic.name, partitions, existing)
     return planned
@@ -56,7 +58,7 @@ def _check_sources(
     missing = sorted(name for name in sources if name not in repartition and name not in existing)
     if missing:
         verb = "topics {} do" if missing[1:] else "topic {} does"
-        raise InternalTopicError(
+        raise MissingSourceTopicError(
             f"source {verb.format(', '.join(missing))} not exist: create every source topic before the"
             " application starts"
         )

@@ -29,6 +29,7 @@ class FakeStreamsCluster:
     def __init__(self, **partitions: int) -> None:
         self.partitions = {name.replace("_", "-"): count for name, count in partitions.items()}
         self.logs: dict[TopicPartition, list[StoredRecord | None]] = defaultdict(list)
+        self.internal: set[str] = set()
         self.starts: dict[TopicPartition, int] = defaultdict(int)
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.failures: dict[str, list[Exception]] = defaultdict(list)
@@ -106,8 +107,9 @@ class FakeAdmin:
 
     def list_topics(self, *, internal: bool) -> list[TopicListing]:
         assert internal
-        found = self.cluster.partitions.items()
-        return [TopicListing(name, name.encode(), count, False) for name, count in found]
+        self.cluster.fail("admin.list_topics")
+        found, hidden = list(self.cluster.partitions.items()), self.cluster.internal
+        return [TopicListing(name, name.encode(), count, name in hidden) for name, count in found]
 
     def create_topics(self, *topics: NewTopic) -> _Results:
         self.cluster.created += topics
@@ -126,6 +128,7 @@ class FakeConsumer:
         self.listener: Any = None
         self.is_closed = False
         self.rebalances: list[str] = []
+        self.subscriptions: list[tuple[str, ...]] = []
         self.timeouts_s: list[float] = []
         self._changes: list[tuple[str, tuple[TopicPartition, ...]]] = []
 
@@ -135,8 +138,10 @@ class FakeConsumer:
     def take(self, *partitions: TopicPartition, lost: bool = False) -> None:
         self._changes.append(("lost" if lost else "revoked", partitions))
 
-    def subscribe(self, _topics: Sequence[str], listener: Any) -> None:
+    def subscribe(self, topics: Sequence[str], *, pattern: Any, listener: Any) -> None:
+        assert bool(topics) == (pattern is None)
         self.listener = listener
+        self.subscriptions.append(tuple(topics))
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         self.positions = {tp: self.cluster.starts[tp] for tp in partitions}

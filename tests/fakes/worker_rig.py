@@ -51,18 +51,19 @@ def counting_app(**options: Any) -> App:
     """Counts of words, each change at once."""
     function = options.pop("function", lambda key, value: None)
     has_counts = options.pop("counts", True)
+    source = options.pop("source", SOURCE)
     app = App("app", key=utf8, value=utf8, cache_bytes=0, **options)
     if not has_counts:
-        app.stream(SOURCE).to(COUNTS)
+        app.stream(source).to(COUNTS)
         return app
-    counts = app.stream(SOURCE).peek(function).group_by_key().count(store="store")
+    counts = app.stream(source).peek(function).group_by_key().count(store="store")
     counts.to_stream().to(COUNTS, value=int64)
     return app
 
 
 def plan_of(app: App, partitions: dict[str, int], open_engine: Any) -> AppPlan:
     """The plan of an application, without a cluster."""
-    built = app.build(app.application_id)
+    built = app.build(app.application_id, matched=list(partitions))
     sub_topologies = {number: built.sub_topology(number) for number in built.sub_topology_ids}
     changelogs = {topic for each in sub_topologies.values() for topic in each.changelogs.values()}
     return AppPlan(
@@ -111,7 +112,7 @@ class WorkerRig:
         self.now_ms = 1_000_000
         self.files = Files()
         self.directory = StateDirectory(str(folder), "app")
-        app = counting_app(**options)
+        self.app = app = counting_app(**options)
         self.plan = plan = plan_of(app, {SOURCE: 2}, self.files.open)
         self.consumer: FakeConsumer = self.cluster.consumer({})
         transactional_id = "app-1" if plan.config.is_exactly_once else None
@@ -145,10 +146,14 @@ class WorkerRig:
 
     # the turn of a thread
 
-    def send(self, *words: str, partition: int = 0) -> None:
-        """Append words to the source topic."""
+    def use_topics(self, **partitions: int) -> None:
+        """These are the topics that match the pattern of the source now."""
+        self.manager.use_plan(plan_of(self.app, partitions, self.files.open))
+
+    def send(self, *words: str, partition: int = 0, topic: str = SOURCE) -> None:
+        """Append words to a source topic."""
         for word in words:
-            self.cluster.append(SOURCE, word.encode(), b"", partition=partition, timestamp=self.now_ms)
+            self.cluster.append(topic, word.encode(), b"", partition=partition, timestamp=self.now_ms)
 
     def read(self) -> None:
         """Poll, and give the records to their tasks."""
@@ -200,18 +205,32 @@ class ThreadRig:
         self.changes = 0
         self.errors: list[BaseException] = []
         self.shutdowns: list[str] = []
+        self.topics: list[frozenset[str]] = []
         self.directory = StateDirectory(str(folder), "app")
         options = {"commit_interval_ms": 0, **options}
-        self.plan = plan_of(counting_app(**options), {SOURCE: 2}, self.files.open)
+        make_app = options.pop("make_app", counting_app)
+        self.app = make_app(**options)
+        self.plan = plan_of(self.app, {SOURCE: 2}, self.files.open)
         self.thread = StreamThread(
             *("app-thread-1", self.plan, self.cluster, self.directory, FunctionLoop("calls"), {}, 0),
-            on_change=self._changed,
-            on_error=lambda _thread, error: self.errors.append(error),
-            on_shutdown=lambda: self.shutdowns.append("requested"),
+            self,
         )
 
-    def _changed(self) -> None:
+    # the listener of the thread
+
+    def tasks_changed(self) -> None:
         self.changes += 1
+
+    def thread_failed(self, _thread: StreamThread, error: BaseException) -> None:
+        self.errors.append(error)
+
+    def shutdown_requested(self) -> None:
+        self.shutdowns.append("requested")
+
+    def topics_known(self, topics: frozenset[str]) -> None:
+        self.topics.append(topics)
+
+    # the test
 
     @property
     def consumer(self) -> FakeConsumer:

@@ -8,7 +8,7 @@ import headrace
 import pytest
 from headrace import NewTopic, stream, utf8
 from headrace.services.local_io import LocalCluster
-from headrace.stream.errors import InternalTopicError, StreamsError
+from headrace.stream.errors import MissingSourceTopicError, StreamsError
 from headrace.stream.task.handlers import LogAndContinue
 from headrace.stream.worker.instance_io import SHUTDOWN_APPLICATION
 from headrace.stream.worker.states import InstanceState
@@ -160,7 +160,7 @@ def test_a_source_topic_that_is_deleted_is_named(copies: Copies) -> None:
     with headrace.Admin(copies.cluster.bootstrap) as admin:
         admin.delete_topics(copies.source).raise_for_errors()
     error = copies.wait_for_error(instance)
-    assert isinstance(error, InternalTopicError)
+    assert isinstance(error, MissingSourceTopicError)
     assert f"source topics {copies.source} were deleted" in str(error)
 
 

@@ -30,7 +30,7 @@ def test_an_instance_overrides_the_config_of_its_application() -> None:
         "buffered_records_per_partition": 9,
         "errors.dead.letter.queue.topic.name": "d",
     }
-    settings = app.instance(config=changed)._settings
+    settings = app.instance(config=changed)._planner.settings
     assert (settings.max_task_idle_ms, settings.buffered_records) == (7, 9)
     for handler in (
         settings.deserialization_handler,

@@ -14,7 +14,8 @@ from headrace.stream.state.thread_cache import ThreadCache
 from headrace.stream.task import commit_metadata
 from headrace.stream.task.record_queue import RecordQueue
 from headrace.stream.task.settings import TaskSettings
-from headrace.stream.task.task import Task, TaskIo, TaskState
+from headrace.stream.task.states import TaskState
+from headrace.stream.task.task import Task, TaskIo
 from headrace.stream.task.timestamps import FailOnInvalidTimestamp
 from headrace.stream.testing.topics import StoredRecord
 

@@ -103,9 +103,8 @@ def test_a_request_to_shut_down_reaches_all_members() -> None:
         leader.assign(topics(t=2), members)
         for each in (asking, leader):
             each.on_assigned(Assignment(3, (), leader.assignment_data()), 1)
-        assert ended == (
-            [(name, GroupNews(True)) for name in ("asking", "leader")] if requests or ended else []
-        )
+        assert ended == [(name, GroupNews(requests, [], ["t"])) for name in ("asking", "leader")]
+        ended.clear()
 
 
 def test_all_members_hear_of_a_source_topic_that_was_deleted() -> None:
@@ -117,6 +116,27 @@ def test_all_members_hear_of_a_source_topic_that_was_deleted() -> None:
         for existing in (topics(a=1), topics(c=1)):
             leader.assign(existing, members)
             leader.on_assigned(Assignment(3, (), leader.assignment_data()), 1)
-    assert [news.deleted for news in heard] == [["a"], ["b"], ["a", "b"]]
+    assert [news.deleted for news in heard] == [[], ["a"], ["b"], ["a", "b"]]
     leader.on_assigned(Assignment(3, (), b"\xc1"), 1)
-    assert len(heard) == 3
+    assert len(heard) == 4
+
+
+def test_a_topic_that_only_a_pattern_names_may_disappear() -> None:
+    """Members hear which topics there are, and no error."""
+    heard: list[GroupNews] = []
+    leader = TaskAssignor({0: ["a", "b"]}, frozenset(), "p", tuple, heard.append, frozenset(["b"]))
+    for existing in (topics(a=1, b=1), topics(a=1)):
+        leader.assign(existing, {"m": member()})
+        leader.on_assigned(Assignment(3, (), leader.assignment_data()), 1)
+    assert heard == [GroupNews(False, [], ["a", "b"]), GroupNews(False, [], ["a"])]
+
+
+def test_a_task_stays_with_its_owner_when_a_topic_begins_to_match() -> None:
+    """Its new partition has no owner yet."""
+    subject = assignor({0: ["a", "b"]})
+    owned = {"m1": [TopicPartition("a", 1)], "m2": [TopicPartition("a", 0)]}
+    members = {name: member(partitions) for name, partitions in owned.items()}
+    assert subject.assign(topics(a=2, b=2), members) == {
+        "m1": [TopicPartition("a", 1), TopicPartition("b", 1)],
+        "m2": [TopicPartition("a", 0), TopicPartition("b", 0)],
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,6 +79,72 @@ def test_a_source_topic_may_grow_where_no_store_is_behind_it(rig: WorkerRig, tmp
     assert stateless.committed() == {third: 1}
 
 
+def test_a_running_task_goes_on_with_a_topic_that_begins_to_match(tmp_path: Path) -> None:
+    """And with the others when it is gone: processors and stores stay open. A topic between being assigned
+    and known, or known and assigned, changes nothing."""
+    rig = WorkerRig(tmp_path, source=re.compile("words.*"), max_task_idle_ms=-1)
+    late = TopicPartition("words2", 0)
+    rig.send("a")
+    rig.assign(FIRST)
+    rig.work()
+    (task,) = rig.manager.running
+    rig.use_topics(words=2, words2=1)
+    assert task.partitions == (FIRST,)
+    rig.send("a", topic="words2")
+    rig.assign(late)
+    assert task.partitions == (FIRST, late)
+    assert rig.consumer.paused == set()
+    rig.send("a")
+    rig.work()
+    rig.manager.commit()
+    assert rig.committed() == {FIRST: 2, late: 1}
+    rig.send("a", topic="words2")
+    rig.work()
+    rig.send("lost", topic="words2")
+    rig.send("a")
+    rig.read()
+    rig.revoke(late)
+    rig.use_topics(words=2)
+    rig.process(10)
+    rig.manager.commit()
+    assert rig.manager.running == [task]
+    assert task.partitions == (FIRST,)
+    assert rig.counts() == [("a", count) for count in (1, 2, 3, 4, 5)]
+    assert rig.committed() == {FIRST: 3, late: 1}, "a topic that is gone takes no offsets"
+    assert rig.restorer.restored == 0
+    rig.revoke(FIRST)
+    assert rig.manager.tasks == {}
+
+
+def test_a_topic_that_matches_waits_with_its_task_for_the_stores(tmp_path: Path) -> None:
+    """Nothing of it is read while they are restored."""
+    rig = WorkerRig(tmp_path, source=re.compile("words.*"), max_task_idle_ms=-1)
+    late = TopicPartition("words2", 0)
+    rig.assign(FIRST)
+    rig.use_topics(words=2, words2=1)
+    rig.assign(late)
+    assert rig.consumer.paused == {FIRST, late}
+    rig.send("a", topic="words2")
+    rig.work()
+    rig.manager.commit()
+    assert rig.counts() == [("a", 1)]
+
+
+def test_a_topic_whose_offsets_cannot_be_read_joins_its_task_later(tmp_path: Path) -> None:
+    """The task goes on without it meanwhile."""
+    rig = WorkerRig(tmp_path, source=re.compile("words.*"), max_task_idle_ms=-1)
+    late = TopicPartition("words2", 0)
+    rig.assign(FIRST)
+    rig.work()
+    (task,) = rig.manager.running
+    rig.use_topics(words=2, words2=1)
+    rig.cluster.failures["consumer.committed"] = [ApiTimeoutError("no answer")]
+    rig.assign(late)
+    assert (rig.manager.running, task.partitions) == ([task], (FIRST,))
+    rig.manager.open_tasks()
+    assert (rig.manager.running, task.partitions) == ([task], (FIRST, late))
+
+
 def test_lost_partitions_are_not_committed(rig: WorkerRig) -> None:
     """Another member has them already."""
     rig.send("a")
@@ -85,6 +152,24 @@ def test_lost_partitions_are_not_committed(rig: WorkerRig) -> None:
     rig.work()
     rig.lose(FIRST)
     assert (rig.committed(), rig.manager.tasks) == ({}, {})
+
+
+def test_offsets_that_have_not_changed_are_not_committed_again(rig: WorkerRig) -> None:
+    """Those of a topic that is deleted later could not be. Partitions that come back are committed again."""
+    rig.send("a")
+    rig.assign(FIRST, SECOND)
+    rig.work()
+    rig.manager.commit()
+    del rig.cluster.committed[FIRST]
+    rig.send("b", partition=1)
+    rig.work()
+    rig.manager.commit()
+    assert rig.committed() == {SECOND: 1}
+    rig.revoke(FIRST)
+    rig.assign(FIRST)
+    rig.work()
+    rig.manager.commit()
+    assert rig.committed() == {FIRST: 1, SECOND: 1}
 
 
 def test_a_commit_that_times_out_is_made_again_with_the_next_one(rig: WorkerRig) -> None:
@@ -394,16 +479,17 @@ def test_partitions_are_paused_while_their_task_has_enough(tmp_path: Path) -> No
     assert rig.consumer.paused == set()
 
 
-def test_uncommitted_writes_are_counted_until_the_commit(rig: WorkerRig) -> None:
+def test_uncommitted_writes_are_counted_until_the_commit(tmp_path: Path) -> None:
     """statestore.uncommitted.max.bytes limits them."""
+    rig = WorkerRig(tmp_path, uncommitted_bytes=50 * 8)
     rig.send(*(f"word-{number}" for number in range(50)))
     rig.assign(FIRST)
     rig.work()
     for store in rig.manager.tasks[TaskId(0, 0)].stores.values():
         store.flush()
-    assert rig.manager.uncommitted_bytes() > 50 * 8
+    assert rig.manager.is_commit_due
     rig.manager.commit()
-    assert rig.manager.uncommitted_bytes() == 0
+    assert not rig.manager.is_commit_due
 
 
 def test_a_task_whose_store_another_thread_has_waits(rig: WorkerRig) -> None:

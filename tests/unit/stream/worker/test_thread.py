@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
+import threading
+import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgpack
 import pytest
+from headrace.clients.serdes import utf8
+from headrace.protocol.consumer_protocol import Assignment
 from headrace.protocol.errors import (
     ApiTimeoutError,
     CommitFailedError,
@@ -14,8 +21,10 @@ from headrace.protocol.errors import (
     ProducerFencedError,
 )
 from headrace.protocol.model import TopicPartition
+from headrace.stream import App
 from headrace.stream.errors import ProcessingError, TaskTimeoutError
-from worker_rig import COUNTS, SOURCE, ThreadRig
+from headrace.stream.worker.assignor import GroupNews
+from worker_rig import COUNTS, SOURCE, ThreadRig, plan_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -231,6 +240,80 @@ def test_a_request_to_shut_down_begins_one_rebalance(rig: ThreadRig) -> None:
     rig.run(rig.thread.request_shutdown, nothing, nothing)
     assert rig.consumer.rebalances == ["the application is to end"]
     assert rig.consumer.assignors[0].requests_shutdown
+
+
+def test_topics_that_match_are_subscribed_while_the_thread_runs(tmp_path: Path) -> None:
+    """Also the first one. The instance hears which topics the leader of the group reads."""
+    rig = ThreadRig(tmp_path, source=re.compile("words.*"))
+    late = TopicPartition("words2", 0)
+
+    def use(**partitions: int) -> None:
+        rig.thread.use_plan(plan_of(rig.app, partitions, rig.files.open))
+
+    use()
+    rig.run(
+        partial(use, words=2),
+        lambda: give(rig, FIRST),
+        lambda: rig.send("a"),
+        partial(use, words=2, words2=1),
+        lambda: give(rig, late),
+        lambda: rig.cluster.append("words2", b"a", b""),
+        lambda: rig.consumer.take(late),
+        partial(use, words=2),
+        lambda: rig.send("a"),
+        nothing,
+    )
+    assert rig.errors == []
+    assert rig.consumer.subscriptions == [("words",), (), ("words",), ("words", "words2"), ("words",)]
+    assert rig.counts() == [("a", 1), ("a", 2), ("a", 3)]
+
+
+def test_the_topics_of_the_leader_reach_the_instance(rig: ThreadRig) -> None:
+    """They are part of the assignment."""
+    data = msgpack.packb(GroupNews(False, [], ["words"]))
+    rig.run(lambda: rig.consumer.assignors[0].on_assigned(Assignment(3, (), data), 1))
+    assert rig.topics == [{"words"}]
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_a_slow_async_call_delays_only_the_commit_of_its_task(tmp_path: Path, guarantee: str) -> None:
+    """With exactly-once that of all tasks of the thread, because they share a transaction."""
+    release = threading.Event()
+
+    async def wait(value: str) -> str:
+        if value == "slow":
+            await asyncio.to_thread(release.wait, 60)
+        return value
+
+    def async_app(**options: Any) -> App:
+        app = App("app", key=utf8, value=utf8, **options)
+        app.stream(SOURCE).map_values_async(wait).to(COUNTS)
+        return app
+
+    rig = ThreadRig(tmp_path, make_app=async_app, guarantee=guarantee)
+    seen: list[int | None] = []
+    ends_at = time.monotonic() + 60
+
+    def turn() -> None:
+        committed = [rig.cluster.committed.get(tp) for tp in (FIRST, SECOND)]
+        if not rig.consumer.positions:
+            give(rig, FIRST, SECOND)
+        elif not release.is_set():
+            rig.cluster.append(SOURCE, b"k", b"quick", partition=1)
+            seen.append(None if committed[1] is None else committed[1].offset)
+            if len({*seen} - {None}) > 5 or (rig.plan.config.is_exactly_once and len(seen) > 200):
+                assert committed[0] is None
+                release.set()
+        elif all(committed) or time.monotonic() > ends_at:
+            rig.thread.close()
+
+    rig.cluster.append(SOURCE, b"k", b"slow")
+    rig.cluster.on_poll = turn
+    rig.thread.run()
+    assert rig.errors == []
+    assert rig.cluster.committed[FIRST].offset == 1
+    if rig.plan.config.is_exactly_once:
+        assert {*seen} == {None}
 
 
 def test_a_paused_thread_processes_nothing(rig: ThreadRig) -> None:

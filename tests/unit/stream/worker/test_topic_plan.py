@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from headrace.stream.errors import InternalTopicError
+from headrace.stream.errors import InternalTopicError, MissingSourceTopicError
 from headrace.stream.topology.internal_topics import InternalTopic, TopicKind
 from headrace.stream.topology.sub_topology import TopicsInfo
 from headrace.stream.worker.topic_plan import plan_topics
@@ -68,6 +68,12 @@ def test_a_source_topic_that_is_its_own_changelog_is_not_created() -> None:
     assert counts([info("a", stores="a")], {"a": 2}) == {}
 
 
+def test_a_pattern_without_topics_has_no_changelogs_yet() -> None:
+    """They are created when the first topic matches."""
+    assert counts([info("", stores="c")], {"a": 2}) == {}
+    assert counts([info("a", stores="c")], {"a": 2}) == {"c": 2}
+
+
 @pytest.mark.parametrize(
     ("infos", "existing", "group", "text"),
     [
@@ -94,5 +100,6 @@ def test_topics_that_do_not_fit_are_named(
     infos: list[TopicsInfo], existing: dict[str, int], group: str, text: str
 ) -> None:
     """Each error names the topics and their numbers of partitions."""
-    with pytest.raises(InternalTopicError, match=text):
+    with pytest.raises(InternalTopicError, match=text) as caught:
         counts(infos, existing, *([group] if group else []))
+    assert isinstance(caught.value, MissingSourceTopicError) == text.endswith("exist")

@@ -1,0 +1,150 @@
+"""Makes the plan of an application from its topology and the topics of the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...clients.config import ConnectionConfig
+from ..errors import InternalTopicError
+from ..task.timestamps import FailOnInvalidTimestamp
+from ..topology.column_paths import column_paths
+from .application_topics import is_internal_topic
+from .plan import AppPlan
+from .topics_io import create_internal_topics, existing_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from ...clients.admin.admin_types import TopicListing
+    from ...clients.sync.admin_io import Admin
+    from ..config import StreamsConfig
+    from ..state.engines import Engine
+    from ..task.settings import TaskSettings
+    from ..topology.built import BuiltTopology
+    from ..topology.column_paths import ColumnPath
+    from ..topology.sub_topology import SubTopology
+    from ..topology.topology import Topology
+    from .clients_io import Clients
+
+
+class Planner:
+    """Makes a first plan, and another one when topics came or went that match a pattern of a source.
+
+    `client_configs` by prefix, as `split_config` returns them.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        settings: TaskSettings,
+        clients: Clients,
+        client_configs: Mapping[str, Mapping[str, Any]],
+        open_engine: Callable[[Path, str], Engine],
+    ) -> None:
+        self._topology = topology
+        self._config = config
+        self.settings = settings
+        self._clients = clients
+        self._given = client_configs
+        self._client_configs = _client_configs(config, client_configs)
+        self._open_engine = open_engine
+
+    def admin(self) -> Admin:
+        """A new admin client."""
+        return self._clients.admin(self._given.get("admin", {}))
+
+    @property
+    def interval_ms(self) -> int:
+        """How often topics are looked for that match a pattern: metadata.max.age.ms of the consumers."""
+        given = self._client_configs["main.consumer"]
+        config = ConnectionConfig.of({key: given[key] for key in ("metadata.max.age.ms",) if key in given})
+        return config.metadata_max_age_ms
+
+    def first_plan(self, admin: Admin) -> AppPlan:
+        """Check the topics, and create the internal ones. Errors: InternalTopicError, TopologyError."""
+        existing = existing_topics(admin)
+        return self._plan(admin, self._built(existing), existing)
+
+    def next_plan(self, admin: Admin, plan: AppPlan) -> AppPlan | None:
+        """A plan with the topics that match patterns now; None if they are those of `plan`. Errors: as
+        `first_plan`."""
+        existing = existing_topics(admin)
+        built = self._built(existing)
+        return None if built.matched == plan.built.matched else self._plan(admin, built, existing)
+
+    def _built(self, existing: Mapping[str, TopicListing]) -> BuiltTopology:
+        config = self._config
+        matched = [
+            name
+            for name, topic in existing.items()
+            if not topic.is_internal and not is_internal_topic(name, config.application_id)
+        ]
+        return self._topology.build(config.application_id, caching=config.cache_bytes > 0, matched=matched)
+
+    def _plan(self, admin: Admin, built: BuiltTopology, existing: Mapping[str, TopicListing]) -> AppPlan:
+        defaults = {name: str(value) for name, value in self._given.get("topic", {}).items()}
+        topics = create_internal_topics(admin, built, self._config, defaults)
+        sub_topologies = {number: built.sub_topology(number) for number in built.sub_topology_ids}
+        return AppPlan(
+            config=self._config,
+            settings=self.settings,
+            built=built,
+            sub_topologies=sub_topologies,
+            sources={number: frozenset(each.sources) for number, each in sub_topologies.items()},
+            partitions={
+                name: topics[name].partitions for each in sub_topologies.values() for name in each.sources
+            },
+            topic_ids={name: topic.topic_id.hex() for name, topic in topics.items()},
+            repartition_topics=frozenset(
+                topic for each in sub_topologies.values() for topic in each.repartition_topics
+            ),
+            client_configs=self._client_configs,
+            open_engine=self._open_engine,
+            column_paths=_column_paths(sub_topologies, self.settings),
+            global_partitions=_global_partitions(built, existing),
+        )
+
+
+def _global_partitions(built: BuiltTopology, existing: Mapping[str, TopicListing]) -> dict[str, int]:
+    topology = built.global_topology()
+    topics = [] if topology is None else list(topology.sources)
+    for topic in topics:
+        if topic not in existing:
+            raise InternalTopicError(f"topic {topic} of a global store does not exist")
+    return {topic: existing[topic].partitions for topic in topics}
+
+
+def _column_paths(
+    sub_topologies: Mapping[int, SubTopology], settings: TaskSettings
+) -> dict[int, dict[str, ColumnPath]]:
+    """Empty if no source topic passes through Arrow sections first."""
+    if not isinstance(settings.timestamp_extractor, FailOnInvalidTimestamp):
+        return {}
+    paths = {number: column_paths(each) for number, each in sub_topologies.items()}
+    return paths if any(paths.values()) else {}
+
+
+def _client_configs(
+    config: StreamsConfig, given: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The configs of each client: defaults of Kafka Streams, what the user gives, what must be."""
+    shared = given.get("consumer", {})
+    isolation = "read_committed" if config.is_exactly_once else "read_uncommitted"
+    forced = {"enable.auto.commit": False, "isolation.level": isolation}
+    defaults = {"auto.offset.reset": "earliest", "max.poll.records": 1000}
+    main = {
+        **defaults,
+        **shared,
+        **given.get("main.consumer", {}),
+        **forced,
+        "group.id": config.application_id,
+    }
+    side = {**defaults, **shared, "isolation.level": isolation}
+    return {
+        "main.consumer": main,
+        "restore.consumer": {**side, **given.get("restore.consumer", {})},
+        "global.consumer": {**side, **given.get("global.consumer", {})},
+        "producer": {"linger.ms": 100, **given.get("producer", {})},
+    }
