@@ -185,7 +185,7 @@ class ClassicMember(MemberCore):
             if error is None:
                 self._last_response_ms, self._failures = now_ms, 0
                 return self.poll(now_ms)
-            return self._heartbeat_failed(error, now_ms)
+            return self._heartbeat_failed(request, error, now_ms)
         if request is not self._sent:
             return ()  # of an earlier membership
         self._sent = None
@@ -196,7 +196,7 @@ class ClassicMember(MemberCore):
     def on_failure(self, request: SendRequest, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
         if request is self._heartbeat:
             self._heartbeat = None
-            return self._heartbeat_failed(error, now_ms)
+            return self._heartbeat_failed(request, error, now_ms)
         if request is not self._sent:
             return ()
         self._sent = None
@@ -403,13 +403,17 @@ class ClassicMember(MemberCore):
         self._become(S.JOINING)
         return () if isinstance(error, CoordinatorLoadInProgressError) else (ForgetCoordinator(),)
 
-    def _heartbeat_failed(self, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
+    def _heartbeat_failed(self, request: SendRequest, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
+        """Race: a heartbeat that is resent may reach the coordinator after the JoinGroup of the next
+        generation; its error says nothing about that generation."""
         if isinstance(error, RebalanceInProgressError):
             self._last_response_ms, self._failures = now_ms, 0
             if self.state in (S.STABLE, S.ADOPTING):
                 self._join_again("the group rebalances")
             return self.poll(now_ms)
         if isinstance(error, (UnknownMemberIdError, IllegalGenerationError)):
+            if request.request.generation_id != self.generation_id:
+                return self.poll(now_ms)
             return self._lose_membership(now_ms)
         if not error.retriable:
             return self._fail(error)

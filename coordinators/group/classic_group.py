@@ -58,7 +58,8 @@ class ClassicGroup:
         # members that have not sent SyncGroup in this generation, ordered
         self.pending_syncs: dict[str, None] = {}
         self.member_was_added = False  # during the initial rebalance delay
-        # migrated from the consumer protocol: no leader has assigned this generation
+        # downgraded from the consumer protocol: no leader has assigned this generation, and members that lag
+        # still use an older one
         self.has_no_leader = False
         self._topics: frozenset[str] | None = None  # subscribed topics of all members; None: unknown
 
@@ -122,8 +123,15 @@ class ClassicGroup:
         return member
 
     def check_generation(self, generation: int) -> None:
-        """Errors: IllegalGenerationError if it is not the group's."""
-        if generation != self.generation:
+        """Check the generation of a member's request.
+
+        In a consumer-protocol group each member has an epoch of its own, and one that lags behind the group
+        epoch owns its partitions until it rejoins. A downgrade takes the group epoch as generation, so until
+        all members have rejoined an older generation is valid, too: in Kafka the member gets
+        ILLEGAL_GENERATION and loses its partitions. Errors: IllegalGenerationError.
+        """
+        is_lagging = self.has_no_leader and 0 <= generation < self.generation
+        if generation != self.generation and not is_lagging:
             raise IllegalGenerationError(
                 f"group {self.group_id!r} is at generation {self.generation}, the request says {generation}"
             )
@@ -282,6 +290,7 @@ class ClassicGroup:
         largest."""
         self.generation = self.generation + 1 if self.generation < MAX_GENERATION else 1
         self.protocol = self.vote() if self.members else None
+        self.has_no_leader = False
         self.pending_syncs = {}
         self.note_topics()
         self.become(ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY, wall_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.consumer_group import GROUP_TRANSITIONS, ConsumerGroup, GroupState
 from headrace.coordinators.runtime.ports import Outcome
 from headrace.protocol import errors
@@ -315,9 +316,20 @@ class SimClassicMember:
             # fenced: a coordinator that moved in a rebalance may know a static member by its previous id only
             self.member_id, self.generation, self.owned = "", -1, {}
         elif code == errors.IllegalGenerationError.code:
+            # a coordinator that moved in a rebalance may not know the generation yet, but knows all before
+            generation = self._generation_of_group()
+            assert self.generation > generation, f"generation {self.generation} is known, up to {generation}"
             self.generation, self.owned = -1, {}
         else:
             assert code in (errors.RebalanceInProgressError.code, errors.NotCoordinatorError.code), answer
+
+    def _generation_of_group(self) -> int:
+        """The one that the coordinator has for this member."""
+        group = self.rig.shard.groups[self.group_id]
+        if isinstance(group, ConsumerGroup):
+            return group.members[self.member_id].epoch
+        assert isinstance(group, ClassicGroup)
+        return group.generation
 
     def leave(self) -> Asked:
         self.owned, self.must_join, self.generation = {}, True, -1

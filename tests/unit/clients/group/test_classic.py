@@ -267,6 +267,27 @@ def test_member_removed_before_its_first_adoption_rejoins(error: Any) -> None:
     assert core.pending is None
 
 
+@pytest.mark.parametrize("error", [errors.UnknownMemberIdError, errors.IllegalGenerationError])
+def test_late_error_of_a_heartbeat_does_not_end_the_next_generation(error: Any) -> None:
+    """The heartbeat was resent behind the JoinGroup: in Kafka, too, its error counts for its generation."""
+    core = new()
+    follow(core, 0, T0)
+    beat = request(core.poll(1_000), HEARTBEAT)
+    core.enforce_rebalance("the user")
+    core.poll(1_000)
+    core.begin()
+    join = request(core.on_done(1_000), JOIN_GROUP)
+    response = groups.JoinGroupResponse(0, 2, "consumer", "range", "x", "me")
+    sync = request(core.on_response(join, response, 1_000), SYNC_GROUP)
+    core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T1)), 1_000)
+    finish(core, 1_000)
+    core.on_response(beat, groups.HeartbeatResponse(error.code), 1_000)
+    assert (core.state, core.owned, core.metadata.generation_id) == (S.STABLE, (T1,), 2)
+    next_beat = request(core.poll(2_000), HEARTBEAT)
+    core.on_response(next_beat, groups.HeartbeatResponse(error.code), 2_000)
+    assert core.pending == member.OwnershipChange(member.ChangeKind.LOST, (T1,))
+
+
 def test_adoption_that_has_begun_ends_before_the_loss() -> None:
     """The partitions that are being adopted are lost afterwards."""
     core = new()

@@ -5,7 +5,7 @@ from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.consumer_group import ConsumerGroup, GroupState
 from headrace.protocol import errors
 from headrace.protocol.consumer_protocol import Assignment, encode_assignment
-from headrace.protocol.messages.groups import GroupProtocol, LeavingMember
+from headrace.protocol.messages.groups import ConsumerGroupHeartbeatRequest, GroupProtocol, LeavingMember
 from headrace.protocol.model import TopicPartition
 
 from tests.fakes.consumer_group_rig import (
@@ -81,6 +81,42 @@ def test_rolling_migration_to_the_new_protocol_and_back(
     members.pop(0).leave()
     turn()
     assert isinstance(rig.shard.groups[GROUP], ClassicGroup)
+
+
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_lagging_classic_member_keeps_its_partitions_when_the_group_is_downgraded(
+    rig: ConsumerGroupRig, *, fails_over: bool
+) -> None:
+    """Its epoch is older than the group's, which becomes the generation. It commits, hears of the rebalance
+    with its next heartbeat or SyncGroup, and joins again under its member id."""
+    first, second = _classic_pair(rig, is_eager=True)
+    third = _new(rig, "a")
+    run(first, second, third)
+    before = first.generation
+    _new(rig, "b").beat()  # a new epoch, of which the first member has not heard
+    run(second, third)
+    rig.beat(ConsumerGroupHeartbeatRequest(GROUP, "b", -1))
+    assert rig.group.members[first.member_id].epoch == before < rig.group.epoch
+    third.leave()
+    rig.advance(0)
+    group = rig.shard.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    assert before < group.generation
+    if fails_over:
+        rig.reload()
+    place = ("events", min(first.owned["events"]))
+    commit = rig.commit_offset(7, first.member_id, before, GROUP, place)
+    assert commit.answer.results[0].error_code == 0
+    again = errors.RebalanceInProgressError.code
+    assert rig.sync(first.member_id, before, GROUP).code == again
+    assert rig.heartbeat(first.member_id, before, GROUP).code == again
+    never = errors.IllegalGenerationError.code
+    assert rig.heartbeat(first.member_id, rig.shard.groups[GROUP].generation + 1, GROUP).code == never
+    member_id = first.member_id
+    run(first, second)
+    _assert_shared(first, second)
+    assert first.member_id == member_id
+    assert rig.heartbeat(first.member_id, before, GROUP).code == never, "all have joined the next generation"
 
 
 def test_migration_keeps_offsets(rig: ConsumerGroupRig) -> None:
