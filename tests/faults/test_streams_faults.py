@@ -18,7 +18,7 @@ import headrace
 import pytest
 from headrace import NewTopic, int64, utf8
 from headrace.services.local_io import LocalCluster, local
-from waiting import wait_for
+from streams_evidence import missing_counts, state_of_application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,6 +96,13 @@ class Processes:
             process.kill()
             process.wait()
 
+    def logs(self) -> str:
+        """The end of what each process wrote."""
+        return "\n".join(
+            f"process {number}, alive: {process.poll() is None}\n{self.log(number)}"
+            for number, process in sorted(self._running.items())
+        )
+
     def log(self, number: int) -> str:
         """The end of what a process wrote."""
         return (self._folder / f"log-{number}.txt").read_text()[-4000:]
@@ -135,8 +142,10 @@ class Lines(threading.Thread):
 def committed_counts(
     cluster: LocalCluster, wanted: Counter[str], processes: Processes
 ) -> dict[str, list[int]]:
-    """The committed counts of each word in their order, once each word has reached its total."""
+    """The committed counts of each word in their order, once each word has reached its total. There may be
+    some 500,000: the wait begins again with each new one."""
     found: dict[str, list[int]] = defaultdict(list)
+    highest: dict[str, int] = defaultdict(int)
     with headrace.Consumer(
         counting_app.TARGET,
         bootstrap=cluster.bootstrap,
@@ -144,14 +153,19 @@ def committed_counts(
         value=int64,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
+        max_poll_records=10_000,
     ) as consumer:
-
-        def is_complete() -> bool:
+        ends_at = time.monotonic() + PATIENCE_S
+        while any(highest[word] < count for word, count in wanted.items()):
             for record in consumer.poll(0.1):
-                found[str(record.key)].append(int(record.value or 0))
-            return all(max(found[word], default=0) >= count for word, count in wanted.items())
-
-        wait_for(is_complete, "every word has its count", PATIENCE_S, lambda: processes.log(1))
+                word, count = str(record.key), int(record.value or 0)
+                found[word].append(count)
+                if count > highest[word]:
+                    highest[word], ends_at = count, time.monotonic() + PATIENCE_S
+            assert time.monotonic() < ends_at, (
+                f"no word was counted for {PATIENCE_S:.0f} s\n{missing_counts(wanted, found)}\n"
+                f"{state_of_application(cluster.bootstrap, 'counting')}\n{processes.logs()}"
+            )
     return found
 
 
@@ -186,7 +200,8 @@ def test_every_record_is_counted_once_through_kills(
     when words and counts pass through async functions, and words through an Arrow section."""
     sent, found = kill_at_random(cluster, processes, duration_s)
     assert processes.kills >= 2
-    assert {word: counts for word, counts in found.items() if counts != list(range(1, sent[word] + 1))} == {}
+    wrong = [word for word, counts in found.items() if counts != list(range(1, sent[word] + 1))]
+    assert not wrong, missing_counts(sent, found)
     for number in (1, 2):
         assert processes.stop(number) == 0, processes.log(number)
 
