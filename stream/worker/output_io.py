@@ -67,11 +67,34 @@ class Output:
         extra = {"transactional.id": self.transactional_id} if self.transactional_id else {}
         self._producer = self._clients.producer({**self._config, **extra})
         self._send = self._producer.send
-        self._in_transaction = False
+        self._in_transaction = self._is_initialized = False
         self._refused: BaseException | None = None  # the error of a record of this transaction
         self._unacknowledged: dict[Delivery, list[_Sent]] = {}  # by batch
         self._unacknowledged_columns: deque[tuple[BatchResult, RecordCollector | None, str, Any]] = deque()
         self._last: dict[tuple[str, int], RecordFuture] = {}
+
+    def initialize(self) -> None:
+        """Abort the transaction that an earlier process with this transactional id left open: until then its
+        records hold up readers of committed records, such as those that restore a changelog.
+
+        Errors: those of the producer, not TaskMigratedError; after a retriable one the next call tries again.
+        """
+        if self.transactional_id is None or self._is_initialized:
+            return
+        try:
+            self._producer.init_transactions()
+        except _FENCED:  # by the last request of that process
+            self.reopen()
+            self._producer.init_transactions()
+        self._is_initialized = True
+
+    def _begin(self) -> None:
+        try:
+            self._producer.begin_transaction()
+        except _FENCED:  # between two transactions: there is none to abort, the next one needs a producer
+            self.reopen()
+            raise
+        self._in_transaction = self._is_initialized = True
 
     def partitions_of(self, topic: str) -> int:
         """The number of partitions of an output topic; fetches metadata the first time.
@@ -102,8 +125,7 @@ class Output:
         """Send one record; an error of the producer reaches `collector` at latest at the next commit."""
         try:
             if self.transactional_id is not None and not self._in_transaction:
-                self._producer.begin_transaction()
-                self._in_transaction = True
+                self._begin()
             future = self._send(
                 topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
             )
@@ -128,8 +150,7 @@ class Output:
         errors as in `send`."""
         try:
             if self.transactional_id is not None and not self._in_transaction:
-                self._producer.begin_transaction()
-                self._in_transaction = True
+                self._begin()
             sent = self._producer.send_arrow(topic, rows)
         except _FENCED as error:
             raise self._lost(error) from error
@@ -179,8 +200,7 @@ class Output:
             if not self._in_transaction:
                 if not offsets:
                     return
-                self._producer.begin_transaction()
-                self._in_transaction = True
+                self._begin()
             self.flush()
             committed = {tp: OffsetAndMetadata(*offset) for tp, offset in offsets.items()}
             if committed:

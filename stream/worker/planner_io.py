@@ -147,4 +147,5 @@ def _client_configs(
         "restore.consumer": {**side, **given.get("restore.consumer", {})},
         "global.consumer": {**side, **given.get("global.consumer", {})},
         "producer": {"linger.ms": 100, **given.get("producer", {})},
+        "admin": dict(given.get("admin", {})),
     }

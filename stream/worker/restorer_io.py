@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from ...clients.admin.admin_types import LATEST
 from ...protocol.model import TopicPartition
 from ..errors import TaskCorruptedError
 from ..state.engines import DamagedStoreError
@@ -14,6 +15,7 @@ from ..state.engines import DamagedStoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ...clients.sync.admin_io import Admin
     from ..records import TaskId
     from ..task.restoration import ChangelogRestore, Restoration
     from .clients_io import Clients
@@ -27,17 +29,24 @@ _partition_of = attrgetter("topic", "partition")
 class Restorer:
     """Reads changelogs from the offset of each store to the end that they had when the task was added.
 
-    `committed` gives the committed offsets of input topics that serve as changelogs.
+    The end is the high watermark, also where committed records are read: the offsets of a transaction may be
+    committed before its marker is in a changelog, and a store that is restored up to the last stable offset
+    would lack its updates (KAFKA-10167). `committed` gives the committed offsets of input topics that serve
+    as changelogs.
     """
 
     def __init__(
         self,
         clients: Clients,
         config: Mapping[str, Any],
+        admin_config: Mapping[str, Any],
         committed: Callable[[list[TopicPartition]], Mapping[TopicPartition, int | None]],
     ) -> None:
         settings = {**config, "auto.offset.reset": "earliest"}  # retention may delete the start meanwhile
         self._consumer = clients.consumer(settings)
+        self._clients, self._admin_config = clients, admin_config
+        self._is_read_committed = config.get("isolation.level") == "read_committed"
+        self._admin: Admin | None = None  # made when it is needed
         self._committed = committed
         self._restorations: dict[TaskId, Restoration] = {}
         self._changelogs: dict[TopicPartition, tuple[TaskId, ChangelogRestore]] = {}
@@ -62,7 +71,7 @@ class Restorer:
         if not partitions:
             self._restorations[task_id] = restoration
             return
-        ends = self._consumer.end_offsets(*partitions)
+        ends = self._high_watermarks(partitions)
         starts = self._consumer.beginning_offsets(*partitions)
         sources = [tp for tp, changelog in restoration.changelogs.items() if changelog.is_source]
         restoration.use_ends(ends, self._committed(sources) if sources else {})
@@ -80,6 +89,14 @@ class Restorer:
             if not changelog.is_done:
                 self._changelogs[partition] = (task_id, changelog)
         self._assign()
+
+    def _high_watermarks(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if not self._is_read_committed:
+            return self._consumer.end_offsets(*partitions)
+        if self._admin is None:
+            self._admin = self._clients.admin(self._admin_config)
+        found = self._admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        return {partition: end.offset for partition, end in found.items()}
 
     def remove(self, task_id: TaskId) -> None:
         """Forget a task that is closed."""
@@ -148,5 +165,7 @@ class Restorer:
             log.info("task %s restores its stores: %d offsets left%s", task_id, restoration.remaining, left)
 
     def close(self) -> None:
-        """Close the consumer."""
+        """Close the clients."""
         self._consumer.close()
+        if self._admin is not None:
+            self._admin.close()

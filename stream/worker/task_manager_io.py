@@ -132,10 +132,19 @@ class TaskManager:
     def open_tasks(self) -> None:
         """Make the tasks whose partitions are all here. One whose stores another thread still has, or whose
         offsets cannot be read for now, waits for the next call. Errors: TaskTimeoutError."""
+        ready = []
         for task_id, partitions in tasks_of(self._plan.sources, self._partitions).items():
             task = self.tasks.get(task_id)
-            if not self.owned.issuperset(partitions) or (task and {*partitions} <= {*task.partitions}):
-                continue
+            if self.owned.issuperset(partitions) and not (task and {*partitions} <= {*task.partitions}):
+                ready.append((task_id, partitions, task))
+        if not ready:
+            return
+        try:
+            self.output.initialize()
+        except HeadraceError as error:
+            self._retry_later([task_id for task_id, _, _ in ready], error)
+            return
+        for task_id, partitions, task in ready:
             try:
                 self._position(partitions)
                 if task is None:

@@ -197,7 +197,9 @@ class StreamThread:
         self._assignor.requests_shutdown = self._requests_shutdown
         self._output = Output(self._clients, configs["producer"], transactional_id, plan.changelogs())
         self._consumer = consumer = self._clients.consumer(configs["main.consumer"], [self._assignor])
-        self._restorer = Restorer(self._clients, configs["restore.consumer"], self._committed)
+        self._restorer = Restorer(
+            self._clients, configs["restore.consumer"], configs["admin"], self._committed
+        )
         self._calls = ThreadCalls(self._loop, consumer.wakeup)
         self.manager = TaskManager(
             *(plan, self.name, consumer, self._output, self._restorer, self._directory, self._calls),

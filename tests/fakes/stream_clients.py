@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.clients.admin.admin_types import NewTopic, TopicListing
 from headrace.clients.group.group_metadata import GroupMetadata
+from headrace.clients.records import OffsetAndTimestamp
 from headrace.protocol.model import TopicPartition
 from headrace.stream.testing.topics import StoredRecord
 
@@ -31,6 +32,10 @@ class FakeStreamsCluster:
         self.logs: dict[TopicPartition, list[StoredRecord | None]] = defaultdict(list)
         self.internal: set[str] = set()
         self.starts: dict[TopicPartition, int] = defaultdict(int)
+        self.open_from: dict[TopicPartition, int] = {}
+        """The first offset of a transaction without marker: committed records are read up to there."""
+        self.left_open: list[TopicPartition] = []
+        """Partitions with a transaction that the next producer aborts when it is initialized."""
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.failures: dict[str, list[Exception]] = defaultdict(list)
         self.send_errors: dict[str, list[Exception]] = defaultdict(list)
@@ -39,6 +44,7 @@ class FakeStreamsCluster:
         """The results of the next calls of `send_arrow`."""
         self.created: list[NewTopic] = []
         self.admin_config: dict[str, Any] = {}
+        self.admins: list[FakeAdmin] = []
         self.consumers: list[FakeConsumer] = []
         self.producers: list[FakeProducer] = []
         self.max_poll_records = 1000
@@ -70,6 +76,11 @@ class FakeStreamsCluster:
         """An offset without a record: a transaction marker, or what compaction removed."""
         self.logs[TopicPartition(topic, partition)].append(None)
 
+    def end(self, tp: TopicPartition, *, is_committed: bool) -> int:
+        """The last stable offset, or the high watermark."""
+        high = len(self.logs[tp])
+        return self.open_from.get(tp, high) if is_committed else high
+
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """The values of a partition."""
         return [record.value for record in self.logs[TopicPartition(topic, partition)] if record]
@@ -78,10 +89,12 @@ class FakeStreamsCluster:
 
     def admin(self, config: Mapping[str, Any]) -> Any:
         self.admin_config = dict(config)
-        return FakeAdmin(self)
+        self.admins.append(FakeAdmin(self))
+        return self.admins[-1]
 
-    def consumer(self, _config: Mapping[str, Any], assignors: Sequence[Any] = ()) -> Any:
-        self.consumers.append(FakeConsumer(self, assignors))
+    def consumer(self, config: Mapping[str, Any], assignors: Sequence[Any] = ()) -> Any:
+        is_committed = config.get("isolation.level") == "read_committed"
+        self.consumers.append(FakeConsumer(self, assignors, is_committed))
         return self.consumers[-1]
 
     def producer(self, config: Mapping[str, Any]) -> Any:
@@ -94,16 +107,24 @@ class _Results(NamedTuple):
 
 
 class FakeAdmin:
-    """Lists and creates topics."""
+    """Lists and creates topics; the ends of partitions."""
 
     def __init__(self, cluster: FakeStreamsCluster) -> None:
         self.cluster = cluster
+        self.is_closed = False
 
     def __enter__(self) -> FakeAdmin:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Nothing to close."""
+        self.close()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        self.cluster.fail("admin.list_offsets")
+        return {tp: OffsetAndTimestamp(self.cluster.end(tp, is_committed=False), -1, 0) for tp in wanted}
 
     def list_topics(self, *, internal: bool) -> list[TopicListing]:
         assert internal
@@ -120,8 +141,9 @@ class FakeAdmin:
 class FakeConsumer:
     """`give` and `take` change its assignment with the next poll, as a rebalance does."""
 
-    def __init__(self, cluster: FakeStreamsCluster, assignors: Sequence[Any]) -> None:
+    def __init__(self, cluster: FakeStreamsCluster, assignors: Sequence[Any], is_committed: bool) -> None:
         self.cluster = cluster
+        self.is_committed = is_committed
         self.assignors = assignors
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
@@ -175,7 +197,8 @@ class FakeConsumer:
         for tp, position in self.positions.items():
             if tp not in self.paused:
                 log, first = self.cluster.logs[tp], max(position, self.cluster.starts[tp])
-                last = min(len(log), first + self.cluster.max_poll_records)
+                end = self.cluster.end(tp, is_committed=self.is_committed)
+                last = min(end, first + self.cluster.max_poll_records)
                 found += [record for record in log[first:last] if record is not None]
                 self.positions[tp] = max(position, last)
         return found
@@ -209,7 +232,7 @@ class FakeConsumer:
 
     def end_offsets(self, *tps: TopicPartition) -> dict[TopicPartition, int]:
         self.cluster.fail("consumer.end_offsets")
-        return {tp: len(self.cluster.logs[tp]) for tp in tps}
+        return {tp: self.cluster.end(tp, is_committed=self.is_committed) for tp in tps}
 
     def lag(self) -> dict[TopicPartition, int]:
         return {tp: len(self.cluster.logs[tp]) - position for tp, position in self.positions.items()}
@@ -277,7 +300,7 @@ class FakeProducer:
     def __init__(self, cluster: FakeStreamsCluster, is_transactional: bool) -> None:
         self.cluster = cluster
         self.is_transactional = is_transactional
-        self.in_transaction = self.is_closed = False
+        self.in_transaction = self.is_initialized = self.is_closed = False
         self.pending: list[tuple[FakeFuture, dict[str, Any]]] = []
         self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
 
@@ -321,9 +344,21 @@ class FakeProducer:
         self.cluster.fail("producer.partitions_for")
         return list(range(self.cluster.partitions.get(topic, 0)))
 
+    def init_transactions(self) -> None:
+        self.cluster.fail("producer.init_transactions")
+        assert self.is_transactional
+        assert not self.is_initialized
+        self.is_initialized = True
+        for tp in self.cluster.left_open:
+            del self.cluster.open_from[tp]
+        self.cluster.left_open = []
+
     def begin_transaction(self) -> None:
+        self.cluster.fail("producer.begin_transaction")
         assert self.is_transactional
         assert not self.in_transaction
+        if not self.is_initialized:
+            self.init_transactions()
         self.in_transaction = True
 
     def send_offsets_to_transaction(

@@ -66,6 +66,7 @@ def plan_of(app: App, partitions: dict[str, int], open_engine: Any) -> AppPlan:
     built = app.build(app.application_id, matched=list(partitions))
     sub_topologies = {number: built.sub_topology(number) for number in built.sub_topology_ids}
     changelogs = {topic for each in sub_topologies.values() for topic in each.changelogs.values()}
+    isolation = "read_committed" if app.config.is_exactly_once else "read_uncommitted"
     return AppPlan(
         config=app.config,
         settings=app.settings,
@@ -76,8 +77,8 @@ def plan_of(app: App, partitions: dict[str, int], open_engine: Any) -> AppPlan:
         repartition_topics=frozenset(),
         topic_ids=dict.fromkeys(changelogs, "id"),
         client_configs={
-            name: {"auto.offset.reset": "earliest"}
-            for name in ("main.consumer", "restore.consumer", "global.consumer", "producer")
+            name: {"auto.offset.reset": "earliest", "isolation.level": isolation}
+            for name in ("main.consumer", "restore.consumer", "global.consumer", "producer", "admin")
         },
         open_engine=open_engine,
     )
@@ -114,7 +115,7 @@ class WorkerRig:
         self.directory = StateDirectory(str(folder), "app")
         self.app = app = counting_app(**options)
         self.plan = plan = plan_of(app, {SOURCE: 2}, self.files.open)
-        self.consumer: FakeConsumer = self.cluster.consumer({})
+        self.consumer: FakeConsumer = self.cluster.consumer(plan.client_configs["main.consumer"])
         transactional_id = "app-1" if plan.config.is_exactly_once else None
         self.output = Output(
             self.cluster, plan.client_configs["producer"], transactional_id, plan.changelogs()
@@ -122,6 +123,7 @@ class WorkerRig:
         self.restorer = Restorer(
             self.cluster,
             plan.client_configs["restore.consumer"],
+            plan.client_configs["admin"],
             lambda partitions: dict.fromkeys(partitions),
         )
         calls = ThreadCalls(FunctionLoop("calls"), lambda: None)

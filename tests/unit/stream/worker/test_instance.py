@@ -61,7 +61,7 @@ def test_configs_of_clients_by_prefix(tmp_path: Path) -> None:
     )
     assert found["global.consumer"]["max.poll.records"] == 9
     assert found["producer"] == {"linger.ms": 1}
-    assert prepared.cluster.admin_config == {"request.timeout.ms": 5}
+    assert prepared.cluster.admin_config == found["admin"] == {"request.timeout.ms": 5}
 
 
 def test_topics_that_are_created_have_the_configs_of_the_application(tmp_path: Path) -> None:

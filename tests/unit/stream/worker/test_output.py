@@ -153,6 +153,40 @@ def test_a_producer_that_cannot_abort_is_replaced() -> None:
     assert sender.cluster.values("out") == [b"w"]
 
 
+def test_an_output_is_initialized_once() -> None:
+    """A transaction that begins before does it, too. Without a transactional id there is nothing to do."""
+    sender = Sender("app-1")
+    sender.cluster.failures["producer.init_transactions"] = [ApiTimeoutError("no coordinator")]
+    with pytest.raises(ApiTimeoutError):
+        sender.output.initialize()
+    for _ in range(2):
+        sender.output.initialize()
+    sender.output.reopen()
+    sender.send()
+    sender.output.initialize()
+    sender.output.commit({}, GROUP)
+    assert sender.cluster.values("out") == [b"v"]
+    plain = Sender()
+    plain.output.initialize()
+    assert not plain.cluster.producers[0].is_initialized
+
+
+@pytest.mark.parametrize("call", ["init_transactions", "begin_transaction"])
+def test_a_producer_that_is_fenced_between_transactions_is_replaced(call: str) -> None:
+    """It can begin none."""
+    sender = Sender("app-1")
+    sender.cluster.failures[f"producer.{call}"] = [ProducerFencedError("a newer producer")]
+    if call == "begin_transaction":
+        with pytest.raises(TaskMigratedError):
+            sender.send()
+    else:
+        sender.output.initialize()
+    assert [producer.is_closed for producer in sender.cluster.producers] == [True, False]
+    sender.send()
+    sender.output.commit({}, GROUP)
+    assert sender.cluster.values("out") == [b"v"]
+
+
 def test_an_output_topic_without_metadata_is_tried_again() -> None:
     """A partitioner needs the number of its partitions. Other errors are raised as they are."""
     sender = Sender()

@@ -108,6 +108,7 @@ def test_a_lost_transaction_counts_each_record_once(tmp_path: Path, error: Excep
     rig.run(lambda: give(rig, FIRST), nothing, nothing, nothing)
     assert rig.errors == []
     assert rig.counts() == [("a", 1), ("a", 2)]
+    assert [admin.is_closed for admin in rig.cluster.admins] == [True]
 
 
 def test_a_send_error_with_retry_repeats_the_records(tmp_path: Path) -> None:
