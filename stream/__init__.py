@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from .app_io import App as App
     from .dsl.async_operators import Retry as Retry
     from .dsl.builder import Builder as Builder
+    from .dsl.grouped import CogroupedKStream as CogroupedKStream
+    from .dsl.grouped import KGroupedStream as KGroupedStream
     from .dsl.kstream import BranchedKStream as BranchedKStream
     from .dsl.kstream import KStream as KStream
-    from .dsl.ktable import CogroupedKStream as CogroupedKStream
     from .dsl.ktable import GlobalKTable as GlobalKTable
-    from .dsl.ktable import KGroupedStream as KGroupedStream
     from .dsl.ktable import KGroupedTable as KGroupedTable
     from .dsl.ktable import KTable as KTable
     from .dsl.stores import Store as Store
@@ -79,9 +79,9 @@ _MODULES = {
     "BranchedKStream": "dsl.kstream",
     "KTable": "dsl.ktable",
     "GlobalKTable": "dsl.ktable",
-    "KGroupedStream": "dsl.ktable",
+    "KGroupedStream": "dsl.grouped",
     "KGroupedTable": "dsl.ktable",
-    "CogroupedKStream": "dsl.ktable",
+    "CogroupedKStream": "dsl.grouped",
     "Store": "dsl.stores",
     "JoinSerdes": "dsl.stream_joins",
     "until_time_limit": "dsl.suppressed",

@@ -14,7 +14,6 @@ from ..processors.combined_runs import KStreamNamedAggregate, KStreamNamedTumbli
 from ..processors.count_window_aggregates import KStreamCountWindowAggregate
 from ..processors.session_aggregates import KStreamSessionWindowAggregate
 from ..processors.sliding_window_aggregates import KStreamSlidingWindowAggregate
-from ..processors.tables import KTablePassThrough
 from ..processors.window_aggregates import KStreamWindowAggregate
 from ..topology.errors import TopologyError
 from .graph import GraphNode, ProcessorNode, RepartitionNode
@@ -144,7 +143,7 @@ def aggregate_windows(
     supplier = windowed_supplier(windows, builder, what, emit_on_close=emit_on_close, late=route.records)
     node = ProcessorNode(node_name, supplier)
     node.late_sink = route.sink
-    node.grace_ms = _time_to_close_ms(windows)
+    node.grace_ms = time_to_close_ms(windows)
     node.is_output_versioned = False
     return _table(grouped, materialized, node, what, windowed_serde(materialized.key, windows))
 
@@ -229,84 +228,8 @@ def windowed_serde(key: Any, windows: Windows) -> WindowedKeySerde:
     return time_windowed(key, windows.size if isinstance(windows, CountWindows) else windows.size_ms)
 
 
-def _time_to_close_ms(windows: Windows) -> int | None:
+def time_to_close_ms(windows: Windows) -> int | None:
+    """How long behind its start of stream time a window takes records; None: time plays no part."""
     if isinstance(windows, SessionWindows):
         return windows.grace_ms + windows.inactivity_gap_ms
     return None if isinstance(windows, CountWindows) else windows.grace_ms
-
-
-class Cogrouped:
-    """Grouped streams that are aggregated into one table, each by its own aggregator."""
-
-    def __init__(self, graph: LogicalGraph) -> None:
-        self.graph = graph
-        self.aggregators: dict[Grouped, Callable[[Any, Any, Any], Any]] = {}
-        self._parents: dict[Grouped, GraphNode] = {}
-
-    def aggregate(
-        self,
-        windows: Windows | None,
-        initializer: Callable[[], Any],
-        merge: Callable[[Any, Any, Any], Any] | None,
-        store: StoreArgument,
-        name: str | None,
-        late: Late | None = None,
-    ) -> TableHandle:
-        """A table of results by key, or by windowed key."""
-        names = self.graph.names
-        materialized = Materialized(self.graph, store, "COGROUPKSTREAM-AGGREGATE-")
-        materialized.default_serdes(next(iter(self.aggregators)).key)
-        builder = (
-            materialized.key_value()
-            if windows is None
-            else window_store(materialized, windows, emit_on_close=False)
-        )
-        self._repartition(materialized)
-        nodes: list[ProcessorNode] = []
-        suppliers: list[Any] = []
-        for number, (grouped, aggregator) in enumerate(self.aggregators.items()):
-            what = Aggregation(initializer, aggregator, merge)
-            node_name = names.suffixed_or(name, f"-cogroup-agg-{number}", "COGROUPKSTREAM-AGGREGATE-")
-            suffix = f"-cogroup-late-{number}"
-            route = LateRoute(self.graph, late, name, suffix, grouped.key, grouped.value)
-            supplier = (
-                KStreamAggregate(builder, initializer, aggregator)
-                if windows is None
-                else windowed_supplier(windows, builder, what, emit_on_close=False, late=route.records)
-            )
-            node = ProcessorNode(node_name, supplier)
-            node.late_sink = route.sink
-            if windows is None:
-                node.is_output_versioned = materialized.is_versioned
-            else:
-                node.grace_ms = _time_to_close_ms(windows)
-            self.graph.add(node, self._parents[grouped])
-            nodes.append(node)
-            suppliers.append(supplier)
-        merge_name = names.suffixed_or(name, "-cogroup-merge", "COGROUPKSTREAM-MERGE-")
-        pass_through = KTablePassThrough(suppliers, builder.name)
-        merged = ProcessorNode(merge_name, pass_through)
-        self.graph.add(merged, *nodes)
-        key = materialized.key if windows is None else windowed_serde(materialized.key, windows)
-        return TableHandle(
-            self.graph, merge_name, merged, frozenset([merge_name]), key, materialized.value, pass_through,
-            materialized.queryable_name,
-        )  # fmt: skip
-
-    def _repartition(self, materialized: Materialized) -> None:
-        for grouped in self.aggregators:
-            if not grouped.needs_repartition:
-                self._parents[grouped] = grouped.stream.node
-                continue
-            node = repartition_node(
-                self.graph,
-                materialized.name if grouped.name is None else grouped.name,
-                key=grouped.key,
-                value=grouped.value,
-                is_named=grouped.name is not None or materialized.is_queryable,
-            )
-            if grouped not in self._parents:
-                self.graph.add(node, grouped.stream.node)
-                self._parents[grouped] = node
-        first, *others = (grouped.stream for grouped in self._parents)
-        first.copartition_with(*others)

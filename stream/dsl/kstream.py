@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from ..processors import stateless
 from . import asof_joins, async_operators, stream_joins, stream_operators
 from .aggregations import Grouped
+from .grouped import KGroupedStream
 from .handles import StreamHandle, joiner_of, takes_of
-from .ktable import GlobalKTable, KGroupedStream, KTable
+from .ktable import GlobalKTable, KTable
 from .names import checked
 from .stream_joins import NO_SERDES, JoinSerdes
 

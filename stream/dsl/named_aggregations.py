@@ -78,15 +78,20 @@ def rows_serde(value: Any) -> Any:
 
 def checked(aggregates: Mapping[str, Any], store: StoreArgument) -> NamedAggregates:
     """The aggregates of a row. Errors: TopologyError for something else, and for a store with a serde."""
+    check_aggregates(aggregates)
+    if isinstance(store, Store) and store.value is not None:
+        raise TopologyError("the store of named aggregates has a format of its own: value= is for their rows")
+    return NamedAggregates(aggregates)
+
+
+def check_aggregates(aggregates: Mapping[str, Any]) -> None:
+    """Errors: TopologyError for something else."""
     for name, each in aggregates.items():
         if not isinstance(each, Aggregate):
             hint = f": call it, {name}={each.__name__}()" if isinstance(each, type) else ""
             raise TopologyError(
                 f"{name}= must be an aggregate, such as Sum(...) or Count(), not {each!r}{hint}"
             )
-    if isinstance(store, Store) and store.value is not None:
-        raise TopologyError("the store of named aggregates has a format of its own: value= is for their rows")
-    return NamedAggregates(aggregates)
 
 
 def invertible(aggregates: Mapping[str, Any], store: StoreArgument) -> NamedAggregates:

@@ -56,6 +56,10 @@ class Aggregate(Generic[V_in]):
         """What users see of a state."""
         return state
 
+    def continues(self, other: Aggregate[Any]) -> bool:
+        """Whether both compute the same, but for `of`: then each can go on with the state of the other."""
+        return type(self) is type(other) and _settings(self) == _settings(other)
+
 
 class Count(Aggregate[V_in]):
     """The number of records; with `of`, of those for which it is not None."""
@@ -238,6 +242,7 @@ class TopN(Aggregate[V_in]):
         super().__init__(of if by is None else _ranked(by, of))
         self.n = _at_least_one(n, "n")
         self.smallest = smallest
+        self.is_ranked = by is not None
         self._rank: Callable[[Any], Any] = _same if by is None else itemgetter(0)
         self._result: Callable[[Any], Any] = _same if by is None else itemgetter(1)
 
@@ -293,6 +298,11 @@ class Collect(Aggregate[V_in]):
 
     def result(self, state: Any) -> Any:
         return list(state)
+
+
+def _settings(aggregate: Aggregate[Any]) -> dict[str, Any]:
+    found = vars(aggregate).items()
+    return {name: value for name, value in found if value is not None and not callable(value)}
 
 
 def _ranked(by: Callable[[Any], Any], of: Callable[[Any], Any] | None) -> Callable[[Any], Any]:

@@ -54,9 +54,17 @@ class NamedAggregates:
         """The row without records."""
         return self._empty
 
-    def aggregator(self) -> Aggregator:
-        """The row with one more record."""
-        return TimedAggregator(self.add) if self.takes_time else self.add
+    def aggregator(self, own: Mapping[str, Aggregate[Any]] | None = None) -> Aggregator:
+        """The row with one more record. `own`: the aggregates to which the record is added, by their names;
+        the others keep their states."""
+        if own is None:
+            return TimedAggregator(self.add) if self.takes_time else self.add
+        steps = [_step(own[name], own[name].add) if name in own else _same_state for name in self.names]
+
+        def add(_key: Any, value: Any, row: Row, timestamp: int = 0) -> Row:
+            return self.row([step(state, value, timestamp) for step, state in zip(steps, row.states)])  # noqa: B905
+
+        return TimedAggregator(add) if any(each.takes_time for each in own.values()) else add
 
     def add(self, _key: Any, value: Any, row: Row, timestamp: int = 0) -> Row:
         """The row with one more record. `timestamp`: for aggregates that need it."""
@@ -124,6 +132,10 @@ def _added_run(
     elif None in values:
         values = [value for value in values if value is not None]
     return aggregate.add_all(state, values) if values else state
+
+
+def _same_state(state: Any, _value: Any, _timestamp: int) -> Any:
+    return state
 
 
 def _step(aggregate: Aggregate[Any], function: Callable[[Any, Any], Any]) -> Any:

@@ -58,6 +58,10 @@ TYPES = {
     "orders.group_by_key().windowed_by(stream.tumbling(5)).count()": "KTable[Windowed[str], int]",
     "orders.group_by_key().windowed_by(stream.session(5)).reduce(max)": "KTable[Windowed[str], int]",
     "orders.group_by_key().cogroup(added).aggregate(float)": "KTable[str, float]",
+    "orders.group_by_key().cogroup(n=stream.Count()).aggregate(low=stream.Min())": "KTable[str, Row]",
+    "orders.group_by_key().cogroup(n=stream.Count()).windowed_by(stream.session(5)).aggregate()": (
+        "KTable[Windowed[str], Row]"
+    ),
     "orders.group_by_key().aggregate(n=stream.Count(), total=stream.Sum())": "KTable[str, Row]",
     "orders.group_by_key().aggregate(hex=stream.Last(lambda n: n.to_bytes()))": "KTable[str, Row]",
     "orders.group_by_key().windowed_by(stream.session(5)).aggregate(n=stream.Count())": (

@@ -15,7 +15,7 @@ from headrace import stream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MODULES = ("dsl.builder", "dsl.kstream", "dsl.ktable", "app_io", "topology.topology")
+MODULES = ("dsl.builder", "dsl.kstream", "dsl.ktable", "dsl.grouped", "app_io", "topology.topology")
 # Java's names of FEATURES 1.13, as they stand in the first column
 OPERATORS = re.findall(
     r"\w+",

@@ -319,6 +319,16 @@ def test_offsets_that_cannot_be_read_delay_a_task(rig: WorkerRig) -> None:
     assert rig.counts() == [("a", 1)]
 
 
+def test_a_producer_that_stays_uninitialized_ends_the_thread(exactly_once: WorkerRig) -> None:
+    """After task.timeout.ms."""
+    rig = exactly_once
+    rig.cluster.failures["producer.init_transactions"] = [ApiTimeoutError("no coordinator")] * 2
+    rig.assign(FIRST)
+    rig.now_ms += rig.plan.config.task_timeout_ms + 1
+    with pytest.raises(TaskTimeoutError, match="task 0_0 made no progress"):
+        rig.manager.open_tasks()
+
+
 def test_after_a_reset_positions_wait_for_the_committed_offsets(rig: WorkerRig) -> None:
     """Partitions stay assigned while they cannot be read; later the task reads on at the committed offset."""
     rig.send("a", "b")
