@@ -229,6 +229,9 @@ class TimeWindowDefinition(Protocol):
     def windows_for(self, timestamp: int) -> Sequence[Window]:
         """The windows that contain `timestamp`, by their start."""
 
+    def starts_for(self, timestamp: int) -> Sequence[int]:
+        """Their starts alone."""
+
 
 class SlidingWindowDefinition(Protocol):
     """Windows that are defined by the records: two records at most `time_difference_ms` apart share one."""

@@ -4,9 +4,13 @@ UnlimitedWindows, JoinWindows."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..records import Window
 from .durations import Duration, to_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAX_TIME = 2**63 - 1
 
@@ -29,9 +33,16 @@ class TimeWindows:
 
     def windows_for(self, timestamp: int) -> list[Window]:
         """The windows that contain `timestamp`, by their start."""
+        size = self.size_ms
+        return [Window(start, start + size) for start in self.starts_for(timestamp)]
+
+    def starts_for(self, timestamp: int) -> Sequence[int]:
+        """The starts of the windows that contain `timestamp`."""
         size, advance = self.size_ms, self.advance_ms
+        if size == advance and timestamp >= 0:
+            return (timestamp - timestamp % size,)
         first = max(0, timestamp - size + advance) // advance * advance
-        return [Window(start, start + size) for start in range(first, timestamp + 1, advance)]
+        return range(first, timestamp + 1, advance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,11 @@ class UnlimitedWindows:
 
     def windows_for(self, timestamp: int) -> list[Window]:
         """The one window, or none before its start."""
-        return [Window(self.start_ms, MAX_TIME)] if timestamp >= self.start_ms else []
+        return [Window(start, MAX_TIME) for start in self.starts_for(timestamp)]
+
+    def starts_for(self, timestamp: int) -> Sequence[int]:
+        """The start of the one window, or nothing before it."""
+        return (self.start_ms,) if timestamp >= self.start_ms else ()
 
 
 @dataclass(frozen=True, slots=True)

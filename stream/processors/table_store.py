@@ -82,7 +82,7 @@ def change_forwarder(
         forward(key, Change(new, None if old is None else old[0]), timestamp, headers)
 
     if caches and store.set_flush_listener(on_flush, send_old_values):
-        return _by_cache
+        return nothing
     return _change_forward(forward, send_old_values)
 
 
@@ -95,7 +95,7 @@ def session_forwarder(context: ProcessorContext, store: Any, send_old_values: bo
         forward(key, Change(new, old), key.window.end, () if has_headers else headers)
 
     if store.set_flush_listener(on_flush, send_old_values):
-        return _by_cache
+        return nothing
     return _change_forward(forward, send_old_values)
 
 
@@ -109,8 +109,13 @@ def _change_forward(forward: Callable[..., None], send_old_values: bool) -> Forw
     return with_old if send_old_values else without_old
 
 
-def _by_cache(_key: Any, _new: Any, _old: Any, _timestamp: int, _headers: Headers, _is_latest: bool) -> None:
-    """The flush listener forwards."""
+def nothing(_key: Any, _new: Any, _old: Any, _timestamp: int, _headers: Headers, _is_latest: bool) -> None:
+    """Forwards nothing: the cache does when it flushes the entry, or the window has not closed."""
+
+
+def is_silent(forward: ForwardChange) -> bool:
+    """Whether it forwards nothing, so that its arguments need not be made."""
+    return forward is nothing
 
 
 class StoreValueGetter:

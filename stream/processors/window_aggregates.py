@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..records import Change, ValueAndTimestamp, Windowed
+from ..state.formats.windows import window_of
 from .aggregates import Aggregator, Initializer, StoredTableSupplier, bound_aggregator
 from .closed_windows import NO_TIMESTAMP, ClosedWindows
 from .late_records import on_late
-from .table_store import WindowValueGetterSupplier, change_forwarder, operator_store
+from .table_store import WindowValueGetterSupplier, change_forwarder, is_silent, nothing, operator_store
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
@@ -30,11 +31,7 @@ class WindowedTableSupplier(StoredTableSupplier):
 
     def update_forwarder(self, context: ProcessorContext, store: Any) -> ForwardChange:
         """Forwards updates, or with `emit_on_close` nothing."""
-        return _nothing if self.emit_on_close else change_forwarder(context, store, self.send_old_values)
-
-
-def _nothing(_key: Any, _new: Any, _old: Any, _timestamp: int, _headers: Headers, _is_latest: bool) -> None:
-    """The window has not closed."""
+        return nothing if self.emit_on_close else change_forwarder(context, store, self.send_old_values)
 
 
 def emit_windows(
@@ -78,10 +75,13 @@ class KStreamWindowAggregate(WindowedTableSupplier):
         forward = self.update_forwarder(context, store)
         initializer, dropped = self.initializer, context.dropped
         aggregator = bound_aggregator(self.aggregator, context)
-        windows_for, grace_ms = self.windows.windows_for, self.windows.grace_ms
+        forwards = not is_silent(forward)
+        starts_for = self.windows.starts_for
+        size_ms, grace_ms = self.windows.size_ms, self.windows.grace_ms
         emit = self._emitter(context, store) if self.emit_on_close else None
         late = on_late(self.late, context)
         stream_time = NO_TIMESTAMP
+        make = tuple.__new__  # in a third of the time of ValueAndTimestamp(...)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
@@ -91,12 +91,11 @@ class KStreamWindowAggregate(WindowedTableSupplier):
             if timestamp > stream_time:
                 stream_time = timestamp
             close_time = stream_time - grace_ms
-            for window in windows_for(timestamp):
-                if window.end <= close_time:
+            for start in starts_for(timestamp):
+                if start + size_ms <= close_time:
                     dropped("closed window")
-                    late(key, value, timestamp, headers, window, stream_time)
+                    late(key, value, timestamp, headers, window_of(start, size_ms), stream_time)
                     continue
-                start = window.start
                 found = fetch(key, start)
                 new_timestamp = timestamp
                 if found is None:
@@ -106,8 +105,10 @@ class KStreamWindowAggregate(WindowedTableSupplier):
                     if found_timestamp > timestamp:
                         new_timestamp = found_timestamp
                 new = aggregator(key, value, old)
-                put(key, None if new is None else ValueAndTimestamp(new, new_timestamp), start)
-                forward(Windowed(key, window), new, old, new_timestamp, headers, True)
+                put(key, None if new is None else make(ValueAndTimestamp, (new, new_timestamp)), start)
+                if forwards:
+                    window = window_of(start, size_ms)
+                    forward(Windowed(key, window), new, old, new_timestamp, headers, True)
             if emit is not None:
                 emit(close_time, headers)
 

@@ -115,8 +115,12 @@ class CachedKeyValueStore(TypedKeyValueStore):
         self._cache_name = f"{context.task_id}-{self.name}"
         self._flusher = Flusher(context, self._loads_key, self._get_bytes, self._write)
         self._cache = context.cache.open(self._cache_name, self._flusher.flush)
+        self._deferred = self._defer(self._put)
 
     def get(self, key: Any) -> Any:
+        found = self._deferred.get(key, key)
+        if found is not None:
+            return found
         key_bytes = self._dumps_key(key)
         entries = self._cache.entries
         entry = entries.get(key_bytes)
@@ -132,6 +136,10 @@ class CachedKeyValueStore(TypedKeyValueStore):
         return None if entry[0] is None else self._loads(entry[0])
 
     def put(self, key: Any, value: Any) -> None:
+        if not self._deferred.put(key, key, value):
+            self._put(key, value)
+
+    def _put(self, key: Any, value: Any) -> None:
         try:
             key_bytes = self._dumps_key(key)
             data = None if value is None else self._dumps(value)
@@ -151,6 +159,7 @@ class CachedKeyValueStore(TypedKeyValueStore):
         self._cache.put(key_bytes, (data, context, size, typed), True)
 
     def _rows(self, from_key: bytes | None, to_key: bytes | None, forward: bool) -> Rows:
+        self._deferred.settle_for_read()
         under = self._inner.rows(from_key, to_key, forward)
         keys = self._cache.keys(from_key, to_key, to_inclusive=False, forward=forward)
         return merged(cached_rows(self._cache, keys), under, forward) if keys else under
@@ -159,10 +168,12 @@ class CachedKeyValueStore(TypedKeyValueStore):
         return self._flusher.listen(listener, send_old_values, self._loads)
 
     def flush(self) -> None:
+        self._deferred.settle()
         self._cache.flush()
 
     def close(self) -> None:
         if self.is_open:
+            self._deferred.waiting.clear()
             self._context.cache.close(self._cache_name)
         super().close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from ...clients import serdes
@@ -10,6 +11,8 @@ from ...protocol.errors import SerializationError
 from ..topology.serdes import resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .stores import StoreContext
 
 # Values of these types cannot change and equal what the serde reads from their bytes: a cache keeps them.
@@ -26,6 +29,33 @@ def kept_types(serde: Serde[Any]) -> frozenset[type]:
     """The types of values that a cache may keep instead of reading their bytes again."""
     own = (serdes.int64, serdes.utf8, serdes.bytes_, serdes.json, serdes.msgpack)
     return _KEPT[serde.name] if any(serde is each for each in own) else frozenset()
+
+
+def _is_int64(value: Any) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is int:
+        return _is_int64(value)
+    if kind is float:
+        return isfinite(value)
+    return kind is str and str.isascii(value)
+
+
+_ALWAYS_WRITTEN: dict[str, Callable[[Any], bool]] = {
+    serdes.int64.name: _is_int64,
+    serdes.utf8.name: lambda value: type(value) is str and value.isascii(),
+    serdes.bytes_.name: lambda value: type(value) is bytes,
+    serdes.json.name: _is_plain,
+    serdes.msgpack.name: _is_plain,
+}
+
+
+def always_written(serde: Serde[Any]) -> Callable[[Any], bool] | None:
+    """Whether a value of a kept type has bytes, without making them; None where that is not known."""
+    return _ALWAYS_WRITTEN[serde.name] if kept_types(serde) else None
 
 
 def bind_serde(serde: Any, field: str, store_name: str, context: StoreContext) -> Serde[Any]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     Flush = Callable[[list[tuple[bytes, "CacheEntry"]]], None]
 
 _LINKS = 24  # of an entry in Java's list and map
+_DEFERRED_BYTES = 250  # of the cache for each entry that waits in front of it
+_FEW = 64  # fewer are not worth it
 
 
 CacheEntry = tuple["bytes | None", "RecordContext | None", int, Any]
@@ -143,19 +145,28 @@ class NamedCache:
 
 
 class ThreadCache:
-    """All caches of a worker. `max_bytes` 0: each write is flushed at once."""
+    """All caches of a worker. `max_bytes` 0: each write is flushed at once.
 
-    __slots__ = ("_caches", "max_bytes", "size")
+    `most_deferred`: the entries of one store that may wait in front of its cache (see `DeferredWrites`).
+    """
+
+    __slots__ = ("_caches", "max_bytes", "most_deferred", "size")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.size = 0
         self._caches: dict[str, NamedCache] = {}
+        self._share()
+
+    def _share(self) -> None:
+        most = self.max_bytes // _DEFERRED_BYTES // max(len(self._caches), 1)
+        self.most_deferred = most if most >= _FEW else 0
 
     def open(self, name: str, flush: Flush) -> NamedCache:
         """The cache of a store, by task id and store name. `flush` gets keys and entries in order."""
         assert name not in self._caches, name
         cache = self._caches[name] = NamedCache(self, flush)
+        self._share()
         return cache
 
     def close(self, name: str) -> None:
@@ -163,6 +174,7 @@ class ThreadCache:
         cache = self._caches.pop(name, None)
         if cache is not None:
             cache.clear()
+            self._share()
 
     def evict(self, cache: NamedCache) -> None:
         """Evict entries of `cache` until all caches together fit."""
@@ -173,6 +185,7 @@ class ThreadCache:
     def resize(self, max_bytes: int) -> None:
         """Change the limit; the stores give up entries in turns."""
         self.max_bytes = max_bytes
+        self._share()
         while self.size > max_bytes:
             for cache in list(self._caches.values()):
                 if cache.entries and self.size > max_bytes:

@@ -7,8 +7,9 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from ...clients.serdes import BAD_DATA
+from .deferred import DeferredWrites
 from .iterators import OpenIterators
-from .serdes import bad_value, bind_serde, kept_types
+from .serdes import always_written, bad_value, bind_serde, kept_types
 from .value_formats import PLAIN, TIMESTAMPED, ValueFormat
 
 if TYPE_CHECKING:
@@ -93,6 +94,12 @@ class TypedStore:
         self._context = context
         self._inner.open(context, self.name)
         self.is_open = True
+
+    def _defer(self, write: Callable[[Any, Any], None]) -> DeferredWrites:
+        """What a store with a cache keeps in front of it; `write` writes to the cache."""
+        is_known = self._is_timestamped or self._format is PLAIN
+        fits = always_written(self._plain_serde) if is_known else None
+        return DeferredWrites(self._context, fits, write, is_timestamped=self._is_timestamped)
 
     def _bytes_of(self, key: Any, value: Any) -> tuple[bytes, bytes | None]:
         """Errors: SerializationError, which names the store."""

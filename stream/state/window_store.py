@@ -137,14 +137,23 @@ class CachedWindowStore(TypedWindowStore):
         self._flusher = Flusher(context, self._key_of, self._fetch_bytes, self._write_back)
         self._cached = SegmentedCache(context, self.name, schema, interval, self._flusher.flush)
         self._key = schema.key
+        self._deferred = self._defer(self._put_at)
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
+        if not self._deferred.put(key, (key, window_start), value):
+            self._put_at((key, window_start), value)
+
+    def _put_at(self, place: tuple[Any, int], value: Any) -> None:
+        key, window_start = place
         key_bytes, data = self._bytes_of(key, value)
         plain = value[0] if self._is_timestamped and type(value) is ValueAndTimestamp else value
         typed = value if type(plain) in self._kept_types else None
         self._cached.put(self._key(key_bytes, window_start), data, typed)
 
     def fetch(self, key: Any, time: int) -> Any:
+        found = self._deferred.get(key, (key, time))
+        if found is not None:
+            return found
         key_bytes = self._dumps_key(key)
         entry = self._cached.get(self._key(key_bytes, time))
         if entry is None:
@@ -164,10 +173,12 @@ class CachedWindowStore(TypedWindowStore):
         forward: bool,
         read: Read,
     ) -> Rows:
+        self._deferred.settle_for_read()
         under = self._inner.rows(from_key, to_key, from_time, to_time, forward)
         return self._cached.rows(under, from_key, to_key, from_time, to_time, forward, read)
 
     def _all_rows(self, from_time: int, to_time: int, forward: bool) -> Rows:
+        self._deferred.settle_for_read()
         under = self._inner.all_rows(from_time, to_time, forward)
         return self._cached.rows(under, None, None, from_time, to_time, forward, Read.ALL)
 
@@ -186,9 +197,11 @@ class CachedWindowStore(TypedWindowStore):
         return self._windowed(cache_key[8:])
 
     def flush(self) -> None:
+        self._deferred.settle()
         self._cached.cache.flush()
 
     def close(self) -> None:
         if self.is_open:
+            self._deferred.waiting.clear()
             self._cached.close()
         super().close()
