@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from headrace.clients.serdes import int64, utf8
@@ -47,16 +48,39 @@ class _Engine(MemoryEngine):
         super().write(*arguments, **options)
 
 
+class InlineLoop(FunctionLoop):
+    """Runs the calls of async functions to their end as soon as they are submitted."""
+
+    def __init__(self) -> None:
+        super().__init__("calls")
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        async def run() -> None:
+            callback()
+            calls = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.gather(*calls)
+
+        asyncio.run(run())
+
+
+async def echo(value: str) -> str:
+    """The value of a word, from an async function."""
+    return value
+
+
 def counting_app(**options: Any) -> App:
-    """Counts of words, each change at once."""
+    """Counts of words, each change at once; with `calls` words pass through an async function."""
     function = options.pop("function", lambda key, value: None)
-    has_counts = options.pop("counts", True)
+    has_counts, has_calls = options.pop("counts", True), options.pop("calls", False)
     source = options.pop("source", SOURCE)
     app = App("app", key=utf8, value=utf8, cache_bytes=0, **options)
     if not has_counts:
         app.stream(source).to(COUNTS)
         return app
-    counts = app.stream(source).peek(function).group_by_key().count(store="store")
+    words = app.stream(source)
+    if has_calls:
+        words = words.map_values_async(echo)
+    counts = words.peek(function).group_by_key().count(store="store")
     counts.to_stream().to(COUNTS, value=int64)
     return app
 
@@ -126,7 +150,7 @@ class WorkerRig:
             plan.client_configs["admin"],
             lambda partitions: dict.fromkeys(partitions),
         )
-        calls = ThreadCalls(FunctionLoop("calls"), lambda: None)
+        calls = ThreadCalls(InlineLoop(), lambda: None)
         self.manager = TaskManager(
             *(plan, "thread", self.consumer, self.output, self.restorer, self.directory, calls),
             *({}, 0, lambda: self.now_ms),
@@ -211,10 +235,11 @@ class ThreadRig:
         self.directory = StateDirectory(str(folder), "app")
         options = {"commit_interval_ms": 0, **options}
         make_app = options.pop("make_app", counting_app)
+        loop = InlineLoop() if options.get("calls") else FunctionLoop("calls")
         self.app = make_app(**options)
         self.plan = plan_of(self.app, {SOURCE: 2}, self.files.open)
         self.thread = StreamThread(
-            *("app-thread-1", self.plan, self.cluster, self.directory, FunctionLoop("calls"), {}, 0),
+            *("app-thread-1", self.plan, self.cluster, self.directory, loop, {}, 0),
             self,
         )
 

@@ -1,0 +1,141 @@
+"""After a commit that failed: tasks that stay in a rebalance, and tasks with async functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.protocol.errors import ApiTimeoutError, ProducerFencedError
+from headrace.protocol.model import TopicPartition
+from headrace.stream.errors import TaskMigratedError, TaskRetryError
+from headrace.stream.records import TaskId
+from worker_rig import SOURCE, ThreadRig, WorkerRig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST, SECOND = (TopicPartition(SOURCE, number) for number in (0, 1))
+EXACTLY_ONCE = {"guarantee": "exactly_once_v2", "commit_interval_ms": 10**9}
+ERRORS = [ProducerFencedError("a newer producer"), ApiTimeoutError("no answer")]
+
+
+def nothing() -> None:
+    """One more turn."""
+
+
+def two_tasks(rig: ThreadRig) -> None:
+    """Each task has a record in the open transaction."""
+    rig.send("a")
+    rig.send("b", partition=1)
+    rig.consumer.give(FIRST, SECOND)
+
+
+def fail_commit(rig: ThreadRig, error: Exception) -> None:
+    """The first partition is revoked, and the commit before that fails."""
+    rig.cluster.failures["producer.commit_transaction"] = [error]
+    rig.consumer.take(FIRST)
+
+
+@pytest.mark.parametrize("calls", [False, True])
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_task_that_stays_repeats_what_was_aborted_with_a_revoked_task(
+    tmp_path: Path, error: Exception, calls: bool
+) -> None:
+    """Both tasks share the transaction: the output of the second one is lost. Its record is counted again,
+    before its offset is committed; the next owner of the first partition counts the other record."""
+    rig = ThreadRig(tmp_path, **EXACTLY_ONCE, calls=calls)
+    rig.run(lambda: two_tasks(rig), nothing, lambda: fail_commit(rig, error), nothing, nothing, nothing)
+    assert rig.errors == []
+    assert rig.counts() == [("b", 1)]
+    assert {tp: offset.offset for tp, offset in rig.cluster.committed.items()} == {SECOND: 1}
+
+
+def test_a_task_that_stays_repeats_what_was_aborted_with_a_lost_task(tmp_path: Path) -> None:
+    """The partition was lost without a commit."""
+    rig = ThreadRig(tmp_path, **EXACTLY_ONCE)
+    rig.run(
+        lambda: two_tasks(rig),
+        nothing,
+        lambda: rig.consumer.take(FIRST, lost=True),
+        nothing,
+        nothing,
+        nothing,
+    )
+    assert rig.counts() == [("b", 1)]
+    assert {tp: offset.offset for tp, offset in rig.cluster.committed.items()} == {SECOND: 1}
+
+
+@pytest.mark.parametrize("error", [*ERRORS, None])
+def test_a_thread_that_ends_before_the_reset_commits_nothing(tmp_path: Path, error: Exception | None) -> None:
+    """The task that stays would commit an offset whose output was aborted."""
+    rig = WorkerRig(tmp_path, **EXACTLY_ONCE)
+    rig.send("a")
+    rig.send("b", partition=1)
+    rig.assign(FIRST, SECOND)
+    rig.work()
+    if error is not None:
+        rig.cluster.failures["producer.commit_transaction"] = [error]
+        with pytest.raises((TaskMigratedError, TaskRetryError)):
+            rig.revoke(FIRST)
+    rig.lose(FIRST)
+    assert rig.manager.needs_reset
+    assert list(rig.manager.tasks) == [TaskId(0, 1)]
+    rig.manager.close(clean=True)
+    assert (rig.counts(), rig.committed()) == ([], {})
+    assert rig.manager.tasks == {}
+
+
+def test_a_lost_task_without_a_transaction_resets_no_other(tmp_path: Path) -> None:
+    """Nothing of the others was aborted."""
+    rig = WorkerRig(tmp_path, **EXACTLY_ONCE)
+    rig.assign(FIRST, SECOND)
+    rig.work()
+    rig.lose(FIRST)
+    assert not rig.manager.needs_reset
+
+
+def drain(rig: WorkerRig) -> None:
+    """Forward the results of async functions; the tasks wait for their commit."""
+    for task in rig.manager.running:
+        task.forward_results(rig.now_ms)
+        assert task.drain()
+
+
+def test_a_task_with_async_functions_goes_on_after_a_commit_that_timed_out(tmp_path: Path) -> None:
+    """It took no input while the commit waited for calls. Its offsets are committed with the next commit."""
+    rig = WorkerRig(tmp_path, calls=True)
+    rig.send("a")
+    rig.assign(FIRST)
+    rig.work()
+    drain(rig)
+    rig.send("b")
+    rig.read()
+    rig.process(1)
+    rig.cluster.failures["consumer.commit"] = [ApiTimeoutError("no answer")]
+    rig.manager.commit()
+    assert (rig.committed(), rig.stored_offset()) == ({}, None)
+    rig.process(1)
+    drain(rig)
+    rig.manager.commit()
+    assert rig.committed() == {FIRST: 2}
+    assert rig.counts() == [("a", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_lost_transaction_repeats_calls_of_async_functions(tmp_path: Path, error: Exception) -> None:
+    """The tasks are made again; none waits for a commit."""
+    rig = WorkerRig(tmp_path, **EXACTLY_ONCE, calls=True)
+    rig.send("a")
+    rig.assign(FIRST)
+    rig.work()
+    drain(rig)
+    rig.cluster.failures["producer.commit_transaction"] = [error]
+    with pytest.raises((TaskMigratedError, TaskRetryError)):
+        rig.manager.commit()
+    rig.manager.reset()
+    rig.send("b")
+    rig.work()
+    drain(rig)
+    rig.manager.commit()
+    assert rig.committed() == {FIRST: 2}
+    assert rig.counts() == [("a", 1), ("b", 1)]
