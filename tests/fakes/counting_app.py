@@ -8,6 +8,7 @@ functions; "arrow": words pass through an Arrow section.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 
 from headrace import int64, stream, utf8
@@ -29,7 +30,8 @@ async def echo_count(count: int) -> int:
 
 
 def app() -> stream.App:
-    """The guarantee and the folder of the stores come from the environment."""
+    """The guarantee and the folder of the stores come from the environment. Tasks and counts are logged."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     made = stream.App(
         "counting",
         key=utf8,
@@ -42,6 +44,7 @@ def app() -> stream.App:
             "consumer.heartbeat.interval.ms": 500,
             "producer.transaction.timeout.ms": 10_000,
             "producer.linger.ms": 5,
+            "log.summary.interval.ms": 5_000,
         },
     )
     lines = made.stream(SOURCE, key=utf8, value=utf8)
