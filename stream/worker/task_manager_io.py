@@ -11,6 +11,7 @@ from ..errors import (
     InternalTopicError,
     StateDirectoryError,
     TaskCorruptedError,
+    TaskMigratedError,
     TaskRetryError,
 )
 from ..state.engines import DamagedStoreError, StoreFullError
@@ -441,6 +442,7 @@ class TaskManager:
         A task with calls of async functions takes no input records until they have ended and it is committed
         in a later turn; with exactly-once all tasks wait for it, because they share a transaction.
         """
+        self.check_transaction()
         tasks = {task.id: task for task in self._all_open()}
         due = [tasks[task_id] for task_id in self._schedule.due(tasks, self._asked(tasks.values()), now_ms)]
         ready = [task for task in due if task.drain()]
@@ -450,12 +452,19 @@ class TaskManager:
         self._schedule.committed([task.id for task in ready], self._wall_ms())
         return True
 
+    def check_transaction(self) -> None:
+        """Errors: TaskMigratedError if the output of tasks that are here was aborted: their offsets must not
+        be committed before `reset`."""
+        if self.needs_reset:
+            raise TaskMigratedError("the transaction was aborted, because other tasks could not be committed")
+
     def _to_commit(self, tasks: Iterable[Task] | None) -> list[Task]:
         return self._all_open() if tasks is None or self._plan.config.is_exactly_once else list(tasks)
 
     def commit(self, tasks: Iterable[Task] | None = None) -> None:
         """Commit these tasks, which are drained; with exactly-once all, because they share a transaction.
-        Errors: those of `TaskCommits.commit`."""
+        Errors: those of `check_transaction` and `TaskCommits.commit`."""
+        self.check_transaction()
         self._commits.commit(self._to_commit(tasks))
 
     def _all_open(self) -> list[Task]:

@@ -265,8 +265,7 @@ class StreamThread:
 
     def _step(self) -> None:
         tasks = self._tasks
-        if tasks.needs_reset:
-            raise TaskMigratedError("the transaction was aborted, because other tasks could not be committed")
+        tasks.check_transaction()
         if self._deleted:
             raise MissingSourceTopicError(
                 f"source topics {', '.join(self._deleted)} were deleted while the application runs"

@@ -65,24 +65,56 @@ def test_a_task_that_stays_repeats_what_was_aborted_with_a_lost_task(tmp_path: P
     assert {tp: offset.offset for tp, offset in rig.cluster.committed.items()} == {SECOND: 1}
 
 
-@pytest.mark.parametrize("error", [*ERRORS, None])
-def test_a_thread_that_ends_before_the_reset_commits_nothing(tmp_path: Path, error: Exception | None) -> None:
-    """The task that stays would commit an offset whose output was aborted."""
-    rig = WorkerRig(tmp_path, **EXACTLY_ONCE)
+def two_records(rig: WorkerRig, error: Exception | None) -> None:
+    """Each of two tasks processes a record; then the commit before a revocation fails, or the first partition
+    is lost."""
     rig.send("a")
     rig.send("b", partition=1)
     rig.assign(FIRST, SECOND)
     rig.work()
+    assert not rig.manager.commit_due(rig.now_ms), "commit.interval.ms begins now"
     if error is not None:
         rig.cluster.failures["producer.commit_transaction"] = [error]
         with pytest.raises((TaskMigratedError, TaskRetryError)):
             rig.revoke(FIRST)
     rig.lose(FIRST)
+
+
+@pytest.mark.parametrize("error", [*ERRORS, None])
+def test_a_thread_that_ends_before_the_reset_commits_nothing(tmp_path: Path, error: Exception | None) -> None:
+    """The task that stays would commit an offset whose output was aborted."""
+    rig = WorkerRig(tmp_path, **EXACTLY_ONCE)
+    two_records(rig, error)
     assert rig.manager.needs_reset
     assert list(rig.manager.tasks) == [TaskId(0, 1)]
     rig.manager.close(clean=True)
     assert (rig.counts(), rig.committed()) == ([], {})
     assert rig.manager.tasks == {}
+
+
+@pytest.mark.parametrize("error", [*ERRORS, None])
+def test_no_offset_is_committed_before_the_reset(tmp_path: Path, error: Exception | None) -> None:
+    """The turn in which the commit failed goes on, perhaps after its timeout: the next commit is due. Its
+    output was aborted, so the offset of the task that stays would skip a record."""
+    rig = WorkerRig(tmp_path, **EXACTLY_ONCE)
+    two_records(rig, error)
+    with pytest.raises(TaskMigratedError, match="the transaction was aborted"):
+        rig.manager.commit_due(rig.now_ms + 2 * 10**9)
+    assert (rig.counts(), rig.committed()) == ([], {})
+    rig.manager.reset()
+    rig.work()
+    rig.manager.commit()
+    assert (rig.counts(), rig.committed()) == ([("b", 1)], {SECOND: 1})
+
+
+@pytest.mark.parametrize("error", [*ERRORS, None])
+def test_no_revocation_commits_before_the_reset(tmp_path: Path, error: Exception | None) -> None:
+    """The task that stayed is revoked in the same poll: its next owner processes the record."""
+    rig = WorkerRig(tmp_path, **EXACTLY_ONCE)
+    two_records(rig, error)
+    with pytest.raises(TaskMigratedError, match="the transaction was aborted"):
+        rig.revoke(SECOND)
+    assert (rig.counts(), rig.committed(), rig.manager.tasks) == ([], {}, {})
 
 
 def test_a_lost_task_without_a_transaction_resets_no_other(tmp_path: Path) -> None:
