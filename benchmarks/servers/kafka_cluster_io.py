@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import os
 import re
 import shutil
 import subprocess
@@ -110,7 +108,7 @@ class KafkaCluster:
 
     def _format(self) -> None:
         """With all nodes as initial voters of a dynamic quorum."""
-        cluster_id, *directories = (_random_id() for _ in range(len(self._ports) + 1))
+        cluster_id, *directories = (kafka_io.random_id() for _ in range(len(self._ports) + 1))
         voters = ",".join(
             f"{number}@127.0.0.1:{port}:{directory}"
             for (number, (_, port)), directory in zip(self._ports.items(), directories, strict=True)
@@ -133,13 +131,6 @@ class KafkaCluster:
 
     def _log(self, number: int) -> Path:
         return self._scratch / f"server-{number}.log"
-
-
-def _random_id() -> str:
-    """In Kafka's format: 22 characters of Base64, not starting with a dash."""
-    while (found := base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")).startswith("-"):
-        pass
-    return found
 
 
 def node_settings(number: int, ports: Mapping[int, tuple[int, int]], log_dir: Path) -> dict[str, str]:

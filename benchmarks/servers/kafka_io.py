@@ -5,6 +5,7 @@ Shared by the benchmarks and tests/oracle.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import os
@@ -82,6 +83,22 @@ def download(name: str, pom: Path, properties: Mapping[str, str]) -> str:
     return f"{cache}/*"
 
 
+def compiled(name: str, sources: Iterable[Path], jars: str) -> Path:
+    """The classes of Java programs that use `jars`, compiled once for each text of the sources; safe in
+    concurrent processes."""
+    paths = sorted(sources)
+    text = zlib.crc32(b"".join(path.read_bytes() for path in paths), zlib.crc32(jars.encode()))
+    classes = cache_home() / f"{name}-{text:08x}"
+    classes.mkdir(parents=True, exist_ok=True)
+    with (classes / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (classes / ".complete").exists():
+            command = ["javac", "-nowarn", "-cp", jars, "-d", str(classes), *map(str, paths)]
+            subprocess.run(command, check=True, timeout=120, capture_output=True)
+            (classes / ".complete").touch()
+    return classes
+
+
 def run_tool(main_class: str, *arguments: str) -> str:
     """The output of one of Kafka's tools. Errors: KafkaError."""
     command = ["java", *TOOL_JVM, "-cp", classpath(), main_class, *arguments]
@@ -101,6 +118,13 @@ def pinned(cores: Iterable[int] | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def random_id() -> str:
+    """In Kafka's format: 22 characters of Base64, not starting with a dash."""
+    while (found := base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")).startswith("-"):
+        pass
+    return found
 
 
 class KafkaNode:
@@ -156,8 +180,7 @@ def start_node(
         config = scratch / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if not (log_dir / "meta.properties").exists():
-            cluster_id = run_tool("kafka.tools.StorageTool", "random-uuid").strip()
-            run_tool("kafka.tools.StorageTool", *_FORMAT, "-t", cluster_id, "-c", str(config))
+            run_tool("kafka.tools.StorageTool", *_FORMAT, "-t", random_id(), "-c", str(config))
         log = scratch / "server.log"
         command = ["java", *jvm, "-cp", classpath(), "kafka.Kafka", str(config)]
         with log.open("w") as output, pinned(cores):

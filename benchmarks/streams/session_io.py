@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import random
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -218,15 +215,7 @@ def classpath() -> str:
     """The jars of Kafka Streams, downloaded once, and our program, compiled once."""
     version = {"kafka.version": kafka_io.VERSION}
     jars = kafka_io.download(f"bench-streams-{kafka_io.VERSION}", HERE / "streams_pom.xml", version)
-    source = HERE / "StreamsBench.java"
-    classes = kafka_io.cache_home() / f"bench-streams-{zlib.crc32(source.read_bytes()):08x}"
-    classes.mkdir(parents=True, exist_ok=True)
-    with (classes / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (classes / ".complete").exists():
-            command = ["javac", "-nowarn", "-cp", jars, "-d", str(classes), str(source)]
-            subprocess.run(command, check=True, timeout=120, capture_output=True)
-            (classes / ".complete").touch()
+    classes = kafka_io.compiled("bench-streams", [HERE / "StreamsBench.java"], jars)
     return f"{classes}:{jars}"
 
 

@@ -1,6 +1,7 @@
 """Apache Kafka itself as the oracle: its dump tool and a single node, by the launcher of the benchmarks."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,10 @@ def require() -> None:
         pytest.skip(f"Apache Kafka's tools need a JDK and Maven: {reason}")
 
 
-def dump_log(*paths: Path, options: tuple[str, ...] = ("--print-data-log", "--deep-iteration")) -> str:
-    """Kafka's DumpLogSegments over `paths`."""
-    return run_tool("org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths)))
+def dump_log(
+    *paths: Path,
+    options: tuple[str, ...] = ("--print-data-log", "--deep-iteration"),
+    run: Callable[..., str] = run_tool,
+) -> str:
+    """Kafka's DumpLogSegments over `paths`; `run` gets the class and its arguments, and gives the output."""
+    return run("org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths)))

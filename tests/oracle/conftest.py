@@ -3,15 +3,25 @@
 import gc
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 
 import kafka_oracle
 import pytest
+from beside.java_io import JavaTools
 
 
 @pytest.fixture(scope="module")
 def apache_kafka() -> None:
     """Skips the module, or fails it where Kafka is required, if Kafka cannot run here."""
     kafka_oracle.require()
+
+
+@pytest.fixture(scope="session")
+def java_tools() -> Iterator[JavaTools]:
+    """Kafka's tools in one JVM for all tests."""
+    kafka_oracle.require()
+    with closing(JavaTools()) as tools:
+        yield tools
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import kafka_oracle
 import pytest
+from beside.java_io import JavaTools
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression, TimestampType, read_batch_header
@@ -57,7 +58,7 @@ def records_of(log: Log) -> Iterator[tuple[int, bytes | None, bytes | None]]:
         offset = found.next_offset
 
 
-def test_kafkas_dump_tool_reads_our_segments(tmp_path: Path) -> None:
+def test_kafkas_dump_tool_reads_our_segments(tmp_path: Path, java_tools: JavaTools) -> None:
     """Every compression, two segments: all records are valid, all indexes agree."""
     folder = tmp_path / "t-0"
     log = open_log(folder, index_interval_bytes=500)
@@ -70,7 +71,7 @@ def test_kafkas_dump_tool_reads_our_segments(tmp_path: Path) -> None:
     log.close()
     segments = sorted(folder.glob("*.log"))
     assert len(segments) == 2
-    printed = kafka_oracle.dump_log(*segments)
+    printed = kafka_oracle.dump_log(*segments, run=java_tools.output)
     assert printed.count("| offset:") == 10 * 5 * 20
     assert printed.count("isvalid: true") == 50
     assert "isvalid: false" not in printed
@@ -79,7 +80,7 @@ def test_kafkas_dump_tool_reads_our_segments(tmp_path: Path) -> None:
     indexes = sorted([*folder.glob("*.index"), *folder.glob("*.timeindex")])
     assert len(indexes) == 4
     assert all(path.stat().st_size for path in indexes)
-    checked = kafka_oracle.dump_log(*indexes, options=())
+    checked = kafka_oracle.dump_log(*indexes, options=(), run=java_tools.output)
     assert checked.count("offset:") > 10
     for complaint in ("Mismatches", "Index mismatch", "not found", "out of order", "corrupt"):
         assert complaint not in checked, checked

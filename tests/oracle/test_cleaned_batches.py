@@ -5,6 +5,7 @@ from pathlib import Path
 
 import kafka_oracle
 import pytest
+from beside.java_io import JavaTools
 from headrace.protocol.records.codec import pick_codec
 from headrace.protocol.records.header import Compression, read_batch_header
 
@@ -29,7 +30,7 @@ def batch(base_offset: int, compression: Compression, round_number: int) -> byte
 
 
 @pytest.mark.parametrize("name", ["python", "compiled"])
-def test_kafkas_dump_tool_reads_cleaned_batches(name: str, tmp_path: Path) -> None:
+def test_kafkas_dump_tool_reads_cleaned_batches(name: str, tmp_path: Path, java_tools: JavaTools) -> None:
     """Every compression, delete horizons in the future and in the past, batches without records."""
     codec = pick_codec(name)
     batches = [
@@ -47,7 +48,7 @@ def test_kafkas_dump_tool_reads_cleaned_batches(name: str, tmp_path: Path) -> No
         segment = tmp_path / f"{pass_number}" / "00000000000000000000.log"
         segment.parent.mkdir()
         segment.write_bytes(b"".join(left))
-        printed = kafka_oracle.dump_log(segment)
+        printed = kafka_oracle.dump_log(segment, run=java_tools.output)
         assert "isvalid: false" not in printed
         assert printed.count("isvalid: true") == len(batches)
         expected = [

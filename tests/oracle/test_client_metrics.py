@@ -1,16 +1,17 @@
 """Metrics that a Java client pushes, requested by Kafka's own tool; Kafka itself needs a plugin for them."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import headrace
 import kafka_oracle
 import pytest
+from beside.java_io import JavaTools
 from headrace.runtime.waiting_io import until
 from headrace.services.local_io import LocalCluster
 
-pytestmark = pytest.mark.xdist_group("kafka")
 WAIT_S = 60.0
 TOOLS = "org.apache.kafka.tools"
 
@@ -23,18 +24,20 @@ def cluster() -> Iterator[LocalCluster]:
         assert [node["kafka"]["broken"] for node in running.status()["nodes"]] == [0]
 
 
-def tool(cluster: LocalCluster, main_class: str, *arguments: str) -> str:
-    return kafka_oracle.run_tool(main_class, "--bootstrap-server", cluster.kafka_bootstrap, *arguments)
+@pytest.fixture
+def tool(cluster: LocalCluster, java_tools: JavaTools) -> Callable[..., str]:
+    """`tool(*arguments)`: what kafka-client-metrics.sh prints."""
+    where = ("--bootstrap-server", cluster.kafka_bootstrap)
+    return partial(java_tools.output, f"{TOOLS}.ClientMetricsCommand", *where)
 
 
-def test_java_producer_pushes_its_metrics(cluster: LocalCluster) -> None:
+def test_java_producer_pushes_its_metrics(cluster: LocalCluster, tool: Callable[..., str]) -> None:
     """As requested by kafka-client-metrics.sh; the last push is sent at its end."""
     wanted = "org.apache.kafka.producer.record.send"
-    command = f"{TOOLS}.ClientMetricsCommand"
-    tool(cluster, command, "--alter", "--name", "java", "--metrics", wanted, "--interval", "200",
+    tool("--alter", "--name", "java", "--metrics", wanted, "--interval", "200",
          "--match", "client_software_name=apache-kafka-java")  # fmt: skip
-    assert tool(cluster, command, "--list").split() == ["java"]
-    described = tool(cluster, command, "--describe", "--name", "java")
+    assert tool("--list").split() == ["java"]
+    described = tool("--describe", "--name", "java")
     assert "interval.ms=200" in described
     assert f"metrics={wanted}" in described
     props = f"bootstrap.servers={cluster.kafka_bootstrap}"
@@ -60,5 +63,5 @@ def test_java_producer_pushes_its_metrics(cluster: LocalCluster) -> None:
     assert client["client_id"] == "metered"
     assert (client["throttle"], client["plugin-error"]) == (0, 0)
     assert all(name.startswith(wanted) for name in client["metrics"])
-    tool(cluster, command, "--delete", "--name", "java")
-    assert tool(cluster, command, "--list").split() == []
+    tool("--delete", "--name", "java")
+    assert tool("--list").split() == []

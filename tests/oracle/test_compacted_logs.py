@@ -6,6 +6,7 @@ from pathlib import Path
 
 import kafka_oracle
 import pytest
+from beside.java_io import JavaTools
 from cleaner_rig import clean, records
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
@@ -63,7 +64,7 @@ def cleaned_to(checkpoint: Path) -> int:
     return parse_offsets(checkpoint.read_bytes()).get(TP, -1) if checkpoint.exists() else -1
 
 
-def test_kafkas_dump_tool_reads_a_compacted_log(tmp_path: Path) -> None:
+def test_kafkas_dump_tool_reads_a_compacted_log(tmp_path: Path, java_tools: JavaTools) -> None:
     """The same offsets before and after, every batch valid, every index in agreement; after two cleanings,
     the second with delete horizons that have passed."""
     folder = tmp_path / "t-0"
@@ -77,12 +78,12 @@ def test_kafkas_dump_tool_reads_a_compacted_log(tmp_path: Path) -> None:
     log.close()
     assert len(found) < len(before) / 3
     segments = sorted(folder.glob("*.log"))
-    printed = kafka_oracle.dump_log(*segments)
+    printed = kafka_oracle.dump_log(*segments, run=java_tools.output)
     assert [int(offset) for offset in re.findall(r"\| offset: (\d+)", printed)] == [r.offset for r in found]
     assert "isvalid: true" in printed
     assert "isvalid: false" not in printed
     indexes = sorted([*folder.glob("*.index"), *folder.glob("*.timeindex")])
-    checked = kafka_oracle.dump_log(*indexes, options=())
+    checked = kafka_oracle.dump_log(*indexes, options=(), run=java_tools.output)
     assert checked.count("offset:") >= 2
     for complaint in ("Mismatches", "Index mismatch", "not found", "out of order", "corrupt"):
         assert complaint not in checked, checked

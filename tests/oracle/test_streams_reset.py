@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import headrace
 import kafka_oracle
 import pytest
+from beside.java_io import JavaTools
 from command_line import CommandLine
 from headrace import NewTopic, TopicPartition
 
@@ -90,7 +91,7 @@ class Application:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_both_tools_leave_the_same_offsets_and_topics(
-    cluster: LocalCluster, command_line: CommandLine, tmp_path: Path, rule: str
+    cluster: LocalCluster, command_line: CommandLine, java_tools: JavaTools, tmp_path: Path, rule: str
 ) -> None:
     """The plan of either tool, which is printed first, changes nothing."""
     java, ours = (Application(cluster, f"{rule}-{tool}") for tool in ("java", "ours"))
@@ -103,7 +104,7 @@ def test_both_tools_leave_the_same_offsets_and_topics(
         "--input-topics",
         java.input,
     ]
-    kafka_oracle.run_tool(RESETTER, *where, *java.options(RULES[rule], tmp_path))
+    java_tools.output(RESETTER, *where, *java.options(RULES[rule], tmp_path))
     shell = command_line.at(cluster.bootstrap)
     command = ["stream", "reset", ours.name, "-t", ours.input, *ours.options(RULES[rule], tmp_path)]
     assert shell(*command)[0] == 0
@@ -114,13 +115,13 @@ def test_both_tools_leave_the_same_offsets_and_topics(
 
 
 def test_both_tools_delete_only_the_internal_topics_that_are_named(
-    cluster: LocalCluster, command_line: CommandLine
+    cluster: LocalCluster, command_line: CommandLine, java_tools: JavaTools
 ) -> None:
     """Without input topics no offset is changed."""
     java, ours = (Application(cluster, f"named-{tool}") for tool in ("java", "ours"))
     chosen = "counts-changelog"
     where = ["--bootstrap-server", cluster.kafka_bootstrap, "--application-id", java.name]
-    kafka_oracle.run_tool(RESETTER, *where, "--internal-topics", f"{java.name}-{chosen}")
+    java_tools.output(RESETTER, *where, "--internal-topics", f"{java.name}-{chosen}")
     shell = command_line.at(cluster.bootstrap)
     command = ["stream", "reset", ours.name, "--internal-topic", f"{ours.name}-{chosen}"]
     assert shell(*command, "--execute")[0] == 0
@@ -135,7 +136,12 @@ def test_both_tools_delete_only_the_internal_topics_that_are_named(
     ],
 )
 def test_a_plan_for_other_partitions_is_refused(
-    cluster: LocalCluster, command_line: CommandLine, tmp_path: Path, lines: str, text: str
+    cluster: LocalCluster,
+    command_line: CommandLine,
+    java_tools: JavaTools,
+    tmp_path: Path,
+    lines: str,
+    text: str,
 ) -> None:
     """Kafka's tool fails with a NullPointerException; either one changes nothing."""
     tools = [Application(cluster, f"plan-{tool}-{len(lines)}") for tool in ("java", "ours")]
@@ -153,7 +159,7 @@ def test_a_plan_for_other_partitions_is_refused(
         java.input,
     ]
     with pytest.raises(kafka_oracle.KafkaError, match="NullPointerException"):
-        kafka_oracle.run_tool(RESETTER, *where, "--from-file", str(plans[0]))
+        java_tools.output(RESETTER, *where, "--from-file", str(plans[0]))
     shell = command_line.at(cluster.bootstrap)
     code, _, err = shell(
         "stream", "reset", ours.name, "-t", ours.input, "--from-file", str(plans[1]), "--execute"

@@ -24,18 +24,10 @@ class Printed(NamedTuple):
     err: str
 
 
-def compiled(folder: Path) -> Path:
-    """Compile our Java programs into `folder`."""
-    command = ["javac", "-cp", kafka_io.classpath(), "-d", str(folder), *map(str, SOURCES)]
-    subprocess.run(command, check=True, timeout=120)
-    return folder
-
-
 class JavaTools:
-    """Runs one tool at a time. After a timeout the JVM is replaced."""
+    """Runs one tool at a time. The first one starts the JVM; after a timeout it is replaced."""
 
-    def __init__(self, classes: Path) -> None:
-        self._classes = classes
+    def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
@@ -57,6 +49,13 @@ class JavaTools:
                 self._end()
         return Printed(int(status), _decoded(out), _decoded(err))
 
+    def output(self, main_class: str, *arguments: str) -> str:
+        """What a tool prints, as of `kafka_io.run_tool`. Errors: KafkaError."""
+        printed = self.run(main_class, *arguments)
+        if printed.status != 0:
+            raise kafka_io.KafkaError(printed.out + printed.err)
+        return printed.out
+
     def close(self) -> None:
         """End the JVM."""
         with self._lock:
@@ -64,8 +63,9 @@ class JavaTools:
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
-            classpath = f"{self._classes}:{kafka_io.classpath()}"
-            command = ["java", *JVM, "-cp", classpath, "ToolShell"]
+            jars = kafka_io.classpath()
+            classes = kafka_io.compiled("oracle-tools", SOURCES, jars)
+            command = ["java", *JVM, "-cp", f"{classes}:{jars}", "ToolShell"]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )

@@ -16,7 +16,7 @@ from headrace.benchmarks.servers import kafka_io
 
 from . import scenarios
 from .comparing import Known, read_known, shown, unexplained
-from .java_io import JavaTools, compiled
+from .java_io import JavaTools
 from .page import Api, outdated, page
 from .playing_io import Outcome, Player
 from .scene import ALL, Scenario
@@ -99,9 +99,6 @@ def _run_all(
     scratch: Path, options: argparse.Namespace, chosen: list[Scenario], known: list[Known]
 ) -> tuple[list[Outcome], list[Api], Seen]:
     """The scenarios of one node, then those of three."""
-    classes = scratch / "classes"
-    classes.mkdir()
-    compiled(classes)
     outcomes: list[Outcome] = []
     apis: list[Api] = []
     seen: Seen = {}
@@ -109,7 +106,7 @@ def _run_all(
         kafka, other = Kafka(scratch, {}, nodes=nodes), _other(options.against, scratch, nodes)
         with running(kafka, other):
             of_these = [each for each in chosen if each.nodes == nodes]
-            outcomes += _play(kafka, other, of_these, classes, known, is_shown=options.show)
+            outcomes += _play(kafka, other, of_these, known, is_shown=options.show)
             apis = apis or _apis(kafka, other)
             for head, clients in other.seen.items():
                 seen[head] = seen.get(head, set()) | clients
@@ -123,10 +120,10 @@ def _other(kind: str, scratch: Path, nodes: int) -> System:
 
 
 def _play(
-    kafka: System, other: System, chosen: list[Scenario], classes: Path, known: list[Known], *, is_shown: bool
+    kafka: System, other: System, chosen: list[Scenario], known: list[Known], *, is_shown: bool
 ) -> list[Outcome]:
     outcomes = []
-    with closing(JavaTools(classes)) as one, closing(JavaTools(classes)) as two:
+    with closing(JavaTools()) as one, closing(JavaTools()) as two:
         player = Player(kafka, other, (one, two))
         for scenario in chosen:
             outcome = player.play(scenario)

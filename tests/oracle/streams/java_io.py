@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 import subprocess
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Thread
@@ -27,16 +25,7 @@ def classpath() -> str:
     jars = kafka_io.download(
         f"streams-{kafka_io.VERSION}", JAVA / "pom.xml", {"kafka.version": kafka_io.VERSION}
     )
-    sources = sorted(JAVA.glob("*.java"))
-    text = zlib.crc32(b"".join(path.read_bytes() for path in sources))
-    classes = kafka_io.cache_home() / f"oracle-streams-{text:08x}"
-    classes.mkdir(parents=True, exist_ok=True)
-    with (classes / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (classes / ".complete").exists():
-            command = ["javac", "-nowarn", "-cp", jars, "-d", str(classes), *map(str, sources)]
-            subprocess.run(command, check=True, timeout=120, capture_output=True)
-            (classes / ".complete").touch()
+    classes = kafka_io.compiled("oracle-streams", JAVA.glob("*.java"), jars)
     return f"{classes}:{jars}"
 
 
