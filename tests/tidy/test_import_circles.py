@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
+from source_trees import statements
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
@@ -42,28 +44,19 @@ def imported(node: ast.ImportFrom, module: str, path: Path, files: dict[str, Pat
     return {name if name in files else ".".join(base) for name in names}.intersection(files) - {module}
 
 
-def is_for_types(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-
-
-def import_graph(*, with_types: bool) -> Graph:
-    """What each module imports, inside functions too; `with_types`: and under TYPE_CHECKING."""
+@functools.cache
+def import_graphs() -> tuple[Graph, Graph]:
+    """What each module imports, inside functions too: at run time, and with imports under TYPE_CHECKING."""
     files = module_files()
-    graph: Graph = {}
+    graphs: tuple[Graph, Graph] = {}, {}
     for module, path in files.items():
-        todo: list[ast.AST] = [ast.parse(path.read_text())]
-        targets = graph[module] = set()
-        while todo:
-            node = todo.pop()
-            if isinstance(node, ast.ImportFrom) and node.level:
-                targets |= imported(node, module, path, files)
-            children = ast.iter_child_nodes(node)
-            todo += [
-                child
-                for child in children
-                if with_types or not (isinstance(child, ast.stmt) and is_for_types(child))
-            ]
-    return graph
+        tree = ast.parse(path.read_text())
+        for graph, with_types in zip(graphs, (False, True), strict=True):
+            graph[module] = set()
+            for node in statements(tree, with_types=with_types):
+                if isinstance(node, ast.ImportFrom) and node.level:
+                    graph[module] |= imported(node, module, path, files)
+    return graphs
 
 
 def circles(graph: Graph) -> set[frozenset[str]]:
@@ -114,14 +107,15 @@ def is_parent_and_child(circle: frozenset[str], run_time: Graph) -> bool:
 
 def test_no_circle_at_run_time() -> None:
     """Neither at load nor in an import inside a function."""
-    assert circles(import_graph(with_types=False)) == set()
+    run_time, _ = import_graphs()
+    assert circles(run_time) == set()
 
 
 def test_no_circle_of_types_but_of_parent_and_child() -> None:
     """Modules that know each other's types are one module in several files, or lack a Protocol. The classes
     of a stream topology are one: together they would be 800 lines."""
-    run_time = import_graph(with_types=False)
-    found = circles(import_graph(with_types=True)) - {FLUENT}
+    run_time, with_types = import_graphs()
+    found = circles(with_types) - {FLUENT}
     assert {circle for circle in found if not is_parent_and_child(circle, run_time)} == set()
 
 
