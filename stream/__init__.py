@@ -70,6 +70,13 @@ if TYPE_CHECKING:
     from .testing.mock_context import MockProcessorContext as MockProcessorContext
     from .topology.errors import TopologyError as TopologyError
     from .topology.topology import Topology as Topology
+    from .worker.instance_io import AppInstance as AppInstance
+    from .worker.listeners_io import RestoreListener as RestoreListener
+    from .worker.metadata import LagInfo as LagInfo
+    from .worker.metadata import TaskMetadata as TaskMetadata
+    from .worker.metadata import ThreadMetadata as ThreadMetadata
+    from .worker.metadata import ThreadState as ThreadState
+    from .worker.states import InstanceState as InstanceState
 
 # Name -> module. Loaded when first used: most programs need a few of them.
 _MODULES = {
@@ -133,6 +140,10 @@ _MODULES = {
     "MockProcessorContext": "testing.mock_context",
     "Topology": "topology.topology",
     "TopologyError": "topology.errors",
+    "AppInstance": "worker.instance_io",
+    "InstanceState": "worker.states",
+    "RestoreListener": "worker.listeners_io",
+    **dict.fromkeys(("LagInfo", "TaskMetadata", "ThreadMetadata", "ThreadState"), "worker.metadata"),
 }
 
 __all__ = sorted(_MODULES)  # one list, not two

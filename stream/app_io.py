@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from .task.handlers import DeserializationHandler, ProcessingHandler, ProductionHandler
+    from .worker.listeners_io import RestoreListener, StateListener
 
 log = logging.getLogger("headrace.stream")
 
@@ -95,11 +96,15 @@ class App(Builder):
         threads: int | None = None,
         config: Mapping[str, Any] | None = None,
         on_uncaught: UncaughtHandler = shut_down,
+        on_state_change: StateListener | None = None,
+        on_restore: RestoreListener | None = None,
     ) -> AppInstance:
         """An instance that is not started: `start` it, or use it in a `with` statement.
 
         `bootstrap` as for `Producer`. `config` overrides that of the application, but for the keys that shape
-        its topology. `on_uncaught` decides what an error that ends a thread means. Errors: ConfigError.
+        its topology. `on_uncaught` decides what an error that ends a thread means. `on_state_change` is
+        called with the new and the old InstanceState, and must not wait; `on_restore` hears how stores are
+        restored. Errors: ConfigError.
         """
         own, clients = split_config(config or {})
         late = [name for name in own if StreamsConfig.field_of(name) in _OF_THE_TOPOLOGY]
@@ -117,6 +122,8 @@ class App(Builder):
             client_configs=client_configs,
             open_engine=open_engine,
             on_uncaught=on_uncaught,
+            on_state_change=on_state_change,
+            on_restore=on_restore,
         )
 
     def run(
@@ -126,13 +133,22 @@ class App(Builder):
         threads: int | None = None,
         config: Mapping[str, Any] | None = None,
         on_uncaught: UncaughtHandler = shut_down,
+        on_state_change: StateListener | None = None,
+        on_restore: RestoreListener | None = None,
     ) -> None:
         """Run in this process until SIGTERM or SIGINT; then commit, close the stores and return.
 
         Arguments as of `instance`. Errors: the one that ended the instance; InternalTopicError and
         StateDirectoryError at the start.
         """
-        instance = self.instance(bootstrap, threads=threads, config=config, on_uncaught=on_uncaught)
+        instance = self.instance(
+            bootstrap,
+            threads=threads,
+            config=config,
+            on_uncaught=on_uncaught,
+            on_state_change=on_state_change,
+            on_restore=on_restore,
+        )
         with _stop_at_signals() as stopping, rare_collections(), instance:
             while not stopping.is_set() and not instance.wait_for(
                 InstanceState.ERROR, InstanceState.NOT_RUNNING, timeout_s=0.2

@@ -43,13 +43,14 @@ class TaskCommits:
         self._calls = calls
         self._timeouts = timeouts
         self._wall_ms = wall_ms
-        self._committed: dict[TopicPartition, CommitOffset] = {}
+        self.committed: dict[TopicPartition, CommitOffset] = {}
+        """Of the partitions of tasks, as far as they are known; another thread may read it."""
         self.purgeable: Mapping[TopicPartition, int] = {}  # replaced, never changed: another thread reads it
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """The thread does not own these partitions any more, or reads them again."""
         for partition in partitions:
-            self._committed.pop(partition, None)
+            self.committed.pop(partition, None)
 
     def await_calls(self, tasks: Sequence[Task]) -> None:
         """Wait for the calls of async functions. Errors: TaskMigratedError if one exceeds its timeout: the
@@ -95,12 +96,13 @@ class TaskCommits:
             task.collector.check()
         if self._is_exactly_once:
             self._output.commit(offsets, self._consumer.group_metadata())
+            self.committed.update(offsets)
             return
         # Unchanged offsets are left out: those of a topic that was deleted cannot be committed.
-        news = {tp: found for tp, found in offsets.items() if self._committed.get(tp) != found}
+        news = {tp: found for tp, found in offsets.items() if self.committed.get(tp) != found}
         if news:
             self._consumer.commit({tp: OffsetAndMetadata(*found) for tp, found in news.items()})
-            self._committed.update(news)
+            self.committed.update(news)
 
     def _make_durable(self, tasks: Sequence[Task], offsets: Mapping[TopicPartition, CommitOffset]) -> None:
         """The stores write what is committed. One that cannot for now, because its disk is full, does so with

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import WakeupError
@@ -11,13 +13,15 @@ from ...protocol.model import TopicPartition
 from ..records import TaskId
 from ..state.thread_cache import ThreadCache
 from ..task.global_task import GlobalTask
+from .listeners_io import RestoreNotices
 from .thread_io import wall_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..topology.sub_topology import SubTopology
     from .clients_io import Clients
+    from .listeners_io import RestoreListener
     from .plan import AppPlan
     from .state_directory_io import StateDirectory
 
@@ -39,8 +43,12 @@ class GlobalThread:
         clients: Clients,
         directory: StateDirectory,
         on_error: Callable[[BaseException], None],
+        restore_listener: RestoreListener | None = None,
     ) -> None:
         self._plan = plan
+        self._listener = RestoreNotices(restore_listener)
+        stores = {topic: store for store, topic in topology.changelogs.items()}
+        self._stores_of = {topic: stores.get(topic, topic) for topic in topology.sources}
         self._partitions = [
             TopicPartition(topic, number) for topic in topology.sources for number in range(partitions[topic])
         ]
@@ -68,11 +76,18 @@ class GlobalThread:
         self._task.initialize()
         self._consumer.assign(self._partitions)
         self._consumer.seek_to_beginning()
+        starts = self._consumer.beginning_offsets(*self._partitions)
         ends = self._consumer.end_offsets(*self._partitions)
-        while not self._closing.is_set() and any(
-            self._consumer.position(tp) < end for tp, end in ends.items()
-        ):
-            self._update(0.1)
+        for tp, end in ends.items():
+            self._listener.on_restore_start(tp, self._stores_of[tp.topic], starts[tp], end)
+        counts = dict.fromkeys(ends, 0)
+        left = set(ends)
+        while left and not self._closing.is_set():
+            self._note(counts, self._update(0.1) if any(starts[tp] < ends[tp] for tp in left) else [])
+            done = [tp for tp in sorted(left) if self._consumer.position(tp) >= ends[tp]]
+            for tp in done:
+                self._listener.on_restore_end(tp, self._stores_of[tp.topic], counts[tp])
+            left.difference_update(done)
         self._task.flush()
         self._thread.start()
 
@@ -87,14 +102,22 @@ class GlobalThread:
         except BaseException as error:  # noqa: BLE001 -- the application decides
             self._on_error(error)
 
-    def _update(self, timeout_s: float) -> None:
+    def _note(self, counts: dict[TopicPartition, int], records: Sequence[Any]) -> None:
+        for name, run in groupby(records, attrgetter("topic", "partition")):
+            partition, found = TopicPartition(*name), list(run)
+            counts[partition] += len(found)
+            store = self._stores_of[partition.topic]
+            self._listener.on_batch_restored(partition, store, found[-1].offset, len(found))
+
+    def _update(self, timeout_s: float) -> Sequence[Any]:
         try:
             records = self._consumer.poll(timeout_s)
         except WakeupError:
-            return
+            return []
         now = wall_ms()
         for record in records:
             self._task.update(TopicPartition(record.topic, record.partition), record, now)
+        return records
 
     def close(self) -> None:
         """End the thread and close the stores."""

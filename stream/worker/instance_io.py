@@ -8,11 +8,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...clients.admin.admin_types import LATEST
 from ...protocol.errors import HeadraceError
 from ..errors import StreamsError
 from .async_calls_io import FunctionLoop
 from .clients_io import Clients
 from .global_thread_io import GlobalThread
+from .listeners_io import RestoreListener, StateListener, StateNotices
+from .metadata import LagInfo, ThreadMetadata
 from .planner_io import Planner
 from .state_directory_io import StateDirectory
 from .states import INSTANCE_TRANSITIONS, InstanceState
@@ -66,12 +69,17 @@ class AppInstance:
         client_configs: Mapping[str, Mapping[str, Any]] | None = None,
         open_engine: Callable[[Path, str], Engine],
         on_uncaught: UncaughtHandler = shut_down,
+        on_state_change: StateListener | None = None,
+        on_restore: RestoreListener | None = None,
     ) -> None:
         self.config = config
         self._clients = clients or Clients(bootstrap)
         self._client_configs = client_configs or {}
-        self._planner = Planner(topology, config, settings, self._clients, self._client_configs, open_engine)
+        self._planner = Planner(
+            *(topology, config, settings, self._clients, self._client_configs, open_engine, on_restore)
+        )
         self._on_uncaught = on_uncaught
+        self._notices = StateNotices(on_state_change)
         self._state = InstanceState.CREATED
         self._changed = threading.Condition()
         self._error: BaseException | None = None
@@ -103,9 +111,11 @@ class AppInstance:
             if state not in INSTANCE_TRANSITIONS[self._state]:
                 return False
             log.info("%s: %s to %s", self.config.application_id, self._state.value, state.value)
+            self._notices.add(state, self._state)
             self._state = state
             self._changed.notify_all()
-            return True
+        self._notices.send()
+        return True
 
     def wait_for(self, *states: InstanceState, timeout_s: float | None = None) -> bool:
         """Wait for one of these states. False after `timeout_s`."""
@@ -118,6 +128,31 @@ class AppInstance:
         if self._error is not None:
             raise self._error
         return ended
+
+    @property
+    def threads(self) -> tuple[ThreadMetadata, ...]:
+        """The stream threads of this instance, with their tasks."""
+        return tuple(thread.metadata() for thread in list(self._threads))
+
+    def lags(self) -> dict[str, dict[int, LagInfo]]:
+        """How complete the stores of this instance are, by name and partition of the task; asks the cluster
+        for the ends of the changelogs. Errors: HeadraceError."""
+        positions = {
+            found: position
+            for thread in list(self._threads)
+            for found, position in thread.positions().items()
+        }
+        if not positions:
+            return {}
+        with self._planner.admin() as admin:
+            ends = admin.list_offsets({changelog: LATEST for _, changelog in positions})
+            found: dict[str, dict[int, LagInfo]] = {}
+            for (store, changelog), position in sorted(positions.items()):
+                end = ends[changelog].offset
+                current = end if position is None else position
+                lags = found.setdefault(store, {})
+                lags[changelog.partition] = LagInfo(current, end, max(end - current, 0))
+        return found
 
     # --- start and end ----------------------------------------------------------------------------------
 
@@ -164,7 +199,7 @@ class AppInstance:
             name = f"{self.config.application_id}-global"
             self._global = GlobalThread(
                 *(name, plan, global_topology, plan.global_partitions),
-                *(self._clients, self._directory, self._global_failed),
+                *(self._clients, self._directory, self._global_failed, plan.restore_listener),
             )
             self._global.open()
         self._plan = plan

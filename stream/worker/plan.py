@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..topology.column_paths import ColumnPath
     from ..topology.specs import OffsetReset
     from ..topology.sub_topology import SubTopology
+    from .listeners_io import RestoreListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class AppPlan:
     open_engine: Callable[[Path, str], Engine]
     column_paths: Mapping[int, Mapping[str, ColumnPath]] = field(default_factory=dict)
     """Of each sub-topology. If there are any, threads read by column."""
+    restore_listener: RestoreListener | None = None
     global_partitions: Mapping[str, int] = field(default_factory=dict)
     """The numbers of partitions of the topics of global stores."""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..topology.sub_topology import SubTopology
     from ..topology.topology import Topology
     from .clients_io import Clients
+    from .listeners_io import RestoreListener
 
 
 class Planner:
@@ -42,6 +43,7 @@ class Planner:
         clients: Clients,
         client_configs: Mapping[str, Mapping[str, Any]],
         open_engine: Callable[[Path, str], Engine],
+        restore_listener: RestoreListener | None = None,
     ) -> None:
         self._topology = topology
         self._config = config
@@ -50,6 +52,7 @@ class Planner:
         self._given = client_configs
         self._client_configs = _client_configs(config, client_configs)
         self._open_engine = open_engine
+        self._restore_listener = restore_listener
 
     def admin(self) -> Admin:
         """A new admin client."""
@@ -103,6 +106,7 @@ class Planner:
             client_configs=self._client_configs,
             open_engine=self._open_engine,
             column_paths=_column_paths(sub_topologies, self.settings),
+            restore_listener=self._restore_listener,
             global_partitions=_global_partitions(built, existing),
         )
 

@@ -11,6 +11,7 @@ from ...clients.admin.admin_types import LATEST
 from ...protocol.model import TopicPartition
 from ..errors import TaskCorruptedError
 from ..state.engines import DamagedStoreError
+from .listeners_io import RestoreNotices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..records import TaskId
     from ..task.restoration import ChangelogRestore, Restoration
     from .clients_io import Clients
+    from .listeners_io import RestoreListener
 
 log = logging.getLogger("headrace.stream")
 
@@ -41,6 +43,7 @@ class Restorer:
         config: Mapping[str, Any],
         admin_config: Mapping[str, Any],
         committed: Callable[[list[TopicPartition]], Mapping[TopicPartition, int | None]],
+        listener: RestoreListener | None = None,
     ) -> None:
         settings = {**config, "auto.offset.reset": "earliest"}  # retention may delete the start meanwhile
         self._consumer = clients.consumer(settings)
@@ -48,6 +51,7 @@ class Restorer:
         self._is_read_committed = config.get("isolation.level") == "read_committed"
         self._admin: Admin | None = None  # made when it is needed
         self._committed = committed
+        self._listener = RestoreNotices(listener)
         self._restorations: dict[TaskId, Restoration] = {}
         self._changelogs: dict[TopicPartition, tuple[TaskId, ChangelogRestore]] = {}
         self._summary_at_ms = 0
@@ -86,9 +90,19 @@ class Restorer:
             restoration.use_start(partition, begin)
         self._restorations[task_id] = restoration
         for partition, changelog in restoration.changelogs.items():
-            if not changelog.is_done:
+            self._listener.on_restore_start(
+                partition, changelog.store_name, changelog.position, changelog.end or 0
+            )
+            if changelog.is_done:
+                self._listener.on_restore_end(partition, changelog.store_name, 0)
+            else:
                 self._changelogs[partition] = (task_id, changelog)
         self._assign()
+
+    def position(self, changelog: TopicPartition) -> int | None:
+        """The next offset of a changelog that is being restored, else None. From any thread."""
+        found = self._changelogs.get(changelog)
+        return None if found is None else found[1].position
 
     def _high_watermarks(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         if not self._is_read_committed:
@@ -100,8 +114,13 @@ class Restorer:
 
     def remove(self, task_id: TaskId) -> None:
         """Forget a task that is closed."""
-        if self._restorations.pop(task_id, None) is not None:
-            self._drop([tp for tp, (owner, _) in self._changelogs.items() if owner == task_id])
+        if self._restorations.pop(task_id, None) is None:
+            return
+        left = [tp for tp, (owner, _) in self._changelogs.items() if owner == task_id]
+        for partition in left:
+            changelog = self._changelogs[partition][1]
+            self._listener.on_restore_suspended(partition, changelog.store_name, changelog.restored)
+        self._drop(left)
 
     def step(self, timeout_s: float, now_ms: int) -> list[TaskId]:
         """Restore some records; the tasks that are complete.
@@ -116,13 +135,7 @@ class Restorer:
             for name, run in groupby(records, _partition_of):
                 partition = TopicPartition(*name)
                 if partition in self._changelogs:
-                    task_id = self._changelogs[partition][0]
-                    restored = list(run)
-                    self.restored += len(restored)
-                    try:
-                        self._restorations[task_id].apply(partition, restored, 0)
-                    except DamagedStoreError as error:
-                        raise TaskCorruptedError(f"task {task_id}: {error}", task_id) from error
+                    self._apply(partition, list(run))
             self._advance()
         finished = [task_id for task_id, restoration in self._restorations.items() if restoration.is_done]
         for task_id in finished:
@@ -131,6 +144,20 @@ class Restorer:
             self._summary_at_ms = now_ms + _SUMMARY_MS
             self._log_progress(now_ms)
         return finished
+
+    def _apply(self, partition: TopicPartition, records: list[Any]) -> None:
+        task_id, changelog = self._changelogs[partition]
+        self.restored += len(records)
+        before = changelog.restored
+        try:
+            self._restorations[task_id].apply(partition, records, 0)
+        except DamagedStoreError as error:
+            raise TaskCorruptedError(f"task {task_id}: {error}", task_id) from error
+        if changelog.restored > before:
+            last = records[-1].offset if changelog.end is None else min(records[-1].offset, changelog.end - 1)
+            self._listener.on_batch_restored(
+                partition, changelog.store_name, last, changelog.restored - before
+            )
 
     def _advance(self) -> None:
         """Positions move over markers, gaps and a deleted start without a record; what is restored becomes
@@ -144,6 +171,9 @@ class Restorer:
             self._is_full = False
             if changelog.is_done:
                 done.append(partition)
+        for partition in done:
+            changelog = self._changelogs[partition][1]
+            self._listener.on_restore_end(partition, changelog.store_name, changelog.restored)
         if done:
             self._drop(done)
 

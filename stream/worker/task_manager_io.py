@@ -18,7 +18,7 @@ from ..state.engines import DamagedStoreError, StoreFullError
 from ..state.thread_cache import ThreadCache
 from ..task.columns import ColumnIo
 from ..task.states import TaskState
-from ..task.task import Task, TaskIo
+from ..task.task import CommitOffset, Task, TaskIo
 from ..task.timeouts import TaskTimeouts
 from .assignor import tasks_of
 from .commit_schedule import CommitSchedule
@@ -95,6 +95,11 @@ class TaskManager:
     def running(self) -> list[Task]:
         """The tasks that process records."""
         return [task for task in self.tasks.values() if task.state is TaskState.RUNNING]
+
+    @property
+    def committed(self) -> Mapping[TopicPartition, CommitOffset]:
+        """The committed offsets of the partitions of tasks, as far as they are known. From any thread."""
+        return self._commits.committed
 
     # --- assignment -------------------------------------------------------------------------------------
 
@@ -175,8 +180,11 @@ class TaskManager:
             self.resume(fresh)
 
     def _committed_metadata(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        committed = self._consumer.committed(*partitions)
-        return {tp: found.metadata for tp, found in committed.items() if found is not None}
+        committed = {tp: found for tp, found in self._consumer.committed(*partitions).items() if found}
+        self._commits.committed.update(
+            {tp: CommitOffset(found.offset, found.metadata) for tp, found in committed.items()}
+        )
+        return {tp: found.metadata for tp, found in committed.items()}
 
     def _retry_later(self, tasks: Iterable[TaskId], error: HeadraceError) -> None:
         self._timeouts.retry_or_raise(tasks, error, self._wall_ms())

@@ -24,6 +24,7 @@ from ..errors import (
 from ..state.engines import StoreFullError
 from .assignor import TaskAssignor
 from .async_calls_io import ThreadCalls
+from .metadata import ThreadMetadata, ThreadState, changelogs_of, described
 from .output_io import Output
 from .restorer_io import Restorer
 from .summary import Summary
@@ -94,7 +95,7 @@ class StreamThread:
         self._deleted: Sequence[str] = ()
         self._closing = threading.Event()
         self._is_stopped = False
-        self._has_joined = False
+        self._state = ThreadState.CREATED
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
         self._consumer: Consumer[bytes, bytes] | None = None
         self.manager: TaskManager | None = None
@@ -145,10 +146,31 @@ class StreamThread:
         return self._thread.is_alive()
 
     @property
-    def is_restored(self) -> bool:
-        """Whether the thread has joined its group and all of its tasks are running."""
+    def state(self) -> ThreadState:
+        """What the thread does. From any thread."""
+        if self._thread.ident is not None and not self._thread.is_alive():
+            return ThreadState.DEAD
+        if self._closing.is_set() and self._state is not ThreadState.CREATED:
+            return ThreadState.PENDING_SHUTDOWN
+        return self._state
+
+    def metadata(self) -> ThreadMetadata:
+        """The thread and its tasks. From any thread."""
         manager = self.manager
-        if manager is None or not self._has_joined:
+        tasks = () if manager is None else described(list(manager.tasks.values()), dict(manager.committed))
+        return ThreadMetadata(self.name, self.state, tasks)
+
+    def positions(self) -> dict[tuple[str, TopicPartition], int | None]:
+        """By store and its changelog the next offset to restore; None: the store is complete. From any
+        thread."""
+        tasks = [] if self.manager is None else list(self.manager.tasks.values())
+        return {found: self._restorer.position(found[1]) for found in changelogs_of(tasks)}
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether a rebalance has ended and all tasks of the thread are running."""
+        manager = self.manager
+        if manager is None or self._state is not ThreadState.RUNNING:
             return False
         if len(manager.by_partition) < len(manager.owned):
             return False  # a task could not be opened yet
@@ -159,6 +181,7 @@ class StreamThread:
     def run(self) -> None:
         """What the thread does, until `close` or an error."""
         error: BaseException | None = None
+        self._state = ThreadState.STARTING
         try:
             self._open()
             while not self._closing.is_set():
@@ -198,7 +221,8 @@ class StreamThread:
         self._output = Output(self._clients, configs["producer"], transactional_id, plan.changelogs())
         self._consumer = consumer = self._clients.consumer(configs["main.consumer"], [self._assignor])
         self._restorer = Restorer(
-            self._clients, configs["restore.consumer"], configs["admin"], self._committed
+            *(self._clients, configs["restore.consumer"], configs["admin"], self._committed),
+            plan.restore_listener,
         )
         self._calls = ThreadCalls(self._loop, consumer.wakeup)
         self.manager = TaskManager(
@@ -243,23 +267,32 @@ class StreamThread:
 
     def on_assigned(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Open the tasks of these partitions."""
+        self._move(ThreadState.PARTITIONS_ASSIGNED)
         self._tasks.assign(partitions)
-        self._has_joined = True
-        self._listener.tasks_changed()
 
     def on_revoked(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Commit and close the tasks of these partitions."""
+        self._move(ThreadState.PARTITIONS_REVOKED)
         try:
             self._tasks.revoke(partitions)
         except (TaskMigratedError, TaskRetryError, CommitFailedError) as error:
             log.warning("%s cannot commit revoked tasks: %s", self.name, error)
             self._tasks.lose(partitions)
-        self._listener.tasks_changed()
 
     def on_lost(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Close the tasks of these partitions without a commit."""
+        self._move(ThreadState.PARTITIONS_REVOKED)
         self._tasks.lose(partitions)
+
+    def _move(self, state: ThreadState) -> None:
+        self._state = state
         self._listener.tasks_changed()
+
+    def _end_rebalance(self) -> None:
+        """RUNNING behind a rebalance whose tasks are all opened and restored."""
+        tasks = self._tasks
+        if len(tasks.by_partition) == len(tasks.owned) and len(tasks.running) == len(tasks.tasks):
+            self._move(ThreadState.RUNNING)
 
     # one turn
 
@@ -280,6 +313,8 @@ class StreamThread:
             self._consumer.enforce_rebalance("the application is to end")
         self._read(0 if self._has_work() else self._idle_s())
         self._restore()
+        if self._state is ThreadState.PARTITIONS_ASSIGNED:
+            self._end_rebalance()
         now = wall_ms()
         for task in tasks.running:
             task.forward_results(now)

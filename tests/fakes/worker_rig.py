@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.clients.serdes import int64, utf8
@@ -229,6 +230,7 @@ class ThreadRig:
         self.cluster = FakeStreamsCluster(words=2, counts=1)
         self.files = Files()
         self.changes = 0
+        self.on_change: Callable[[], object] = lambda: None
         self.errors: list[BaseException] = []
         self.shutdowns: list[str] = []
         self.topics: list[frozenset[str]] = []
@@ -236,8 +238,10 @@ class ThreadRig:
         options = {"commit_interval_ms": 0, **options}
         make_app = options.pop("make_app", counting_app)
         loop = InlineLoop() if options.get("calls") else FunctionLoop("calls")
+        restore_listener = options.pop("restore_listener", None)
         self.app = make_app(**options)
-        self.plan = plan_of(self.app, {SOURCE: 2}, self.files.open)
+        plan = plan_of(self.app, {SOURCE: 2}, self.files.open)
+        self.plan = replace(plan, restore_listener=restore_listener)
         self.thread = StreamThread(
             *("app-thread-1", self.plan, self.cluster, self.directory, loop, {}, 0),
             self,
@@ -247,6 +251,7 @@ class ThreadRig:
 
     def tasks_changed(self) -> None:
         self.changes += 1
+        self.on_change()
 
     def thread_failed(self, _thread: StreamThread, error: BaseException) -> None:
         self.errors.append(error)
@@ -262,6 +267,10 @@ class ThreadRig:
     @property
     def consumer(self) -> FakeConsumer:
         return self.cluster.consumers[0]
+
+    def consumer_gives_nothing(self) -> None:
+        """A rebalance that changes nothing."""
+        self.consumer.give()
 
     def run(self, *steps: Callable[[], object]) -> None:
         """Call one of `steps` before each poll, then close the thread."""
