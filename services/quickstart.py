@@ -41,7 +41,7 @@ TOP_KEYS = 10
 METRICS_KEY = KeyField(1)  # the name of the process
 CHUNK_LINES = 2000
 MAX_OPEN_CHUNKS = 50  # Bound: unresolved results; the oldest are long done when they are checked
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 180.0
 READ_TIMEOUT_S = 600.0
 
 

@@ -11,7 +11,7 @@ from ..protocol.errors import ApiTimeoutError
 from ..protocol.model import TopicPartition
 from .record_sums import RecordSum
 
-STALL_TIMEOUT_S = 20.0
+STALL_TIMEOUT_S = 60.0
 POLL_S = 1.0
 POLL_RECORDS = 10_000
 

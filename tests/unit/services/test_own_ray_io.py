@@ -7,7 +7,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from headrace.services.own_ray_io import OwnRay, _interpreter, is_running, processes_of, stop_own_ray
+from headrace.services import own_ray_io
+from headrace.services.own_ray_io import (
+    OwnRay,
+    RayStartError,
+    _interpreter,
+    is_running,
+    processes_of,
+    start_own_ray,
+    stop_own_ray,
+)
 
 # A leader that ignores SIGTERM, with a child that ignores it too and a grandchild in a group of its own.
 FAMILY = """
@@ -19,6 +28,19 @@ two = subprocess.Popen([sys.executable, "-c", child], stdout=subprocess.PIPE, pr
 one.stdout.readline(), two.stdout.readline()
 print("ready", flush=True)
 signal.pause()
+"""
+
+
+# Instead of Ray: fails as often as its first argument says, with its second, then writes an address.
+SLOW = """
+import pathlib, sys, time
+failures, text, mark, folder = sys.argv[1:]
+with open(mark, "a") as file:
+    file.write("x")
+if pathlib.Path(mark).stat().st_size <= int(failures):
+    sys.exit(text)
+pathlib.Path(folder, "ray_current_cluster").write_text("h:1")
+time.sleep(500)
 """
 
 
@@ -73,3 +95,30 @@ def test_reused_pid_is_not_killed(own: OwnRay) -> None:
     assert not is_running(stale)
     stop_own_ray(stale)
     assert is_running(own)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("The current node timed out during startup.", 3), ("the port is in use", 1)],
+)
+def test_slow_ray_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, count: int
+) -> None:
+    """Ray itself waits for 30 s; any other failure is reported at once, and leaves no folder."""
+    mark, folders = tmp_path / "starts", []
+
+    def command(temp_dir: str) -> list[str]:
+        folders.append(Path(temp_dir))
+        return [sys.executable, "-c", SLOW, "2", text, str(mark), temp_dir]
+
+    monkeypatch.setattr(own_ray_io, "_command", command)
+    if count == 1:
+        with pytest.raises(RayStartError, match=text):
+            start_own_ray(300)
+    else:
+        own = start_own_ray(300)
+        assert own.address == "h:1"
+        stop_own_ray(own)
+    assert mark.stat().st_size == count
+    assert len(folders) == count
+    assert not any(folder.exists() for folder in folders)
