@@ -15,6 +15,7 @@ import psutil
 from headrace.runtime.waiting_io import until
 
 MARK = "HEADRACE_TEST_MARK"
+PATIENCE_S = 400.0  # of a command, and of a cluster that starts; a hang is ended earlier than by pytest
 # What `headrace status` asks, without the second that it takes to load Ray each time.
 ASK_STATUS = """
 import json, sys
@@ -72,9 +73,11 @@ class Headrace:
         )
 
     def run(
-        self, *arguments: str, data: bytes = b"", code: int = 0, timeout_s: float = 90.0
+        self, *arguments: str, data: bytes = b"", code: int = 0, timeout_s: float = PATIENCE_S
     ) -> tuple[bytes, str]:
         """Run a command to its end; (standard output, standard error). Fails on another exit code."""
+        if arguments[0] == "up":
+            arguments = (*arguments, "--timeout", str(PATIENCE_S))
         done = subprocess.run(
             [self.python, "-m", "headrace", *arguments],
             input=data,
@@ -114,6 +117,17 @@ class Headrace:
         facts: dict[str, Any] = json.loads(self._asker.stdout.readline())
         return facts
 
+    def running(self, cluster: str = "default") -> dict[str, Any]:
+        """The status, once all servers answer: a busy one may take longer than `status` waits."""
+        found: dict[str, Any] = {}
+
+        def is_running() -> bool:
+            found.update(self.status(cluster))
+            return bool(found["state"] == "running")
+
+        assert until(is_running, PATIENCE_S), f"not running: {found}"
+        return found
+
     @contextlib.contextmanager
     def running_ray(self) -> Iterator[str]:
         """The address of a Ray with nothing on it."""
@@ -141,7 +155,7 @@ class Headrace:
         )
         arguments = [self.python, "-W", "ignore", "-c", program, self.ray_address]
         done = subprocess.run(
-            arguments, env=self.environment, capture_output=True, text=True, check=True, timeout=60
+            arguments, env=self.environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S
         )
         return [each for each in done.stdout.split() if each.startswith(namespace)]
 
@@ -149,7 +163,7 @@ class Headrace:
         """Every live process that descends from a command of ours."""
         return [process for process in psutil.process_iter() if self._is_marked(process)]
 
-    def wait_until_nothing_runs(self, timeout_s: float = 10.0) -> None:
+    def wait_until_nothing_runs(self, timeout_s: float = 120.0) -> None:
         """Fails when something of ours still runs then."""
         self._end_asker()
         assert until(lambda: not self.processes(), timeout_s), f"still running: {self.processes()}"

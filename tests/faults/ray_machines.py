@@ -95,7 +95,7 @@ class RayMachines:
             self.add(number)
         self._do("settle")
         self.up()
-        self._bootstrap = self.command.status()["bootstrap"]
+        self._bootstrap = self.command.running()["bootstrap"]
 
     # --- machines -----------------------------------------------------------------------------------------
 
@@ -151,6 +151,17 @@ class RayMachines:
         facts = self.command.status()
         return {each["name"]: each for each in (*facts["nodes"], *facts["controllers"])}
 
+    def server(self, name: str) -> dict[str, Any]:
+        """The status of a running server, once it answers."""
+        found: dict[str, Any] = {}
+
+        def answers() -> bool:
+            found.update(self.servers().get(name, {}))
+            return "pid" in found
+
+        self.until(answers, f"{name} answers")
+        return found
+
     def end_actor(self, name: str) -> None:
         """End the actor permanently, as Ray does after too many restarts."""
         program = (
@@ -159,7 +170,7 @@ class RayMachines:
             "ray.kill(ray.get_actor(sys.argv[2], 'headrace-default'), no_restart=True)\n"
         )
         arguments = [sys.executable, "-W", "ignore", "-c", program, self.address, name]
-        subprocess.run(arguments, env=self.command.environment, check=True, capture_output=True, timeout=60)
+        subprocess.run(arguments, env=self.command.environment, check=True, capture_output=True, timeout=500)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: Any) -> None:
         """Create a topic on all nodes; wait until its replicas are in sync."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from ray.cluster_utils import Cluster
 
+SETTLE_S = 400.0
 MACHINE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 
 
@@ -37,7 +38,7 @@ class Machines:
         return int(node.all_processes["raylet"][0].process.pid)
 
     def settle(self) -> None:
-        self._cluster.wait_for_nodes()
+        self._cluster.wait_for_nodes(timeout=SETTLE_S)
 
     def kill(self, name: str) -> None:
         self._cluster.remove_node(self._nodes.pop(name), allow_graceful=False)

@@ -41,14 +41,14 @@ def test_notice_of_ray_alone_fences_a_killed_node(machines: RayMachines) -> None
     machines.create_topic("killed", 3, min_insync_replicas=2)
     work = Workload(machines, "killed").start()
     leader = machines.leader("killed")
-    before = machines.servers()[f"node-{leader}"]
+    before = machines.server(f"node-{leader}")
     kill_process(before["pid"])
     machines.until_led_by_another("killed", leader)
     work.more()
     machines.until_in_sync("killed")
     work.more()
     work.finish()
-    after = machines.servers()[f"node-{leader}"]
+    after = machines.server(f"node-{leader}")
     assert after["pid"] != before["pid"]
     assert after["broker_epoch"] > before["broker_epoch"]
     assert after["node_id"] == before["node_id"]
@@ -59,7 +59,7 @@ def test_node_waits_for_the_machine_with_its_disk(machines: RayMachines) -> None
     When the machine is back, the node runs there, with its disk, and rejoins the ISRs."""
     machines.create_topic("moved", 3, min_insync_replicas=2)
     work = Workload(machines, "moved").start()
-    before = machines.servers()["node-2"]
+    before = machines.server("node-2")
     machines.kill(2)
     machines.until_led_by_another("moved", 2)
     work.more()
@@ -69,10 +69,13 @@ def test_node_waits_for_the_machine_with_its_disk(machines: RayMachines) -> None
     machines.until_in_sync("moved")
     work.more()
     work.finish()
-    after = machines.servers()["node-2"]
+    after = machines.server("node-2")
     assert after["log_dirs"][0]["path"] == before["log_dirs"][0]["path"]
     assert after["broker_epoch"] > before["broker_epoch"]
-    assert all(server["state"] in ("running", "active") for server in machines.servers().values())
+    machines.until(
+        lambda: all(each["state"] in ("running", "active") for each in machines.servers().values()),
+        "all servers run",
+    )
 
 
 def test_data_plane_works_without_the_gcs(machines: RayMachines) -> None:
@@ -97,7 +100,7 @@ def test_data_plane_works_without_the_gcs(machines: RayMachines) -> None:
     assert machines.log_lines(" fencing node") == fencings
     leader = machines.leader("headless")
     assert (leader, machines.partition("headless").leader_epoch) == (before.leader, before.leader_epoch)
-    kill_process(machines.servers()[f"node-{leader}"]["pid"])
+    kill_process(machines.server(f"node-{leader}")["pid"])
     machines.until_led_by_another("headless", leader)
     machines.until_in_sync("headless")
     work.more()
@@ -127,7 +130,7 @@ def test_leader_is_killed_five_times(tmp_path: Any, measured: Any) -> None:
         begun_s = time.monotonic()
         for _ in range(5):
             leader = machines.leader("t")
-            kill_process(machines.servers()[f"node-{leader}"]["pid"])
+            kill_process(machines.server(f"node-{leader}")["pid"])
             machines.until_led_by_another("t", leader)
             work.more()
             machines.until_in_sync("t")

@@ -22,10 +22,11 @@ def command(tmp_path: Path, ray_address: str) -> Iterator[Headrace]:
     """The command with a home of its own, for a Ray that runs, as the shell of a reader would find it."""
     command = Headrace(tmp_path, ray_address)
     command.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    yield command
-    left = command.processes()
-    command.kill_all()
-    assert left == [], "the tutorial left processes behind"
+    try:
+        yield command
+        command.wait_until_nothing_runs()
+    finally:
+        command.kill_all()
 
 
 def play(command: Headrace, block: Block) -> str:
