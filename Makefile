@@ -56,9 +56,12 @@ test: $(STAMP) ## all tests, with those of Spark where there is a JDK (ARGS='tes
 	@touch $@
 
 SPARK_TESTS = -m pytest -q -W default -p headrace.services.pytest_plugin
+# Side by side: each has one session, and waits for its processes half of the time.
 spark: .venv-spark35/.ready .venv-spark4/.ready ## the tests of Spark 3.5 with RayDP, and of Spark 4 (needs a JDK 17)
-	.venv-spark35/bin/python $(SPARK_TESTS) -n 2 --dist loadgroup tests/spark35
-	.venv-spark4/bin/python $(SPARK_TESTS) tests/spark4
+	@mkdir -p build; code=0; .venv-spark4/bin/python $(SPARK_TESTS) tests/spark4 >build/spark4.txt 2>&1 & spark4=$$!; \
+	trap 'kill $$spark4' INT TERM; \
+	.venv-spark35/bin/python $(SPARK_TESTS) tests/spark35 || code=$$?; \
+	wait $$spark4 || code=$$?; cat build/spark4.txt; exit $$code
 
 $(VENV)/.bench: $(STAMP)
 	@echo "installing what benchmarks and oracle need: confluent-kafka, matplotlib, pyarrow"

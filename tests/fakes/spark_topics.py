@@ -23,11 +23,6 @@ def create(cluster: LocalCluster, *names: str, partitions: int = 2, replicas: in
     cluster.admin().create_topics(*topics).raise_for_errors()
 
 
-def recreate(cluster: LocalCluster, name: str, partitions: int = 2) -> None:
-    cluster.admin().delete_topics(name).raise_for_errors()
-    create(cluster, name, partitions=partitions)
-
-
 def fill(cluster: LocalCluster, topic: str, numbers: range, size: int = 6, partition: int = 0) -> WriteReport:
     options = write_options({"bootstrap": cluster.bootstrap, "topic": topic})
     values = pa.array([b"%0*d" % (size, number) for number in numbers])
@@ -58,9 +53,9 @@ def stored(cluster: LocalCluster, topic: str, isolation: str = "read_committed")
     return sorted(found)
 
 
-def handed_on(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def handed_on(folder: Path, *, fails: bool = True) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """For mapInArrow: passes batches on. Each attempt creates a file with its number at its first batch, and
-    continues when there is a file `go`. The first attempt fails after its last batch.
+    continues when there is a file `go`. The first attempt fails after its last batch, if `fails`.
 
     A function inside a function: workers cannot import this file.
     """
@@ -73,8 +68,8 @@ def handed_on(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
         for batch in batches:
             yield batch
             (folder / str(attempt)).touch()
-            wait((folder / "go").exists, 60)
-        if attempt == 0:
+            assert wait((folder / "go").exists, 500), "the test does not go on"
+        if attempt == 0 and fails:
             raise RuntimeError("the first attempt fails")
 
     return work

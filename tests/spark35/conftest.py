@@ -47,9 +47,7 @@ def cluster() -> Iterator[headrace.LocalCluster]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one worker but for those that start a Spark of their own. PySpark leaves sockets open
-    over which it collects, and asks distutils about versions."""
+    """PySpark leaves sockets open over which it collects, and asks distutils about versions."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in item.fixturenames else "own"))
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
         item.add_marker(pytest.mark.filterwarnings("ignore:distutils:DeprecationWarning"))

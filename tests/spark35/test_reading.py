@@ -6,12 +6,13 @@ from typing import Any
 
 import headrace
 import pytest
-from headrace import TopicPartition
+from headrace import NewTopic, TopicPartition
 from headrace.clients.pipeline import Filters
 from headrace.protocol.errors import ConfigError, DataLossError, UnknownTopicOrPartitionError
 from headrace.runtime.clock_io import wall_ms
 from pyspark.errors import PythonException
-from spark_topics import create, fill, given, handed_on, leader_of, recreate, values
+from recreating import recreate
+from spark_topics import create, fill, given, handed_on, leader_of, values
 from waiting import wait_for
 
 KAFKA_COLUMNS = [
@@ -118,7 +119,7 @@ def test_recreated_topic_is_an_error(spark: Any, cluster: Any) -> None:
     fill(cluster, "recreated", range(10))
     df = headrace.spark.read(spark, **given(cluster, "recreated"))
     lenient = headrace.spark.read(spark, **given(cluster, "recreated", failOnDataLoss="false"))
-    recreate(cluster, "recreated", partitions=1)
+    recreate(cluster, NewTopic("recreated", 1, 1))
     fill(cluster, "recreated", range(50))
     with pytest.raises(PythonException, match=r"DataLossError: recreated-0: 10 offsets .* created again"):
         df.count()
@@ -130,7 +131,7 @@ def test_recreated_topic_is_an_error(spark: Any, cluster: Any) -> None:
 def test_node_is_killed_during_a_read(spark: Any, cluster: Any, tmp_path: Path) -> None:
     """And a task fails after half of its rows: each row is there once."""
     create(cluster, "dying", partitions=1, replicas=3)
-    count = 60_000
+    count = 20_000
     fill(cluster, "dying", range(count), size=200)
     wanted = given(cluster, "dying", **{"kafka.max.partition.fetch.bytes": "20000"})
     leader = leader_of(cluster, "dying")
@@ -143,7 +144,7 @@ def test_node_is_killed_during_a_read(spark: Any, cluster: Any, tmp_path: Path) 
         cluster.kill_node(leader - 1)
         try:
             (tmp_path / "go").touch()
-            assert reading.result(60) == list(range(count))
+            assert reading.result(500) == list(range(count))
         finally:
             cluster.restart_node(leader - 1)
     assert (tmp_path / "1").exists(), "the second attempt"

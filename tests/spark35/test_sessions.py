@@ -11,8 +11,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "pipelines"))
 import access_log
 import common
 import sessions_raydp
+from markers import until_markers_are_written
 
-LINES = 2000
+LINES = 1000
 
 
 def test_sessions_and_pages_equal_those_of_plain_python(spark: Any, cluster: headrace.LocalCluster) -> None:
@@ -23,6 +24,7 @@ def test_sessions_and_pages_equal_those_of_plain_python(spark: Any, cluster: hea
     assert common.send_log(cluster.bootstrap, [*lines, b"no request"]) == len(hits) > LINES // 2
     assert sessions_raydp.run(spark, cluster.bootstrap) == [True, True]
     assert sessions_raydp.run(spark, cluster.bootstrap) == [False, False]
+    until_markers_are_written(cluster)
     sessions, pages = sessions_raydp.found(spark, cluster.bootstrap)
     assert sorted(sessions) == sorted(access_log.sessions_of(hits))
     assert pages == access_log.top_pages(hits)

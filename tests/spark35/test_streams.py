@@ -5,8 +5,10 @@ from typing import Any
 
 import headrace
 import pytest
+from headrace import NewTopic
 from headrace.protocol.errors import DataLossError
-from spark_topics import create, fill, given, recreate, stored, values
+from recreating import recreate
+from spark_topics import create, fill, given, stored, values
 from waiting import wait_for
 
 
@@ -109,7 +111,7 @@ def test_topic_is_recreated_before_the_first_batch(spark: Any, cluster: Any, tmp
 
     run()
     assert seen == []
-    recreate(cluster, "recreated-stream", partitions=1)
+    recreate(cluster, NewTopic("recreated-stream", 1, 1))
     fill(cluster, "recreated-stream", range(100, 150))
     with pytest.raises(DataLossError, match="topic recreated-stream was created again"):
         run()

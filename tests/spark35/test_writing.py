@@ -134,7 +134,7 @@ def test_node_is_killed_during_a_write(spark: Any, cluster: Any, tmp_path: Path)
         cluster.kill_node(leader - 1)
         try:
             (tmp_path / "go").touch()
-            assert writing.result(60)
+            assert writing.result(500)
             assert stored(cluster, "written") == list(range(20_000))
         finally:
             cluster.restart_node(leader - 1)

@@ -1,6 +1,5 @@
 """A node dies while Spark reads from it and writes to it."""
 
-import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,8 @@ from headrace.clients.spark.batch_reader_io import Reader
 from headrace.clients.spark.source_writer_io import BatchWriter, Delivery
 from markers import until_markers_are_written
 from pyspark import TaskContext
+from spark_topics import handed_on
+from waiting import wait_for
 
 COUNT = 40_000
 
@@ -65,30 +66,17 @@ def test_node_is_killed_during_a_read_and_a_write(spark: Any, nodes: LocalCluste
     with nodes.producer() as producer:
         for number in range(COUNT):
             producer.send("from", b"%0200d" % number)
-    here, on = (str(tmp_path / name) for name in ("here", "on"))
-    for name in (here, on):
-        os.mkfifo(name)
-
-    def wait_after_first(batches: Any) -> Any:
-        from pathlib import Path
-
-        for number, batch in enumerate(batches):
-            yield batch
-            if number == 0:
-                Path(here).write_text("the first batch is on its way")  # until the test reads it
-                Path(on).read_text()  # until the test writes it
-
     at = {"kafka.bootstrap.servers": nodes.bootstrap}
     reader = spark.readStream.format("headrace").schema("value binary")
     reader = reader.options(**at, **{"kafka.max.partition.fetch.bytes": "100000"})
     rows = reader.options(subscribe="from", startingOffsets="earliest").load()
-    writer = rows.mapInArrow(wait_after_first, "value binary").writeStream.format("headrace")
+    writer = rows.mapInArrow(handed_on(tmp_path, fails=False), "value binary").writeStream.format("headrace")
     writer = writer.options(**at, topic="to", checkpointLocation=str(tmp_path / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
-    (tmp_path / "here").read_text()
+    wait_for(lambda: (tmp_path / "0").exists() or not query.isActive, "the first rows")
     leader = nodes.admin().describe_topics("from")["from"].partitions[0].leader
     nodes.kill_node(leader - 1)
-    (tmp_path / "on").write_text("go on")
+    (tmp_path / "go").touch()
     assert query.awaitTermination(500)
     assert not query.exception()
     until_markers_are_written(nodes)
