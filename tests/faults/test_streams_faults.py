@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 WORDS = [f"word-{number}" for number in range(40)]
 PATIENCE_S = 60.0
-LONG = pytest.param(600, marks=[pytest.mark.faults, pytest.mark.timeout(900)])  # seconds
+# Seconds of kills. The partitions of a killed member have no owner until its session expires: on a busy
+# machine the variant with async functions was 200 s behind at the end.
+LONG = pytest.param(600, marks=[pytest.mark.faults, pytest.mark.timeout(1800)])
 
 
 @pytest.fixture
