@@ -132,9 +132,6 @@ class ProcessorContext(Protocol):
     def flush_before_stores(self, section: Section) -> None:
         """The processor keeps records that go into a store: it is flushed before the caches of stores are."""
 
-    def is_only_user(self, store_name: str) -> bool:
-        """Whether no other processor of the task is connected to a store."""
-
     def fail(self, record: Record[Any, Any], error: Exception) -> None:
         """Ask the processing handler about the record of `record_context`; returns if the record is dropped.
         Errors: ProcessorFailedError."""

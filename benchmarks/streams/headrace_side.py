@@ -40,6 +40,11 @@ def application(order: Mapping[str, str]) -> stream.App:
         records.filter(lambda _key, value: value % 10 != 0).map_values(lambda value: value * 2).to(output)
     elif workload == "count":
         records.group_by_key().count(store="counts").to_stream().to(output)
+    elif workload == "named":
+        row = {"n": stream.Count(), "total": stream.Sum(), "high": stream.Max()}
+        records.group_by_key().aggregate(store="totals", **row).to_stream().to(output)
+    elif workload == "arrow":
+        records.arrow(kept_and_doubled).to(output)
     elif workload == "windowed-sum":
         windows = records.group_by_key().windowed_by(stream.tumbling(300_000))
         windows.reduce(lambda old, new: old + new, store="sums").to_stream().to(
@@ -51,6 +56,17 @@ def application(order: Mapping[str, str]) -> stream.App:
     else:
         raise ValueError(workload)
     return app
+
+
+def kept_and_doubled(batch: Any) -> Any:
+    """The filter and map of "filter-map", by column."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    value = batch.column("value")
+    kept = batch.filter(pc.not_equal(value, pc.multiply(pc.divide(value, 10), 10)))
+    columns = {name: kept.column(name) for name in ("key", "timestamp")}
+    return pa.RecordBatch.from_pydict({**columns, "value": pc.multiply(kept.column("value"), 2)})
 
 
 def end(error: BaseException) -> str:

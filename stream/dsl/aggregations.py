@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clients.serdes import int64
 from ..processors.aggregates import KStreamAggregate, KStreamReduce
-from ..processors.combined_runs import KStreamNamedAggregate, KStreamNamedTumblingAggregate
 from ..processors.count_window_aggregates import KStreamCountWindowAggregate
+from ..processors.named_tables import KStreamNamedAggregate, KStreamNamedWindowAggregate
 from ..processors.session_aggregates import KStreamSessionWindowAggregate
 from ..processors.sliding_window_aggregates import KStreamSlidingWindowAggregate
 from ..processors.window_aggregates import KStreamWindowAggregate
@@ -206,9 +206,8 @@ def windowed_supplier(
         return KStreamCountWindowAggregate(windows, store, emit_on_close, *functions)
     if emit_on_close and isinstance(windows, UnlimitedWindows):
         raise TopologyError("unlimited windows never close: their results cannot be emitted on close")
-    is_tumbling = isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms
-    if what.named is not None and is_tumbling:
-        return KStreamNamedTumblingAggregate(windows, store, emit_on_close, what.named, late)
+    if what.named is not None:
+        return KStreamNamedWindowAggregate(windows, store, emit_on_close, what.named, late)
     return KStreamWindowAggregate(windows, store, emit_on_close, *functions, late)
 
 

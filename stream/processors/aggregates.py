@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .binding import BindingSupplier
-from .table_store import KTableMaterializedValueGetterSupplier, TableStore, change_forwarder
+from .table_store import (
+    KTableMaterializedValueGetterSupplier,
+    TableStore,
+    change_forwarder,
+    operator_store,
+)
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
@@ -21,6 +26,14 @@ def bound_aggregator(aggregator: Aggregator, context: ProcessorContext) -> Aggre
     """The aggregator of one task. One with `bound_to` reads the timestamp of the record from its context."""
     bind = getattr(aggregator, "bound_to", None)
     return aggregator if bind is None else bind(context)
+
+
+class StoreFunctions(NamedTuple):
+    """What an aggregation calls: the store as it reads and writes it, initializer and aggregator."""
+
+    store: Any
+    initializer: Initializer
+    aggregator: Aggregator
 
 
 class StoredTableSupplier(BindingSupplier):
@@ -50,13 +63,17 @@ class KStreamAggregate(StoredTableSupplier):
         self.initializer = initializer
         self.aggregator = aggregator
 
+    def functions(self, context: ProcessorContext, store: Any) -> StoreFunctions:
+        """Of one task."""
+        return StoreFunctions(store, self.initializer, bound_aggregator(self.aggregator, context))
+
     def bind(self, context: ProcessorContext) -> Forward:
-        store = TableStore(context, self.store_name)
+        stored = operator_store(context, self.store_name)
+        own, initializer, aggregator = self.functions(context, stored)
+        store = TableStore(context, self.store_name, own)
         get, put = store.get, store.put
-        send_old_values = self.send_old_values
-        forward = change_forwarder(context, store.store, send_old_values)
-        initializer, dropped = self.initializer, context.dropped
-        aggregator = bound_aggregator(self.aggregator, context)
+        forward = change_forwarder(context, stored, self.send_old_values)
+        dropped = context.dropped
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:

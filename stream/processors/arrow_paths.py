@@ -46,13 +46,13 @@ class ArrowPath:
 
     def __init__(self, path: ColumnPath, settings: TaskSettings) -> None:
         self._functions = [section.supplier.function for section in path.sections]  # type: ignore[attr-defined]
-        self._key, self._value = _serdes(path.source, settings)
+        self._key, self._value = serdes_of(path.source, settings)
         self.last_section = path.sections[-1].name
         self.sink_topic = ""
         if path.sink is not None:
             assert isinstance(path.sink.topic, str)
             self.sink_topic = path.sink.topic
-            self._sink_key, self._sink_value = _serdes(path.sink, settings)
+            self._sink_key, self._sink_value = serdes_of(path.sink, settings)
 
     def run(self, batch: Any) -> PathResult:
         """`batch`: rows of one partition in the layout of ARROW_SCHEMA. Errors: any."""
@@ -90,7 +90,8 @@ class ArrowPath:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def _serdes(node: Any, settings: TaskSettings) -> tuple[Any, Any]:
+def serdes_of(node: Any, settings: TaskSettings) -> tuple[Any, Any]:
+    """Of key and value of a source or sink."""
     defaults = {"key": settings.key_serde, "value": settings.value_serde}
     return resolve(node.key, "key", **defaults), resolve(node.value, "value", **defaults)
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .aggregates import Aggregator
 
 
+_SHORT = 8  # a longer list is not looked through for each record
+
+
 class NamedAggregates:
     """The initializer, the aggregator, the session merger and the subtractor of a row."""
 
@@ -70,21 +73,27 @@ class NamedAggregates:
         """The row with one more record. `timestamp`: for aggregates that need it."""
         return self.row([add(state, value, timestamp) for add, state in zip(self._adds, row.states)])  # noqa: B905  # one state each; this runs per record
 
-    def check(self, states: Sequence[Any]) -> None:
-        """Raise what a row of these states raises."""
-        for place, result in self._checks:
-            result(states[place])
+    def states_aggregator(self, context: ProcessorContext) -> Aggregator:
+        """The states with one more record. Errors: those that the row of these states raises."""
+        adds, checks, takes_time = self._adds, self._checks, self.takes_time
 
-    def added(self, states: Sequence[Any], value: Any, timestamp: int) -> Sequence[Any]:
-        """The states with one more record."""
-        return [add(state, value, timestamp) for add, state in zip(self._adds, states)]  # noqa: B905
+        def aggregator(_key: Any, value: Any, states: Sequence[Any]) -> Sequence[Any]:
+            timestamp = 0
+            if takes_time:
+                record = context.record_context
+                assert record is not None
+                timestamp = record.timestamp
+            added = [add(state, value, timestamp) for add, state in zip(adds, states)]  # noqa: B905
+            for place, result in checks:
+                result(added[place])
+            return added
 
-    def added_run(
-        self, states: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int]
-    ) -> Sequence[Any]:
-        """The states with several records: what `added` of one after the other gives."""
-        pairs = zip(self.aggregates, states, strict=True)
-        return [_added_run(each, state, values, timestamps) for each, state in pairs]
+        return aggregator
+
+    @staticmethod
+    def can_wait(states: Sequence[Any]) -> bool:
+        """Whether states certainly have bytes that are read back as equal states."""
+        return all(map(_is_short, states))
 
     def subtract(self, _key: Any, value: Any, row: Row) -> Row:
         """The row without a record. Every aggregate must have `subtract`."""
@@ -118,20 +127,15 @@ class TimedAggregator:
         raise TypeError("this aggregator needs timestamps: it is bound to a task first")
 
 
-def _added_run(
-    aggregate: Aggregate[Any], state: Any, values: Sequence[Any], timestamps: Sequence[int]
-) -> Any:
-    of = aggregate.of
-    if of is not None:
-        values = [None if value is None else of(value) for value in values]
-    elif aggregate.kind == "count":
-        return aggregate.add_all(state, values)
-    if aggregate.takes_time:
-        pairs = zip(timestamps, values, strict=True)
-        values = [[timestamp, value] for timestamp, value in pairs if value is not None]
-    elif None in values:
-        values = [value for value in values if value is not None]
-    return aggregate.add_all(state, values) if values else state
+def _is_short(state: Any) -> bool:
+    kind = type(state)
+    if kind is int:
+        return bool(-(2**63) <= state < 2**63)
+    if state is None or kind is float:
+        return True
+    if kind is str:
+        return str.isascii(state)
+    return kind in (list, tuple) and len(state) <= _SHORT and all(map(_is_short, state))
 
 
 def _same_state(state: Any, _value: Any, _timestamp: int) -> Any:

@@ -38,9 +38,10 @@ class TableStore:
     """True: the value is now the latest. False: a newer version exists. None: too old, nothing was
     written."""
 
-    def __init__(self, context: ProcessorContext, name: str) -> None:
+    def __init__(self, context: ProcessorContext, name: str, own: Any = None) -> None:
+        """`own`: the store as the operator reads and writes it, if that is not as all operators do."""
         self.name = name
-        self.store = operator_store(context, name)
+        self.store = operator_store(context, name) if own is None else own
         self.is_versioned = hasattr(self.store, "get_as_of")
         self.get = self._get_version if self.is_versioned else self.store.get
         self.put = self._put_version if self.is_versioned else _latest_put(self.store.put)

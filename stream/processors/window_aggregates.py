@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..records import Change, ValueAndTimestamp, Windowed
 from ..state.formats.windows import window_of
-from .aggregates import Aggregator, Initializer, StoredTableSupplier, bound_aggregator
+from .aggregates import Aggregator, Initializer, StoredTableSupplier, StoreFunctions, bound_aggregator
 from .closed_windows import NO_TIMESTAMP, ClosedWindows
 from .late_records import on_late
 from .table_store import WindowValueGetterSupplier, change_forwarder, is_silent, nothing, operator_store
@@ -69,16 +69,20 @@ class KStreamWindowAggregate(WindowedTableSupplier):
         self.initializer = initializer
         self.aggregator = aggregator
 
+    def functions(self, context: ProcessorContext, store: Any) -> StoreFunctions:
+        """Of one task."""
+        return StoreFunctions(store, self.initializer, bound_aggregator(self.aggregator, context))
+
     def bind(self, context: ProcessorContext) -> Forward:
-        store = operator_store(context, self.store_name)
+        stored = operator_store(context, self.store_name)
+        store, initializer, aggregator = self.functions(context, stored)
         fetch, put = store.fetch, store.put
-        forward = self.update_forwarder(context, store)
-        initializer, dropped = self.initializer, context.dropped
-        aggregator = bound_aggregator(self.aggregator, context)
+        forward = self.update_forwarder(context, stored)
+        dropped = context.dropped
         forwards = not is_silent(forward)
         starts_for = self.windows.starts_for
         size_ms, grace_ms = self.windows.size_ms, self.windows.grace_ms
-        emit = self._emitter(context, store) if self.emit_on_close else None
+        emit = self._emitter(context, stored) if self.emit_on_close else None
         late = on_late(self.late, context)
         stream_time = NO_TIMESTAMP
         make = tuple.__new__  # in a third of the time of ValueAndTimestamp(...)

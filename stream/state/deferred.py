@@ -32,7 +32,7 @@ class DeferredWrites:
     Invariant: `waiting` is in the order of the last writes; the store below has an older value, or none.
     """
 
-    __slots__ = ("_cache", "_context", "_fits", "_is_timestamped", "_pause", "_write", "waiting")
+    __slots__ = ("_cache", "_context", "_fits", "_is_timestamped", "_others", "_pause", "_write", "waiting")
 
     def __init__(
         self,
@@ -49,10 +49,27 @@ class DeferredWrites:
         self._is_timestamped = is_timestamped
         self._write = write
         self._pause = 0
+        self._others: tuple[DeferredWrites, ...] = ()
         self.waiting: dict[Any, tuple[Any, RecordContext | None]] = {}
+
+    def beside(self, fits: Callable[[Any], bool], write: Callable[[Any, Any], None]) -> DeferredWrites:
+        """Of the same store, for timestamped values of another type. What waits in one is settled before the
+        other is used."""
+        other = DeferredWrites(self._context, fits, write, is_timestamped=True)
+        family = (self, *self._others, other)
+        for each in family:
+            each._others = tuple(one for one in family if one is not each)  # noqa: SLF001  # of this class
+        return other
+
+    def _settle_others(self) -> None:
+        for other in self._others:
+            if other.waiting:
+                other.settle()
 
     def get(self, key: Any, place: Place) -> Any:
         """The value that waits; None without one."""
+        if self._others:
+            self._settle_others()
         if type(key) not in PLAIN_KEYS:
             return None
         found = self.waiting.get(place)
@@ -61,6 +78,8 @@ class DeferredWrites:
     def put(self, key: Any, place: Place, value: Any) -> bool:
         """False: the caller has to write it; nothing waits then."""
         waiting = self.waiting
+        if self._others:
+            self._settle_others()
         if not self._takes(key, value):
             if waiting:
                 self.settle()
@@ -89,6 +108,7 @@ class DeferredWrites:
 
     def settle(self) -> None:
         """Write what waits, each value with the context of its record. A failure leaves the rest waiting."""
+        self._settle_others()
         waiting, write, context = self.waiting, self._write, self._context
         before = context.record_context
         try:
@@ -104,4 +124,4 @@ class DeferredWrites:
         """Before a read of several keys. A caller that reads between writes gains nothing by waiting."""
         if self.waiting:
             self._pause = PAUSE
-            self.settle()
+        self.settle()

@@ -22,6 +22,9 @@ from .typed import TypedStore
 from .value_formats import PLAIN
 
 if TYPE_CHECKING:
+    from typing import Self
+
+    from ...clients.serdes import Serde
     from ..processing import FlushListener
     from .key_value_bytes import KeyValueBytes, Rows
     from .stores import StoreContext, StoreIterator
@@ -116,6 +119,11 @@ class CachedKeyValueStore(TypedKeyValueStore):
         self._flusher = Flusher(context, self._loads_key, self._get_bytes, self._write)
         self._cache = context.cache.open(self._cache_name, self._flusher.flush)
         self._deferred = self._defer(self._put)
+
+    def of_values(self, serde: Serde[Any], can_wait: Callable[[Any], bool]) -> Self:
+        same = super().of_values(serde, can_wait)
+        same._deferred = self._deferred.beside(can_wait, same._put)  # noqa: SLF001  # a copy of this store
+        return same
 
     def get(self, key: Any) -> Any:
         found = self._deferred.get(key, key)

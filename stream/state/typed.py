@@ -62,8 +62,9 @@ class TypedStore:
         same._dumps, same._loads = serde.dumps, serde.loads  # noqa: SLF001  # a copy of this store
         return same
 
-    def of_values(self, serde: Serde[Any]) -> Self:
-        """The store for operators, with another serde of values. It reads and writes the same bytes."""
+    def of_values(self, serde: Serde[Any], _can_wait: Callable[[Any], bool]) -> Self:
+        """The store for operators, with another serde of values. It reads and writes the same bytes.
+        `_can_wait`: which plain values may wait in front of a cache."""
         same = copy(self)
         values = (self._format.for_operators or self._format.typed)(serde)
         same._dumps, same._loads = values.dumps, values.loads  # noqa: SLF001  # a copy of this store

@@ -12,8 +12,10 @@ from .segmented_cache import Read, SegmentedCache
 from .typed import TypedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import Self
 
+    from ...clients.serdes import Serde
     from ..processing import FlushListener
     from .store_spec import StoreSpec
     from .stores import ChangelogRecord, StoreContext, StoreIterator
@@ -138,6 +140,11 @@ class CachedWindowStore(TypedWindowStore):
         self._cached = SegmentedCache(context, self.name, schema, interval, self._flusher.flush)
         self._key = schema.key
         self._deferred = self._defer(self._put_at)
+
+    def of_values(self, serde: Serde[Any], can_wait: Callable[[Any], bool]) -> Self:
+        same = super().of_values(serde, can_wait)
+        same._deferred = self._deferred.beside(can_wait, same._put_at)  # noqa: SLF001  # a copy of this store
+        return same
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
         if not self._deferred.put(key, (key, window_start), value):

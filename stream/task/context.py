@@ -45,8 +45,6 @@ class TaskContext:
         self.calls = TaskCalls(self.current)
         self.sections: list[Section] = []
         self.runs: list[Section] = []
-        self.store_users: Mapping[str, int] = {}
-        """The number of processors that are connected to each store."""
         """Processors that keep records."""
         self.fail: Callable[[str, Record[Any, Any] | None, Exception], None] | None = None
         self.stores: dict[str, Any] = {}
@@ -204,9 +202,6 @@ class NodeContext:
 
     def flush_before_stores(self, section: Section) -> None:
         self.task.runs.append(section)
-
-    def is_only_user(self, store_name: str) -> bool:
-        return self.task.store_users.get(store_name) == 1
 
     def fail(self, record: Record[Any, Any], error: Exception) -> None:
         assert self.task.fail is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clients.producer.partitioner import murmur2_sticky
@@ -50,9 +49,6 @@ class Nodes:
         """`handler` None: exceptions of processors leave the task without an error handler."""
         self._context = context
         context.fail = self.failed
-        context.store_users = Counter(
-            store for spec in topology.nodes if isinstance(spec, ProcessorSpec) for store in spec.stores
-        )
         self._collector = collector
         self._handler = None if _only_fails(handler) else handler
         self.by_name: dict[str, Node] = {}

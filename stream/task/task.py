@@ -278,8 +278,8 @@ class Task:
         assert io is not None
         result = self.columns.run(partition, batch)
         if result is None:
-            self.group.add(partition, io.records_of(batch))
-            return True
+            self._flush_sections(self.context.runs)  # rows of earlier batches are older
+            return self.group.add(partition, io.records_of(batch)) > 0
         self.group.observe(partition, result.latest_ms)
         (last,) = io.records_of(batch.slice(batch.num_rows - 1))
         path = self.columns.paths[partition.topic]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ...clients.config import ConnectionConfig
 from ..errors import InternalTopicError
+from ..processors.named_tables import takes_columns
 from ..task.timestamps import FailOnInvalidTimestamp
 from ..topology.column_paths import column_paths
 from .application_topics import is_internal_topic
@@ -123,9 +126,15 @@ def _global_partitions(built: BuiltTopology, existing: Mapping[str, TopicListing
 def _column_paths(
     sub_topologies: Mapping[int, SubTopology], settings: TaskSettings
 ) -> dict[int, dict[str, ColumnPath]]:
-    """Empty if no source topic passes through Arrow sections first."""
+    """Empty if no source topic passes through Arrow sections first, and some do not pass through an
+    aggregation by column: a thread reads batches or records."""
     if not isinstance(settings.timestamp_extractor, FailOnInvalidTimestamp):
         return {}
+    if find_spec("pyarrow") is not None:
+        takes = partial(takes_columns, settings)
+        paths = {number: column_paths(each, takes) for number, each in sub_topologies.items()}
+        if all(paths.values()):
+            return paths
     paths = {number: column_paths(each) for number, each in sub_topologies.items()}
     return paths if any(paths.values()) else {}
 

@@ -259,9 +259,12 @@ class TaskManager:
     def _paths(self, sub_topology: int) -> dict[str, Any]:
         """By source topic."""
         from ..processors.arrow_paths import ArrowPath
+        from ..processors.column_aggregates import AggregatePath
 
-        paths = self._plan.column_paths.get(sub_topology, {}).items()
-        return {topic: ArrowPath(path, self._plan.settings) for topic, path in paths}
+        return {
+            topic: (ArrowPath if path.aggregate is None else AggregatePath)(path, self._plan.settings)
+            for topic, path in self._plan.column_paths.get(sub_topology, {}).items()
+        }
 
     def restore(self, timeout_s: float) -> bool:
         """Read some records of changelogs; True if a task runs now. Errors: TaskCorruptedError,

@@ -1,4 +1,4 @@
-"""Runs of records that are combined per key, beside the same records one by one."""
+"""Named aggregates over a store with a cache, which keeps states, beside the same records without one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from headrace.stream import (
     tumbling,
 )
 from headrace.stream.errors import ProcessingError
-from headrace.stream.processors import combined_runs
 from headrace.stream.state.memory_engine import MemoryEngine
 from headrace.stream.state.thread_cache import ThreadCache
 from headrace.stream.task.handlers import LogAndContinue
@@ -70,11 +69,11 @@ VALUES = st.sampled_from([b'{"amount":1}', b'{"amount":2.5}', b'{"amount":null}'
 RECORDS = out_of_order(KEYS, VALUES, max_size=25, max_step_ms=6, max_lateness_ms=25, tombstones=True)
 
 
-class Reader:
-    """Another processor of the store: then it is read and written for each record."""
+class NothingWaits(ThreadCache):
+    """Each write goes to the cache at once."""
 
-    def process(self, record: Any) -> None:
-        """Nothing."""
+    def _share(self) -> None:
+        self.most_deferred = 0
 
 
 class Run:
@@ -86,6 +85,7 @@ class Run:
         cache_bytes: int = 10**6,
         *,
         store_headers: bool = False,
+        waits: bool = True,
         **options: Any,
     ) -> None:
         builder = Builder(store_headers=store_headers)
@@ -95,7 +95,7 @@ class Run:
             lambda *record: self.sent.append(record),
             lambda _: 1,
             lambda _: MemoryEngine(),
-            ThreadCache(cache_bytes),
+            (ThreadCache if waits else NothingWaits)(cache_bytes),
         )
         topology = builder.build("app", caching=cache_bytes > 0).sub_topology(0)
         self.task = Task(
@@ -123,40 +123,40 @@ class Run:
         return self
 
 
-def operators(kind: str, *, combined: bool) -> Callable[[KStream[Any, Any]], object]:
+def operators(kind: str) -> Callable[[KStream[Any, Any]], object]:
     def add(stream: KStream[Any, Any]) -> None:
         grouped: Any = stream.group_by_key()
         if WINDOWS[kind] is not None:
             grouped = grouped.windowed_by(WINDOWS[kind])
         table = grouped.aggregate(**AGGREGATES, value=json)
         table.to_stream(lambda key, row: str(key)).to("out", key=utf8)
-        if not combined:
-            stream.process(Reader, "KSTREAM-AGGREGATE-STATE-STORE-0000000001")
 
     return add
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-@given(
-    records=RECORDS, commit_every=st.integers(1, 12), most=st.sampled_from([3, 1000]), headers=st.booleans()
-)
+@given(records=RECORDS, commit_every=st.integers(1, 12), headers=st.booleans())
 @settings(max_examples=40)
-def test_a_run_gives_what_its_records_give_one_by_one(
-    kind: str, records: list[tuple[Any, Any, int]], commit_every: int, most: int, headers: bool
+def test_the_states_are_those_without_a_cache(
+    kind: str, records: list[tuple[Any, Any, int]], commit_every: int, headers: bool
 ) -> None:
-    """Output, changelogs and dropped records, also where a function fails on some of them."""
+    """Also where a function fails on some records. What is sent does not depend on what waits; without a
+    cache the last record of each key is the same."""
     runs = []
-    before = combined_runs.MAX_RECORDS
-    combined_runs.MAX_RECORDS = most
-    try:
-        for combined in (True, False):
-            add_operators = operators(kind, combined=combined)
-            run = Run(add_operators, store_headers=headers, processing_handler=LogAndContinue())
-            runs.append(run.process(records, commit_every).commit())
-    finally:
-        combined_runs.MAX_RECORDS = before
-    assert runs[0].sent == runs[1].sent
-    assert runs[0].task.context.dropped_records == runs[1].task.context.dropped_records
+    for options in ({}, {"waits": False}, {"cache_bytes": 0}):
+        run = Run(operators(kind), store_headers=headers, processing_handler=LogAndContinue(), **options)
+        runs.append(run.process(records, commit_every).commit())
+    waiting, cached, plain = runs
+    assert waiting.sent == cached.sent
+    dropped = [run.task.context.dropped_records for run in runs]
+    assert dropped[0] == dropped[1] == dropped[2]
+    if kind != "session":  # sessions that were merged between two commits never were in the changelog
+        assert last_sent(waiting) == last_sent(plain)
+
+
+def last_sent(run: Run) -> dict[Any, Any]:
+    """Value, timestamp and headers by topic and key; a result has the headers of its last record."""
+    return {(topic, key): rest for topic, _, key, *rest in run.sent}
 
 
 def counted(stream: KStream[Any, Any]) -> None:
@@ -168,15 +168,19 @@ def counted(stream: KStream[Any, Any]) -> None:
 TWO = [(b'"a"', b'{"amount":1}', 1), (b'"a"', b'{"amount":2}', 2)]
 
 
-def test_the_store_is_read_and_written_once_per_key_and_run() -> None:
-    """That is what runs are for."""
+def test_a_key_has_one_result_for_each_commit() -> None:
+    """Until then its states wait, and are seen by readers of the store."""
     run = Run(counted)
     store = run.task.stores["rows"]
-    assert run.process(TWO).task.context.runs
-    assert store.get("a") is None
+    run.process(TWO)
+    assert run.sent == []
+    assert not store._cache.entries
     run.commit()
     assert store.get("a") == ({"n": 2, "total": 3}, 2)
     assert len(run.sent) == 2  # one record of the changelog, one result
+    run.process(TWO)
+    assert store.get("a").value.n == 4
+    assert store._cache.entries
 
 
 def uncached(stream: KStream[Any, Any]) -> None:
@@ -196,32 +200,27 @@ def test_each_record_has_its_result_where_it_can_be_seen(
 ) -> None:
     """Without a cache, and where another operator reads the store."""
     run = Run(add_operators, cache_bytes).process(TWO)
-    assert not run.task.context.runs
-    assert [value for topic, _, _, value, *_ in run.sent if topic == "out"] != []
+    assert len([value for topic, _, _, value, *_ in run.sent if topic == "out"]) == 2
 
 
 @pytest.mark.parametrize("bad", [b'{"amount":"x"}', b"{}"])
-def test_a_failing_record_is_named_when_its_run_is_combined(bad: bytes) -> None:
-    """By its own offset, not by that of the last record; nothing of the run is written."""
-    run = Run(counted).process([TWO[0], (b'"a"', bad, 2), (b'"b"', b'{"amount":1}', 3)])
+def test_a_failing_record_is_named(bad: bytes) -> None:
+    """The records before it are kept until the task ends."""
     with pytest.raises(
         ProcessingError, match="KSTREAM-AGGREGATE-0000000001 of task 0_0 failed on offset 1 of in-0"
     ):
-        run.task.prepare_commit()
-    assert run.sent == []
+        Run(counted).process([TWO[0], (b'"a"', bad, 2), (b'"b"', b'{"amount":1}', 3)])
 
 
-def test_a_task_that_leaves_combines_its_run_first() -> None:
-    """Before its processors are closed."""
-    run = Run(counted).process(TWO)
-    assert run.task.drain()
-    run.task.suspend()
-    assert run.task.prepare_commit()[IN].offset == 2
-    assert len(run.sent) == 2
+def test_long_states_do_not_wait() -> None:
+    """They would be looked through for each record."""
 
+    def collected(stream: KStream[Any, Any]) -> None:
+        stream.group_by_key().aggregate(all=Collect(amount), store="rows")
 
-def test_a_run_has_an_end() -> None:
-    """It is combined after a number of records, so that memory is bounded; a result waits for the commit."""
-    run = Run(counted).process([(b'"a"', b'{"amount":1}', 1)] * (combined_runs.MAX_RECORDS + 1), 10**6)
-    assert run.task.stores["rows"].get("a").value.n == combined_runs.MAX_RECORDS
-    assert run.sent == []
+    run = Run(collected).process(TWO * 4)
+    store = run.task.stores["rows"]
+    assert not store._cache.entries
+    run.process(TWO)
+    assert store._cache.entries
+    assert len(store.get("a").value["all"]) == 10
