@@ -18,10 +18,21 @@ if TYPE_CHECKING:
 _MIN_SESSION, _MAX_SESSION = "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"
 _MIN_INTERVAL = "group.consumer.min.heartbeat.interval.ms"
 _MAX_INTERVAL = "group.consumer.max.heartbeat.interval.ms"
-# A group's key, and the cluster's keys that bound it
+_MIN_STREAMS_SESSION = "group.streams.min.session.timeout.ms"
+_MAX_STREAMS_SESSION = "group.streams.max.session.timeout.ms"
+_MIN_STREAMS_INTERVAL = "group.streams.min.heartbeat.interval.ms"
+_MAX_STREAMS_INTERVAL = "group.streams.max.heartbeat.interval.ms"
+_MIN_ASSIGNMENT = "group.streams.min.assignment.interval.ms"
+_MAX_ASSIGNMENT = "group.streams.max.assignment.interval.ms"
+_MAX_STANDBYS = "group.streams.max.standby.replicas"
+# A group's key, and the cluster's keys that bound it; no lower one: the key's own bound
 _BOUNDS = (
     ("consumer.session.timeout.ms", _MIN_SESSION, _MAX_SESSION),
     ("consumer.heartbeat.interval.ms", _MIN_INTERVAL, _MAX_INTERVAL),
+    ("streams.session.timeout.ms", _MIN_STREAMS_SESSION, _MAX_STREAMS_SESSION),
+    ("streams.heartbeat.interval.ms", _MIN_STREAMS_INTERVAL, _MAX_STREAMS_INTERVAL),
+    ("streams.assignment.interval.ms", _MIN_ASSIGNMENT, _MAX_ASSIGNMENT),
+    ("streams.num.standby.replicas", None, _MAX_STANDBYS),
 )
 
 
@@ -65,20 +76,84 @@ class GroupBounds(Config):
         live=True,
         doc="Upper bound of the group config consumer.heartbeat.interval.ms.",
     )
+    group_streams_min_session_timeout_ms: int = key(
+        _MIN_STREAMS_SESSION,
+        45 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Lower bound of the group config streams.session.timeout.ms.",
+    )
+    group_streams_max_session_timeout_ms: int = key(
+        _MAX_STREAMS_SESSION,
+        60 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Upper bound of the group config streams.session.timeout.ms.",
+    )
+    group_streams_min_heartbeat_interval_ms: int = key(
+        _MIN_STREAMS_INTERVAL,
+        5 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Lower bound of the group config streams.heartbeat.interval.ms.",
+    )
+    group_streams_max_heartbeat_interval_ms: int = key(
+        _MAX_STREAMS_INTERVAL,
+        15 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Upper bound of the group config streams.heartbeat.interval.ms.",
+    )
+    group_streams_min_assignment_interval_ms: int = key(
+        _MIN_ASSIGNMENT,
+        0,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Lower bound of the group config streams.assignment.interval.ms.",
+    )
+    group_streams_max_assignment_interval_ms: int = key(
+        _MAX_ASSIGNMENT,
+        15 * SECOND,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Upper bound of the group config streams.assignment.interval.ms.",
+    )
+    group_streams_max_standby_replicas: int = key(
+        _MAX_STANDBYS,
+        2,
+        low=0,
+        high=MAX_INT,
+        live=True,
+        doc="Upper bound of the group config streams.num.standby.replicas.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         values = self.to_mapping()
         for _, low, high in _BOUNDS:
-            if values[low] > values[high]:
+            if low is not None and values[low] > values[high]:
                 raise ConfigError(f"{low} {values[low]} must not be more than {high} {values[high]}")
 
     def check_group(self, values: Mapping[str, str]) -> None:
         """Check canonical values by dotted names. Errors: InvalidConfigError."""
         bounds = self.to_mapping()
         for name, low, high in _BOUNDS:
-            value = int(values.get(name, bounds[low]))
-            if value < bounds[low]:
+            if name not in values:
+                continue
+            value = int(values[name])
+            if low is not None and value < bounds[low]:
                 raise InvalidConfigError(f"{name} {value} is less than {low} {bounds[low]}")
             if value > bounds[high]:
                 raise InvalidConfigError(f"{name} {value} is more than {high} {bounds[high]}")

@@ -229,3 +229,9 @@ class InvalidRegularExpressionError(KafkaError):
     """The regular expression of the subscription is invalid."""
 
     code = 128
+
+
+class StreamsInvalidTopologyError(KafkaError):
+    """The topology of a streams group is invalid."""
+
+    code = 130

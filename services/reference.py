@@ -23,6 +23,7 @@ from ..coordinators.group.classic_states import CLASSIC_TRANSITIONS, ClassicStat
 from ..coordinators.group.consumer_group import GROUP_TRANSITIONS, GroupState
 from ..coordinators.group.consumer_member import MEMBER_TRANSITIONS, MemberState
 from ..coordinators.runtime.hosted_shard import SHARD_TRANSITIONS, ShardState
+from ..coordinators.streams import streams_group, streams_member
 from ..coordinators.txn import states as txn_states
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
@@ -126,17 +127,25 @@ def _struct(struct: type, shown: set[type]) -> str:
     about = " ".join((struct.__doc__ or "").split())
     lines = [f"**{struct.__name__}**: {about}\n"]
     inner: list[type] = []
-    for field in msgspec.structs.fields(struct):
-        lines.append(f"- `{field.name}`: {_type_name(field.type, inner)}")
+    for name, kind in _fields(struct):
+        lines.append(f"- `{name}`: {_type_name(kind, inner)}")
     parts = ["\n".join(lines) + "\n"]
     parts += [_struct(each, shown) for each in inner if each not in shown]
     return "\n".join(parts)
 
 
+def _fields(struct: type) -> list[tuple[str, Any]]:
+    """Names and types of the fields of a struct or named tuple."""
+    if issubclass(struct, msgspec.Struct):
+        return [(field.name, field.type) for field in msgspec.structs.fields(struct)]
+    return list(typing.get_type_hints(struct).items())
+
+
 def _type_name(kind: Any, inner: list[type]) -> str:
-    """The name of a field's type; nested structs, except metadata records, are added to `inner`."""
+    """The name of a field's type; nested structs and named tuples, except metadata records, are added to
+    `inner`."""
     arguments = [each for each in typing.get_args(kind) if each is not Ellipsis]
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or hasattr(kind, "_fields")):
         if kind.__module__ != records.__name__ and kind not in inner:
             inner.append(kind)
         return "metadata record" if kind.__module__ == records.__name__ else kind.__name__
@@ -180,12 +189,14 @@ def states_page() -> str:
     parts.append(f"## Consumer-protocol group {where}\n")
     parts.append(_drawing(GroupState.EMPTY.value, _labelled(GROUP_TRANSITIONS)))
     parts.append(f"## Member of a consumer-protocol group {where}\n")
-    arrows = [
-        f"{state.name.lower()} --> {target.name.lower()}: {label}"
-        for state, targets in MEMBER_TRANSITIONS.items()
-        for target, label in targets.items()
-    ]
-    parts.append(_drawing(MemberState.STABLE.name.lower(), arrows))
+    parts.append(_drawing(MemberState.STABLE.name.lower(), _by_name(MEMBER_TRANSITIONS)))
+    parts.append("## Streams group (`coordinators/streams/streams_group.py`)\n")
+    arrows = _labelled(streams_group.GROUP_TRANSITIONS)
+    parts.append(_drawing(streams_group.GroupState.EMPTY.value, arrows))
+    parts.append("## Member of a streams group (`coordinators/streams/streams_member.py`)\n")
+    parts.append(
+        _drawing(streams_member.MemberState.STABLE.name.lower(), _by_name(streams_member.MEMBER_TRANSITIONS))
+    )
     parts.append("## Registration of a storage node (`storage_node/links/membership.py`)\n")
     arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
@@ -220,6 +231,14 @@ def _plain(states: type[Enum], table: Mapping[Any, Collection[Any]]) -> list[str
 def _labelled(table: Mapping[Any, Mapping[Any, str]]) -> list[str]:
     return [
         f"{state.value} --> {target.value}: {label}"
+        for state, targets in table.items()
+        for target, label in targets.items()
+    ]
+
+
+def _by_name(table: Mapping[Any, Mapping[Any, str]]) -> list[str]:
+    return [
+        f"{state.name.lower()} --> {target.name.lower()}: {label}"
         for state, targets in table.items()
         for target, label in targets.items()
     ]

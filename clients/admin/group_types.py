@@ -20,6 +20,7 @@ class GroupType(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    STREAMS = "streams"
     UNKNOWN = "unknown"  # not known to this client
 
     @classmethod
@@ -28,11 +29,13 @@ class GroupType(StrEnum):
 
 
 class GroupState(StrEnum):
-    """Kafka's names. Classic groups prepare and complete rebalances, others assign and reconcile."""
+    """Kafka's names. Classic groups prepare and complete rebalances, others assign and reconcile; a streams
+    group is not ready while topics of its topology are missing."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
+    NOT_READY = "NotReady"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
@@ -46,7 +49,8 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group. `protocol_type` is "consumer" for all that read topics, "" before the first member."""
+    """One group. `protocol_type` is "consumer" for all that read topics, "streams" for streams groups, ""
+    before the first member."""
 
     group_id: str
     group_type: GroupType
@@ -71,7 +75,7 @@ class GroupMemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group, of either protocol. `assignor` is "" without one; the epochs are -1 for classic groups;
+    """One group, of any type. `assignor` is "" without one; the epochs are -1 for classic groups;
     `coordinator` is a node id."""
 
     group_id: str

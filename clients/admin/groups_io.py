@@ -18,6 +18,7 @@ from ...protocol.errors import (
 )
 from ...protocol.messages import groups
 from ...protocol.messages import registry as apis
+from ...protocol.messages.streams_groups import StreamsGroupDescribeRequest
 from ...protocol.model import TopicPartition
 from ...runtime.nearest import did_you_mean
 from ..consumer.offsets_io import list_offsets
@@ -35,12 +36,14 @@ from .group_types import (
     known_names,
 )
 from .requester_io import error_of, may_retry
+from .streams_groups import as_group, streams_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from .coordinator_requester_io import Coordinator
     from .requester_io import AdminRequester, Call
+    from .streams_groups import StreamsGroupDescription
 
 Outcomes = dict[TopicPartition, KafkaError | None]
 MAX_OFFSETS = 1_000  # Bound: in a request, all of which become one batch
@@ -80,11 +83,21 @@ class GroupEngine:
                 return error or _consumer_group(found, at.node_id)
             (classic,) = (await at.ask(apis.DESCRIBE_GROUPS, groups.DescribeGroupsRequest((at.key,)))).groups
             error = error_of(classic)
-            if isinstance(error, GroupIdNotFoundError):
-                return GroupIdNotFoundError(f"there is no group {at.key!r}, of either protocol")
-            return error or _classic_group(classic, at.node_id)
+            if not isinstance(error, GroupIdNotFoundError):
+                return error or _classic_group(classic, at.node_id)
+            streams = await _ask_for_streams_group(at)
+            if isinstance(streams, (GroupIdNotFoundError, UnsupportedVersionError)):
+                return GroupIdNotFoundError(f"there is no group {at.key!r}, of any type")
+            return streams if isinstance(streams, KafkaError) else as_group(streams)
 
         return await self._coordinator_requester.each(group_ids, ask, call)
+
+    async def describe_streams(
+        self, group_ids: Sequence[str], *, timeout: float | None
+    ) -> Results[str, StreamsGroupDescription]:
+        """The description of each streams group, or the error."""
+        call = self._requester.call(timeout)
+        return await self._coordinator_requester.each(group_ids, _ask_for_streams_group, call)
 
     async def list_offsets(
         self,
@@ -231,6 +244,15 @@ class GroupEngine:
         if not leaving:
             return Results({})
         return Results(await self._coordinator_requester.one(group_id, ask, call))
+
+
+async def _ask_for_streams_group(at: Coordinator) -> StreamsGroupDescription | KafkaError:
+    request = StreamsGroupDescribeRequest((at.key,))
+    try:
+        (found,) = (await at.ask(apis.STREAMS_GROUP_DESCRIBE, request)).groups
+    except UnsupportedVersionError as error:
+        return error
+    return error_of(found) or streams_group(found, at.node_id)
 
 
 def _listing(group: groups.ListedGroup) -> GroupListing:

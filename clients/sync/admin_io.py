@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionListing,
     )
+    from ..admin.streams_groups import StreamsGroupDescription
     from ..cluster.cluster_io import SharedCluster
     from ..group.group_metadata import OffsetAndMetadata
     from ..options import AdminOptions
@@ -279,8 +280,14 @@ class Admin:
     def describe_groups(
         self, *group_ids: str, timeout: float | None = None
     ) -> Results[str, GroupDescription]:
-        """State, members and assignments of groups of either protocol."""
+        """State, members and assignments of groups of any type."""
         return self._run(self._engine.groups.describe(group_ids, timeout=timeout))
+
+    def describe_streams_groups(
+        self, *group_ids: str, timeout: float | None = None
+    ) -> Results[str, StreamsGroupDescription]:
+        """State, topology, members and tasks of streams groups (KIP-1071)."""
+        return self._run(self._engine.groups.describe_streams(group_ids, timeout=timeout))
 
     def delete_groups(self, *group_ids: str, timeout: float | None = None) -> Results[str, None]:
         """Delete groups without members, with their committed offsets."""

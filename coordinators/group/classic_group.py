@@ -27,9 +27,10 @@ from .classic_states import CLASSIC_TRANSITIONS, ClassicState
 from .group import GroupType, fenced_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ...protocol.metadata.image import TopicImage
+    from .group import Place
 
 MAX_GENERATION = 2**31 - 1  # the record stores it in four bytes
 
@@ -158,6 +159,11 @@ class ClassicGroup:
             raise RebalanceInProgressError(
                 f"group {self.group_id!r} is rebalancing: commit after the assignment"
             )
+
+    def has_had_since(self, member_id: str, epoch: int, places: Iterable[Place]) -> bool:
+        """False: generations have no such rule."""
+        del member_id, epoch, places
+        return False
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Any client may read the offsets of a classic group."""

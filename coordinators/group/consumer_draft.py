@@ -1,10 +1,5 @@
-"""The decision on one request to a consumer-protocol group: its records, and the group with these records
-applied.
-
-Each record is applied to a copy at once, so that later steps of the same decision see it; the group itself
-changes when the records are replayed. Without records nothing is copied. Source: Kafka
-GroupMetadataManager.java, TargetAssignmentBuilder.java.
-"""
+"""The decision on one request to a consumer-protocol group. Source: Kafka GroupMetadataManager.java,
+TargetAssignmentBuilder.java."""
 
 from __future__ import annotations
 
@@ -18,6 +13,7 @@ from .assignors import ASSIGNORS
 from .assignors.model import MemberSpec
 from .consumer_group import GROUP_TRANSITIONS
 from .consumer_member import MEMBER_TRANSITIONS, Member, MemberState
+from .draft import Draft
 from .reconciliation import next_step
 
 if TYPE_CHECKING:
@@ -32,29 +28,12 @@ if TYPE_CHECKING:
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000  # Source: Kafka REGEX_BATCH_REFRESH_MIN_INTERVAL_MS
 
 
-class ConsumerDraft:
-    """`group` is the group with all records so far applied."""
+class ConsumerDraft(Draft["ConsumerGroup"]):
+    """A draft of a consumer-protocol group."""
 
     def __init__(self, group: ConsumerGroup, topics: TopicIndex, records: list[Record] | None = None) -> None:
-        self.group = group
-        self.records: list[Record] = records or []
+        super().__init__(group, GROUP_TRANSITIONS, records)
         self._topics = topics
-        self._before = group
-        self._is_copy = False
-
-    def write(self, record: Record) -> None:
-        """Append a record and apply it to the copy."""
-        if not self._is_copy:
-            self.group = self.group.copy()
-            self._is_copy = True
-        self.records.append(record)
-        self.group.apply(record)
-
-    def decided(self) -> list[Record]:
-        """The records of the finished decision; checks the state change against GROUP_TRANSITIONS."""
-        before, after = self._before.state, self.group.state
-        assert after is before or after in GROUP_TRANSITIONS[before], f"{after} does not follow {before}"
-        return self.records
 
     # --- members ----------------------------------------------------------------------------------------
 

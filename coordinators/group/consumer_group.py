@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .assignors.model import Partitions
+    from .group import Place
 
 
 class GroupState(Enum):
@@ -308,13 +309,14 @@ class ConsumerGroup:
             return  # TxnOffsetCommit without member fields: only its producer is checked
         self._check_epoch(self.member(member_id), epoch)
 
-    def has_had_since(self, member_id: str, epoch: int, partitions: Iterable[tuple[bytes, int]]) -> bool:
-        """Whether the member has owned all these partitions since `epoch`. No other member can have committed
-        for them since, so its commit is valid even with that older epoch (KIP-1251)."""
+    def has_had_since(self, member_id: str, epoch: int, places: Iterable[Place]) -> bool:
         member = self.members.get(member_id)
         if member is None or member.classic is not None or epoch > member.epoch:
             return False
-        return all(member.since.get(place, member.epoch + 1) <= epoch for place in partitions)
+        return all(
+            member.since.get((topic_id, partition), member.epoch + 1) <= epoch
+            for _, topic_id, partition in places
+        )
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Errors: UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError (classic members)."""

@@ -108,9 +108,11 @@ class ConsumerHeartbeats:
         if isinstance(group, ConsumerGroup):
             return self._members.draft(group)
         if body.member_epoch == JOIN_EPOCH:
+            if group is not None and not isinstance(group, ClassicGroup):
+                raise GroupIdNotFoundError(f"group {body.group_id!r} is a {group.group_type.value} group")
             records = [] if group is None else group.tombstones()
             draft = self._members.draft(ConsumerGroup(body.group_id), records)
-            if isinstance(group, ClassicGroup) and not group.is_empty:
+            if group is not None and not group.is_empty:
                 check_upgrade(group, self._context.config.now)
                 upgrade(draft, group, self._members.topics)
             return draft

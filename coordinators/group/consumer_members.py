@@ -15,6 +15,7 @@ from .classic_group import ClassicGroup
 from .consumer_draft import ConsumerDraft
 from .consumer_group import ConsumerGroup
 from .consumer_member import MemberState
+from .member_timers import MemberTimers
 from .migration import can_downgrade, downgrade
 from .rebalances import answer_join_error, answer_sync_error
 from .reconciliation import is_part_of
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from .consumer_member import Member
     from .group import Group
 
-# Lower bound of the rebalance timeout: members may ask for almost none, and the removal would be retried at
-# once while it cannot be written.
-MIN_REVOCATION_MS = 1_000
-
 
 class ConsumerMembers:
     """Member state and timers that all parts of the consumer protocol share."""
@@ -47,6 +44,7 @@ class ConsumerMembers:
         self.context = context
         self.reported: dict[tuple[str, str], Partitions] = {}  # soft: see `report`
         self._topics = TopicIndex()
+        self._timers = MemberTimers(context.timers, self._on_expired)
 
     @property
     def topics(self) -> TopicIndex:
@@ -95,40 +93,25 @@ class ConsumerMembers:
         revocation timer: they revoke between requests (classic_consumers.py)."""
         member_id, classic = member.member_id, member.classic
         session_ms = self.times_of(group_id).session_timeout_ms
-        self.context.timers.set(
-            ("session", group_id, member_id),
-            now.ms + (session_ms if classic is None else classic.session_timeout_ms),
-            lambda then: self._on_session_expired(group_id, member_id, then),
+        self._timers.begin_session(
+            group_id, member_id, session_ms if classic is None else classic.session_timeout_ms, now
         )
         if classic is None:
-            self._expect_revocation(group_id, member, now)
-
-    def _expect_revocation(self, group_id: str, member: Member, now: Now) -> None:
-        """The rebalance timeout runs from the last increase of the partitions to revoke."""
-        key = ("rebalance", group_id, member.member_id)
-        timers = self.context.timers
-        if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            timers.cancel(key)
-            return
-        group = self.groups.get(group_id)
-        before = group.members.get(member.member_id) if isinstance(group, ConsumerGroup) else None
-        if timers.deadline_of(key) is None or before is None or before.pending != member.pending:
-            timers.set(
-                key,
-                now.ms + max(member.metadata.rebalance_timeout_ms, MIN_REVOCATION_MS),
-                lambda then: self._revocation_over(group_id, member.member_id, then),
+            group = self.groups.get(group_id)
+            before = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+            self._timers.expect_revocation(
+                group_id,
+                member_id,
+                member.metadata.rebalance_timeout_ms,
+                now,
+                is_due=member.state is MemberState.UNREVOKED_PARTITIONS,
+                has_changed=before is None or before.pending != member.pending,
             )
 
-    def _on_session_expired(self, group_id: str, member_id: str, now: Now) -> Outcome:
-        group = self.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup) or member_id not in group.members:
-            return Outcome()
-        return self.take_out(group, [member_id], now)
-
-    def _revocation_over(self, group_id: str, member_id: str, now: Now) -> Outcome:
+    def _on_expired(self, group_id: str, member_id: str, now: Now, missed_revocation: bool) -> Outcome:
         group = self.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
-        if member is None or member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if member is None or (missed_revocation and member.state is not MemberState.UNREVOKED_PARTITIONS):
             return Outcome()
         assert isinstance(group, ConsumerGroup)
         return self.take_out(group, [member_id], now)
@@ -183,5 +166,4 @@ class ConsumerMembers:
 
     def forget(self, group_id: str, member_id: str) -> None:
         """Drop the member's timers and reported partitions."""
-        self.context.timers.cancel(("session", group_id, member_id))
-        self.context.timers.cancel(("rebalance", group_id, member_id))
+        self._timers.forget(group_id, member_id)

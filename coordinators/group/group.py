@@ -1,7 +1,8 @@
-"""The interface that the group shard uses for groups of both protocols.
+"""The interface that the group shard uses for groups of all protocols.
 
-Implemented by classic groups (classic_group.py) and consumer-protocol groups (consumer_group.py). A group
-holds its members; committed offsets are in offset_store.py. Source: Kafka Group.java.
+Implemented by classic groups (classic_group.py), consumer-protocol groups (consumer_group.py) and streams
+groups (streams/streams_group.py). A group holds its members; committed offsets are in offset_store.py.
+Source: Kafka Group.java.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from ...protocol.errors import FencedInstanceIdError
 from ...protocol.messages.groups import ListedGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..runtime.ports import Record
 
 
@@ -28,6 +31,10 @@ class GroupType(Enum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    STREAMS = "streams"
+
+
+Place = tuple[str, bytes, int]  # topic name, topic id, partition
 
 
 class Group(Protocol):
@@ -39,11 +46,12 @@ class Group(Protocol):
 
     @property
     def group_type(self) -> GroupType:
-        """Classic or consumer."""
+        """Classic, consumer or streams."""
 
     @property
     def protocol_type(self) -> str:
-        """ "consumer" for groups of consumers; empty until the first member joins."""
+        """ "consumer" for groups of consumers, "streams" for streams groups; empty until the first member
+        joins."""
 
     @property
     def state_name(self) -> str:
@@ -73,6 +81,10 @@ class Group(Protocol):
     ) -> None:
         """Check an offset commit. Errors: UnknownMemberIdError, FencedInstanceIdError,
         IllegalGenerationError, RebalanceInProgressError, StaleMemberEpochError, depending on the protocol."""
+
+    def has_had_since(self, member_id: str, epoch: int, places: Iterable[Place]) -> bool:
+        """Whether the member has owned all these partitions since `epoch`. No other member can have committed
+        for them since, so its commit is valid even with that older epoch (KIP-1251)."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Check an offset fetch; without member id and epoch (None or empty, below 0) it is always allowed.

@@ -14,6 +14,7 @@ class GroupCounters:
     offset_deletions: int = 0
     completed_rebalances: int = 0  # of classic groups
     consumer_rebalances: int = 0  # group epochs of consumer-protocol groups
+    streams_rebalances: int = 0  # group epochs of streams groups
 
     def by_name(self) -> dict[str, int]:
         """Values by Kafka's metric name."""
@@ -23,4 +24,5 @@ class GroupCounters:
             "offset-deletion-count": self.offset_deletions,
             "group-completed-rebalance-count": self.completed_rebalances,
             "consumer-group-rebalance-count": self.consumer_rebalances,
+            "streams-group-rebalance-count": self.streams_rebalances,
         }

@@ -78,7 +78,9 @@ class JoinGroupHandler:
         before = self._groups.get(body.group_id)
         group = before if isinstance(before, ClassicGroup) else ClassicGroup(body.group_id, now.wall_ms)
         if group is not before and before is not None and not before.is_empty:
-            raise InconsistentGroupProtocolError(f"group {body.group_id!r} uses the consumer protocol")
+            raise InconsistentGroupProtocolError(
+                f"group {body.group_id!r} uses the {before.group_type.value} protocol"
+            )
         if group is not before and body.member_id:
             raise UnknownMemberIdError(f"group {body.group_id!r} does not exist")
         join = _Join(group, body, token, now, Outcome())
@@ -128,8 +130,8 @@ class JoinGroupHandler:
             self._rebalances.complete_if_all_joined(group, now, outcome)
 
     def _create_group(self, join: _Join, before: Group | None) -> None:
-        """Create the group; it exists once its first record is applied. An empty consumer-protocol group is
-        replaced."""
+        """Create the group; it exists once its first record is applied. An empty group of
+        another protocol is replaced."""
         group, token, outcome = join.group, join.token, join.outcome
         outcome.records += before.tombstones() if before is not None else []
         outcome.records.append(group.as_record({}))

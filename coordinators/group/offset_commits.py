@@ -25,7 +25,6 @@ from ...protocol.records.group_records import OffsetCommitKey, OffsetCommitValue
 from ..runtime.client_errors import client_error
 from ..runtime.ports import Outcome, Record
 from .classic_group import ClassicGroup
-from .consumer_group import ConsumerGroup
 from .offset_store import offset_tombstone
 
 if TYPE_CHECKING:
@@ -88,16 +87,14 @@ class OffsetCommits:
         is_transactional: bool,
     ) -> None:
         """Whether the member may commit these offsets. Errors: as Group.check_offset_commit; an older member
-        epoch is accepted from a consumer-protocol member that has owned all these partitions since."""
+        epoch is accepted from a member that has owned all these partitions since."""
         try:
             group.check_offset_commit(
                 body.member_id, body.group_instance_id, generation, is_transactional=is_transactional
             )
         except StaleMemberEpochError:
-            places = ((self._topic_id(each)[0], each.partition) for each in body.offsets)
-            if not isinstance(group, ConsumerGroup) or not group.has_had_since(
-                body.member_id, generation, places
-            ):
+            places = ((each.topic, self._topic_id(each)[0], each.partition) for each in body.offsets)
+            if not group.has_had_since(body.member_id, generation, places):
                 raise
 
     def decide(

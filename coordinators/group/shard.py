@@ -1,9 +1,10 @@
 """The group coordinator's state machine: one partition of __consumer_offsets.
 
 It dispatches requests and records: classic groups (classic_groups.py), consumer-protocol groups
-(consumer_groups.py), committed offsets (offset_commits.py, offset_fetches.py, transactional_offsets.py,
-expiry.py) and admin requests (admin.py). All share `groups`, which holds every group by its id, and the
-offsets (offset_store.py). Pure. Source: Kafka GroupCoordinatorShard.java.
+(consumer_groups.py), streams groups (../streams/streams_groups.py), committed offsets (offset_commits.py,
+offset_fetches.py, transactional_offsets.py, expiry.py) and admin requests (admin.py). All share `groups`,
+which holds every group by its id, and the offsets (offset_store.py). Pure. Source: Kafka
+GroupCoordinatorShard.java.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import UnsupportedVersionError
 from ...protocol.messages import registry
 from ...protocol.records.group_records import ConsumerGroupMetadataKey, GroupMetadataKey, OffsetCommitKey
+from ...protocol.records.streams_group_records import StreamsGroupKey, StreamsGroupMetadataKey
 from ..runtime.ports import Outcome, Record, ShardMetrics
+from ..streams import streams_group
+from ..streams.streams_groups import StreamsGroups
 from .admin import GroupAdmin
 from .classic_group import ClassicGroup
 from .classic_groups import ClassicGroups
@@ -57,6 +61,7 @@ class GroupShard:
         self._context = context
         self._classic = ClassicGroups(self.groups, context, partition, self.counters, self._state_counts)
         self._consumer = ConsumerGroups(self.groups, context, self._classic)
+        self._streams = StreamsGroups(self.groups, context)
         self._expiry = Expiry(self.groups, context, self.store, self.counters)
         commits = OffsetCommits(self.groups, context, self.store, self._classic, self.counters)
         self._transactional = TransactionalOffsets(partition, self.groups, context, self.store, commits)
@@ -68,6 +73,8 @@ class GroupShard:
             registry.LEAVE_GROUP.key: self._by_protocol(self._classic.leave, self._consumer.leave),
             registry.CONSUMER_GROUP_HEARTBEAT.key: self._consumer.consumer_group_heartbeat,
             registry.CONSUMER_GROUP_DESCRIBE.key: self._consumer.consumer_group_describe,
+            registry.STREAMS_GROUP_HEARTBEAT.key: self._streams.heartbeat,
+            registry.STREAMS_GROUP_DESCRIBE.key: self._streams.describe,
             registry.OFFSET_COMMIT.key: commits.commit,
             registry.OFFSET_FETCH.key: OffsetFetches(self.groups, context, self.store).fetch,
             registry.OFFSET_DELETE.key: commits.delete,
@@ -104,6 +111,10 @@ class GroupShard:
             return
         if isinstance(key, GroupMetadataKey):
             self._classic.replay(record)
+        elif isinstance(key, StreamsGroupKey):
+            self._streams.replay(record)
+            if self._is_loaded and isinstance(key, StreamsGroupMetadataKey):
+                self.counters.streams_rebalances += record.value is not None
         else:
             self._consumer.replay(record)
             if self._is_loaded and isinstance(key, ConsumerGroupMetadataKey):
@@ -120,6 +131,7 @@ class GroupShard:
         """Start sessions and the expiration timer."""
         self._is_loaded = True
         self._expiry.on_loaded(now)
+        self._streams.on_loaded(now)
         return _both(self._classic.on_loaded(now), self._consumer.on_loaded(now))
 
     def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> Outcome:
@@ -138,6 +150,7 @@ class GroupShard:
         counts = self._state_counts.counts()
         classic = {state: counts.groups[GroupType.CLASSIC, state.value] for state in ClassicState}
         consumer = {state: counts.groups[GroupType.CONSUMER, state.value] for state in GroupState}
+        streams = {state: counts.groups[GroupType.STREAMS, state.value] for state in streams_group.GroupState}
         gauges = {
             "NumOffsets": self.store.count,
             "NumGroups": sum(classic.values()),
@@ -145,7 +158,9 @@ class GroupShard:
             "NumMembers": counts.members,
             "group-count/classic": sum(classic.values()),
             "group-count/consumer": sum(consumer.values()),
+            "group-count/streams": sum(streams.values()),
             **{f"consumer-group-count/{state.value.lower()}": count for state, count in consumer.items()},
+            **{f"streams-group-count/{_label(state)}": count for state, count in streams.items()},
         }
         return ShardMetrics(gauges, self.counters.by_name())
 
@@ -160,6 +175,11 @@ class GroupShard:
     def close(self) -> list[Token]:
         """All waiting requests of the shard."""
         return [*self._classic.close(), *self._transactional.waiting()]
+
+
+def _label(state: streams_group.GroupState) -> str:
+    """Kafka's label of the state in metrics."""
+    return "not_ready" if state is streams_group.GroupState.NOT_READY else state.value.lower()
 
 
 def _both(first: Outcome, second: Outcome) -> Outcome:

@@ -20,7 +20,7 @@ from ...protocol.errors import (
 )
 from ...protocol.messages import registry
 from ...protocol.messages.transactions import InitProducerIdResponse
-from ...protocol.metadata.features import GROUP_VERSION, level_of
+from ...protocol.metadata.features import GROUP_VERSION, STREAMS_VERSION, level_of
 from ...protocol.model import NO_NODE
 from ...runtime.timing_wheel import TimingWheel
 from .find_coordinator import CoordinatorFinder
@@ -45,7 +45,13 @@ if TYPE_CHECKING:
 
 IDS_TIMEOUT_MS = 10_000
 _IDS = "producer ids"
-_OF_NEW_GROUPS = (registry.CONSUMER_GROUP_HEARTBEAT.key, registry.CONSUMER_GROUP_DESCRIBE.key)
+# The feature without which an api is disabled, and the name of its protocol
+_FEATURES = {
+    registry.CONSUMER_GROUP_HEARTBEAT.key: (GROUP_VERSION, "consumer group"),
+    registry.CONSUMER_GROUP_DESCRIBE.key: (GROUP_VERSION, "consumer group"),
+    registry.STREAMS_GROUP_HEARTBEAT.key: (STREAMS_VERSION, "streams group"),
+    registry.STREAMS_GROUP_DESCRIBE.key: (STREAMS_VERSION, "streams group"),
+}
 
 
 class Coordinators:
@@ -84,8 +90,9 @@ class Coordinators:
             found = self._finder.answer(request.body, config.max_request_partitions)
             self._host.replies.reply(request, found)
             return
-        if request.api.key in _OF_NEW_GROUPS and not level_of(self._host.image, GROUP_VERSION):
-            raise UnsupportedVersionError("the consumer group protocol is disabled: group.version is 0")
+        feature, protocol = _FEATURES.get(request.api.key, ("", ""))
+        if feature and not level_of(self._host.image, feature):
+            raise UnsupportedVersionError(f"the {protocol} protocol is disabled: {feature} is 0")
         if self._waiting >= config.purgatory_max_requests:
             raise ThrottlingQuotaExceededError(
                 f"{self._waiting} requests wait for coordinators of this node, the most that"

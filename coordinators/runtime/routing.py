@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import InvalidGroupIdError, InvalidRequestError
-from ...protocol.messages import groups, registry, transactions
+from ...protocol.messages import groups, registry, streams_groups, transactions
 from ...protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
@@ -108,8 +108,9 @@ ROUTES: dict[int, Route] = {
     registry.LEAVE_GROUP.key: OneKey(CONSUMER_OFFSETS, "group_id"),
     registry.SYNC_GROUP.key: OneKey(CONSUMER_OFFSETS, "group_id"),
     registry.OFFSET_DELETE.key: OneKey(CONSUMER_OFFSETS, "group_id"),
-    # consumer_requests.py checks the group id of the heartbeat
+    # consumer_requests.py and streams_requests.py check the group ids of heartbeats
     registry.CONSUMER_GROUP_HEARTBEAT.key: OneKey(CONSUMER_OFFSETS, "group_id", may_be_empty=True),
+    registry.STREAMS_GROUP_HEARTBEAT.key: OneKey(CONSUMER_OFFSETS, "group_id", may_be_empty=True),
     registry.TXN_OFFSET_COMMIT.key: OneKey(CONSUMER_OFFSETS, "group_id"),
     registry.OFFSET_FETCH.key: ManyKeys(
         CONSUMER_OFFSETS,
@@ -141,6 +142,13 @@ ROUTES: dict[int, Route] = {
         "groups",
         _same,
         lambda item, error: groups.DescribedConsumerGroup(error.code, item, error_detail=error.detail),
+    ),
+    registry.STREAMS_GROUP_DESCRIBE.key: ManyKeys(
+        CONSUMER_OFFSETS,
+        "group_ids",
+        "groups",
+        _same,
+        lambda item, error: streams_groups.DescribedStreamsGroup(error.code, item, error_detail=error.detail),
     ),
     registry.LIST_GROUPS.key: AllShards(CONSUMER_OFFSETS, _groups),
     registry.INIT_PRODUCER_ID.key: OneKey(TRANSACTION_STATE, "transactional_id"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import control, data, envelope, groups, log_dirs, quorum, quotas, transactions
+from . import control, data, envelope, groups, log_dirs, quorum, quotas, streams_groups, transactions
 from .envelope import Api, Role
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ LIST_CONFIG_RESOURCES = _api(74, control, "ListConfigResources", Role.FORWARDED)
 ADD_RAFT_VOTER = _api(80, quorum, "AddRaftVoter", Role.FORWARDED, response="RaftVoterResponse")
 REMOVE_RAFT_VOTER = _api(81, quorum, "RemoveRaftVoter", Role.FORWARDED, response="RaftVoterResponse")
 UPDATE_RAFT_VOTER = _api(82, quorum, "UpdateRaftVoter", response="RaftVoterResponse")
+STREAMS_GROUP_HEARTBEAT = _api(88, streams_groups, "StreamsGroupHeartbeat", Role.GROUP)
+STREAMS_GROUP_DESCRIBE = _api(89, streams_groups, "StreamsGroupDescribe", Role.GROUP)
 FETCH_METADATA = _api(10_000, control, "FetchMetadata")
 DRAIN_NODE = _api(10_001, control, "DrainNode", Role.FORWARDED)
 QUORUM_FETCH = _api(10_003, quorum, "QuorumFetch")

@@ -4,7 +4,7 @@
     value  version i16, then the fields of the value; None is a tombstone
 
 The formats are Kafka's: its tools read these records, and logs of Kafka 0.9 to 4.x are readable. Written are
-the versions of Kafka 4.1, with an additional tag for prepared transactions. Source: Kafka's schemas
+the versions of Kafka 4.3, with an additional tag for prepared transactions. Source: Kafka's schemas
 OffsetCommitKey.json and so on, CoordinatorRecordSerde.java, GroupCoordinatorRecordHelpers.java,
 TransactionLog.java; KIP-915.
 """
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidRecordError
 from . import group_records as groups
+from . import streams_group_records as streams
 from .fields import (
     INT8,
     INT16,
     INT32,
     INT64,
+    UINT16,
     Array,
     Field,
     FieldReader,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 # Tags from here on are headrace's own: Kafka's readers ignore unknown tags.
 OWN_TAG = 10_000
-_BYTE, _SHORT, _INT, _LONG = (Number(shape) for shape in (INT8, INT16, INT32, INT64))
+_BYTE, _SHORT, _INT, _LONG, _PORT = (Number(shape) for shape in (INT8, INT16, INT32, INT64, UINT16))
 _TEXT, _TEXT_OR_NULL, _OCTETS, _UUID = Text(), Text(nullable=True), Octets(), Uuid()
 _INTS, _TEXTS = Array(of=_INT), Array(of=_TEXT)
 _NO_FORM = Form(0, flexible=False)  # keys: their version is their type
@@ -161,6 +163,68 @@ _REGULAR_EXPRESSION = _flexible(
     Field("version", _LONG),
     Field("timestamp_ms", _LONG),
 )
+_KEY_VALUES = Array(of=Structure(streams.KeyValue, Field("key", _TEXT), Field("value", _TEXT)))
+_TOPIC_INFOS = Array(
+    of=Structure(
+        streams.TopicInfo,
+        Field("name", _TEXT),
+        Field("partitions", _INT),
+        Field("replication_factor", _SHORT),
+        Field("topic_configs", _KEY_VALUES),
+    )
+)
+_COPARTITION_GROUP = Structure(
+    streams.CopartitionGroup,
+    *(Field(name, Array(of=_SHORT)) for name in streams.CopartitionGroup._fields),
+)
+_SUBTOPOLOGY = Structure(
+    streams.Subtopology,
+    Field("subtopology_id", _TEXT),
+    Field("source_topics", _TEXTS),
+    Field("source_topic_regex", _TEXTS),
+    Field("state_changelog_topics", _TOPIC_INFOS),
+    Field("repartition_sink_topics", _TEXTS),
+    Field("repartition_source_topics", _TOPIC_INFOS),
+    Field("copartition_groups", Array(of=_COPARTITION_GROUP)),
+)
+_STREAMS_GROUP = _flexible(
+    streams.StreamsGroupMetadataValue,
+    Field("epoch", _INT),
+    Field("metadata_hash", _LONG),
+    Field("validated_topology_epoch", _INT, -1, tag=0),
+    Field("last_assignment_configs", Array(nullable=True, of=_KEY_VALUES.of), tag=1),
+)
+_ENDPOINT = Structure(streams.Endpoint, Field("host", _TEXT), Field("port", _PORT))
+_STREAMS_MEMBER = _flexible(
+    streams.StreamsGroupMemberMetadataValue,
+    Field("instance_id", _TEXT_OR_NULL),
+    Field("rack_id", _TEXT_OR_NULL),
+    Field("client_id", _TEXT),
+    Field("client_host", _TEXT),
+    Field("rebalance_timeout_ms", _INT),
+    Field("topology_epoch", _INT),
+    Field("process_id", _TEXT),
+    Field("user_endpoint", Perhaps(_ENDPOINT)),
+    Field("client_tags", _KEY_VALUES),
+)
+_TARGET_TASKS = Array(
+    of=Structure(streams.TaskIds, Field("subtopology_id", _TEXT), Field("partitions", _INTS))
+)
+_CURRENT_TASKS = Array(
+    of=Structure(
+        streams.TaskIds,
+        Field("subtopology_id", _TEXT),
+        Field("partitions", _INTS),
+        Field("epochs", Array(nullable=True, of=_INT), tag=0),
+    )
+)
+_CURRENT_STREAMS_ASSIGNMENT = _flexible(
+    streams.StreamsGroupCurrentMemberAssignmentValue,
+    Field("member_epoch", _INT),
+    Field("previous_member_epoch", _INT),
+    Field("state", _BYTE),
+    *(Field(name, _CURRENT_TASKS) for name in streams.StreamsGroupCurrentMemberAssignmentValue._fields[3:]),
+)
 _TRANSACTION_TOPIC = Structure(TransactionTopic, Field("topic", _TEXT), Field("partitions", _INTS))
 _TRANSACTION = _Value(
     Structure(
@@ -226,6 +290,41 @@ _SCHEMAS = {
         _group_key(groups.ConsumerGroupRegularExpressionKey, "regular_expression"),
         _REGULAR_EXPRESSION,
     ),
+    streams.StreamsGroupMetadataKey: _Schema(17, _group_key(streams.StreamsGroupMetadataKey), _STREAMS_GROUP),
+    streams.StreamsGroupMemberMetadataKey: _Schema(
+        19, _group_key(streams.StreamsGroupMemberMetadataKey, "member_id"), _STREAMS_MEMBER
+    ),
+    streams.StreamsGroupTargetAssignmentMetadataKey: _Schema(
+        20,
+        _group_key(streams.StreamsGroupTargetAssignmentMetadataKey),
+        _flexible(
+            streams.StreamsGroupTargetAssignmentMetadataValue,
+            Field("assignment_epoch", _INT),
+            Field("assignment_ms", _LONG, 0, tag=0),
+        ),
+    ),
+    streams.StreamsGroupTargetAssignmentMemberKey: _Schema(
+        21,
+        _group_key(streams.StreamsGroupTargetAssignmentMemberKey, "member_id"),
+        _flexible(
+            streams.StreamsGroupTargetAssignmentMemberValue,
+            *(Field(name, _TARGET_TASKS) for name in streams.StreamsGroupTargetAssignmentMemberValue._fields),
+        ),
+    ),
+    streams.StreamsGroupCurrentMemberAssignmentKey: _Schema(
+        22,
+        _group_key(streams.StreamsGroupCurrentMemberAssignmentKey, "member_id"),
+        _CURRENT_STREAMS_ASSIGNMENT,
+    ),
+    streams.StreamsGroupTopologyKey: _Schema(
+        23,
+        _group_key(streams.StreamsGroupTopologyKey),
+        _flexible(
+            streams.StreamsGroupTopologyValue,
+            Field("epoch", _INT),
+            Field("subtopologies", Array(of=_SUBTOPOLOGY)),
+        ),
+    ),
     TransactionKey: _Schema(0, Structure(TransactionKey, Field("transactional_id", _TEXT)), _TRANSACTION),
 }
 _BY_KEY_VERSION = {schema.key_version: schema for schema in _SCHEMAS.values()}
@@ -249,7 +348,8 @@ def encode_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> tuple[Any, Any] | None:
-    """The typed key and value of a record (group_records.py, transaction_records.py); None for an unknown
+    """The typed key and value of a record (group_records.py, streams_group_records.py,
+    transaction_records.py); None for an unknown
     record type.
 
     Errors: InvalidRecordError for truncated fields, or a value of a newer version.

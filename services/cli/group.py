@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ...clients.admin.group_types import GroupDescription, GroupMemberDescription, PartitionLag
+    from ...clients.admin.streams_groups import StreamsMemberDescription, StreamsTasks, TaskId
     from ...clients.sync.admin_io import Admin
     from ...protocol.model import TopicPartition
 
 _LISTED = ("group", "type", "state", "protocol")
 _LAGS = ("topic", "partition", "committed", "end", "lag", "member", "client", "host")
+_TASKS = ("group", "task", "role", "target", "member", "process", "client", "host")
 _MEMBERS = ("group", "member", "instance", "client", "host", "epoch", "partitions", "assignment")
 
 
@@ -45,7 +47,9 @@ group.add_command(reset)
 
 @group.command("list")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, Empty, ..; repeatable.")
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="classic or consumer; repeatable.")
+@click.option(
+    "--type", "types", multiple=True, metavar="TYPE", help="classic, consumer or streams; repeatable."
+)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str, ...]) -> None:
     """List all groups."""
@@ -96,6 +100,23 @@ def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None
     elif not errors:
         note("no members")
     raise_first(errors, len(found) + len(errors), "groups")
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=group_names)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+def tasks(settings: Settings, *, names: tuple[str, ...]) -> None:
+    """Show the tasks of streams groups: the role of each task at each member, and tasks that are about to
+    move there."""
+    with open_admin(settings, settings.client_config()) as admin:
+        results = admin.describe_streams_groups(*dict.fromkeys(names))
+    found = [results[name] for name in results if name not in results.errors]
+    rows = [row for each in found for member in each.members for row in _tasks(each.group_id, member)]
+    if rows or settings.form == "json":
+        print_rows(rows, _TASKS, settings.form)
+    elif not results.errors:
+        note("no tasks")
+    raise_first(results.errors, len(results), "groups")
 
 
 @group.command()
@@ -208,6 +229,29 @@ def _member(found: GroupDescription, member: GroupMemberDescription) -> dict[str
         "assignment": scopes_text(member.assignment),
         "target": scopes_text(member.target),
     }
+
+
+def _tasks(group_id: str, member: StreamsMemberDescription) -> list[dict[str, Any]]:
+    """A row per task that the member has or will get, with its role now and in the target assignment."""
+    roles, targets = _roles(member.tasks), _roles(member.target)
+    return [
+        {
+            "group": group_id,
+            "task": str(task),
+            "role": roles.get(task),
+            "target": targets.get(task),
+            "member": member.member_id,
+            "process": member.process_id,
+            "client": member.client_id,
+            "host": member.host,
+        }
+        for task in sorted(roles.keys() | targets.keys())
+    ]
+
+
+def _roles(tasks: StreamsTasks) -> dict[TaskId, str]:
+    by_role = (("active", tasks.active), ("standby", tasks.standby), ("warm-up", tasks.warmup))
+    return {task: role for role, some in by_role for task in some}
 
 
 def scopes_text(places: Iterable[TopicPartition]) -> list[str]:

@@ -230,7 +230,7 @@ def _consumer_heartbeat_failed(_call: Call, code: int, text: str) -> dict[str, A
 # --- what admins ask -----------------------------------------------------------------------------------
 
 
-def _many_groups(
+def many_groups(
     api: Api,
     request: Callable[[tuple[str, ...]], Any],
     ids: str,
@@ -264,7 +264,8 @@ def _many_groups(
     return handle, whole_failed
 
 
-def _operations(call: Call, group: Any) -> dict[str, Any]:
+def group_operations(call: Call, group: Any) -> dict[str, Any]:
+    """The allowed operations, if the client asks for them."""
     is_asked = getattr(call.body, "include_authorized_operations", False) and not group.error_code
     return {"authorized_operations": allowed(OF_GROUP, is_asked=is_asked)}
 
@@ -272,7 +273,7 @@ def _operations(call: Call, group: Any) -> dict[str, Any]:
 def _described_group(call: Call, group: m.DescribedGroup) -> dict[str, Any]:
     reply = fields(group, protocol="protocol_data")
     reply["members"] = each(group.members, metadata="member_metadata", assignment="member_assignment")
-    return reply | _operations(call, group)
+    return reply | group_operations(call, group)
 
 
 def _described_consumer_group(call: Call, group: m.DescribedConsumerGroup) -> dict[str, Any]:
@@ -286,10 +287,10 @@ def _described_consumer_group(call: Call, group: m.DescribedConsumerGroup) -> di
         }
         for member in group.members
     ]
-    return reply | _operations(call, group)
+    return reply | group_operations(call, group)
 
 
-_describe = _many_groups(
+_describe = many_groups(
     registry.DESCRIBE_GROUPS,
     m.DescribeGroupsRequest,
     "groups",
@@ -297,7 +298,7 @@ _describe = _many_groups(
     lambda group_id, code, text: m.DescribedGroup(code, group_id, error_detail=text),
     _described_group,
 )
-_describe_consumers = _many_groups(
+_describe_consumers = many_groups(
     registry.CONSUMER_GROUP_DESCRIBE,
     m.ConsumerGroupDescribeRequest,
     "group_ids",
@@ -305,7 +306,7 @@ _describe_consumers = _many_groups(
     lambda group_id, code, text: m.DescribedConsumerGroup(code, group_id, error_detail=text),
     _described_consumer_group,
 )
-_delete = _many_groups(
+_delete = many_groups(
     registry.DELETE_GROUPS,
     m.DeleteGroupsRequest,
     "groups_names",

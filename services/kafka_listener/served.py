@@ -11,6 +11,7 @@ from .operations import OPERATION_APIS
 from .quota_apis import QUOTA_APIS
 from .records import RECORD_APIS
 from .security_apis import SECURITY_APIS
+from .streams_groups import STREAMS_GROUP_APIS
 from .telemetry_apis import TELEMETRY_APIS
 from .topic_admin import TOPIC_ADMIN_APIS
 from .transactions import TRANSACTION_APIS
@@ -22,6 +23,7 @@ _FAMILIES = (
     RECORD_APIS,
     CLUSTER_APIS,
     GROUP_APIS,
+    STREAMS_GROUP_APIS,
     OFFSET_APIS,
     TRANSACTION_APIS,
     TOPIC_ADMIN_APIS,

@@ -80,6 +80,56 @@ class CoordinatorConfig(Config):
         live=True,
         doc="Conversions between classic and consumer groups that are allowed while they have members.",
     )
+    group_streams_session_timeout_ms: int = key(
+        "group.streams.session.timeout.ms",
+        45 * SECOND,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="Session timeout of members of streams groups.",
+    )
+    group_streams_heartbeat_interval_ms: int = key(
+        "group.streams.heartbeat.interval.ms",
+        5 * SECOND,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="Heartbeat interval of members of streams groups; shorter after a change of the group.",
+    )
+    group_streams_max_size: int = key(
+        "group.streams.max.size",
+        MAX_INT,
+        low=1,
+        high=MAX_INT,
+        live=True,
+        doc="Members of a streams group, at most.",
+    )
+    group_streams_num_standby_replicas: int = key(
+        "group.streams.num.standby.replicas",
+        0,
+        low=0,
+        high=MAX_INT,
+        live=True,
+        doc="Standby tasks of each stateful task of streams groups.",
+    )
+    group_streams_initial_rebalance_delay_ms: int = key(
+        "group.streams.initial.rebalance.delay.ms",
+        3 * SECOND,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="How long the first assignment of an empty streams group waits for more members.",
+    )
+    group_streams_assignment_interval_ms: int = key(
+        "group.streams.assignment.interval.ms",
+        1 * SECOND,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Shortest time between two assignments of a streams group.",
+    )
     offset_metadata_max_bytes: int = key(
         "offset.metadata.max.bytes",
         4096,

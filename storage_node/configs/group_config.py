@@ -1,6 +1,6 @@
 """Configs of a single group, under Kafka's names. The defaults are keys of the coordinating node; the
-controller bounds them (controller/group_bounds.py). Share and streams groups have no keys here. Source: Kafka
-GroupConfig.java; KIP-848."""
+controller bounds them (controller/group_bounds.py). Share groups have no keys here. Source: Kafka
+GroupConfig.java; KIP-848, KIP-1071, KIP-1263."""
 
 from __future__ import annotations
 
@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 
 MAX_GROUP_ID_LENGTH = 2_048  # Bound: as for group ids
 _SESSION, _HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-GROUP_KEY_SYNONYMS = {name: f"group.{name}" for name in (_SESSION, _HEARTBEAT)}
+_STREAMS_SESSION, _STREAMS_HEARTBEAT = "streams.session.timeout.ms", "streams.heartbeat.interval.ms"
+_STANDBY_REPLICAS = "streams.num.standby.replicas"
+_INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
+_ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
+_KEYS = (
+    _SESSION,
+    _HEARTBEAT,
+    _STREAMS_SESSION,
+    _STREAMS_HEARTBEAT,
+    _STANDBY_REPLICAS,
+    _INITIAL_DELAY,
+    _ASSIGNMENT_INTERVAL,
+)
+GROUP_KEY_SYNONYMS = {name: f"group.{name}" for name in _KEYS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +56,59 @@ class GroupConfig(Config):
         doc="Heartbeat interval of members of this consumer group.",
     )
 
+    streams_session_timeout_ms: int = key(
+        _STREAMS_SESSION,
+        45 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Session timeout of members of this streams group.",
+    )
+    streams_heartbeat_interval_ms: int = key(
+        _STREAMS_HEARTBEAT,
+        5 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Heartbeat interval of members of this streams group.",
+    )
+    streams_num_standby_replicas: int = key(
+        _STANDBY_REPLICAS,
+        0,
+        low=0,
+        high=MAX_INT,
+        live=True,
+        doc="Standby tasks of each stateful task of this streams group.",
+    )
+    streams_initial_rebalance_delay_ms: int = key(
+        _INITIAL_DELAY,
+        3 * SECOND,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="How long the first assignment of this streams group waits for more members while it is empty.",
+    )
+    streams_assignment_interval_ms: int = key(
+        _ASSIGNMENT_INTERVAL,
+        1 * SECOND,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Shortest time between two assignments of this streams group.",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.consumer_session_timeout_ms <= self.consumer_heartbeat_interval_ms:
-            raise ConfigError(
-                f"{_SESSION} {self.consumer_session_timeout_ms} must be longer than "
-                f"{_HEARTBEAT} {self.consumer_heartbeat_interval_ms}"
-            )
+        values = self.to_mapping()
+        for session, heartbeat in ((_SESSION, _HEARTBEAT), (_STREAMS_SESSION, _STREAMS_HEARTBEAT)):
+            if values[session] <= values[heartbeat]:
+                raise ConfigError(
+                    f"{session} {values[session]} must be longer than {heartbeat} {values[heartbeat]}"
+                )
 
 
 class GroupTimes(NamedTuple):
@@ -68,3 +127,30 @@ def times_of_group(image: MetadataImage, group_id: str, config: CoordinatorConfi
         session_ms = int(own.get(_SESSION, session_ms))
         heartbeat_ms = int(own.get(_HEARTBEAT, heartbeat_ms))
     return GroupTimes(session_ms, heartbeat_ms)
+
+
+class StreamsGroupSettings(NamedTuple):
+    """Timeouts and assignment configs of a streams group."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    num_standby_replicas: int
+    initial_rebalance_delay_ms: int
+    assignment_interval_ms: int
+
+
+def streams_settings_of_group(
+    image: MetadataImage, group_id: str, config: CoordinatorConfig
+) -> StreamsGroupSettings:
+    """The effective settings of a streams group at a node. Cheap: called at each heartbeat."""
+    of_node = StreamsGroupSettings(
+        config.group_streams_session_timeout_ms,
+        config.group_streams_heartbeat_interval_ms,
+        config.group_streams_num_standby_replicas,
+        config.group_streams_initial_rebalance_delay_ms,
+        config.group_streams_assignment_interval_ms,
+    )
+    own = image.configs.get((GROUP_RESOURCE, group_id))
+    if own is None:
+        return of_node
+    return StreamsGroupSettings(*(int(own.get(name, of_node[at])) for at, name in enumerate(_KEYS[2:])))

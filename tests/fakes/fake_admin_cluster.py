@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from fake_cluster import FakeCluster
 from headrace.protocol import errors
-from headrace.protocol.messages import groups, transactions
+from headrace.protocol.messages import groups, streams_groups, transactions
 from headrace.protocol.model import TopicPartition
 
 NOT_FOUND = errors.GroupIdNotFoundError.code
@@ -49,13 +49,15 @@ class FakeGroup:
 
 
 class FakeAdminCluster(FakeCluster):
-    """`consumer_groups` are of the new protocol, the classic ones are those of FakeCoordinator."""
+    """`consumer_groups` and `streams_groups` are of the new protocols, the classic ones are those of
+    FakeCoordinator."""
 
     def __init__(self, nodes: int = 1, **options: Any) -> None:
         super().__init__(nodes, **options)
         self.homes: dict[str, int] = {}
         self.classic_groups: dict[str, FakeGroup] = {}
         self.consumer_groups: dict[str, groups.DescribedConsumerGroup] = {}
+        self.streams_groups: dict[str, streams_groups.DescribedStreamsGroup] = {}
         self.unstable: set[tuple[str, int]] = set()
         self.known: dict[str, transactions.DescribedTransaction] = {}
         self.active: dict[TopicPartition, list[transactions.ActiveProducer]] = {}
@@ -119,6 +121,13 @@ class FakeAdminCluster(FakeCluster):
             return self.consumer_groups.get(name) or groups.DescribedConsumerGroup(NOT_FOUND, name)
 
         return groups.ConsumerGroupDescribeResponse(tuple(map(described, body.group_ids)))
+
+    def _do_StreamsGroupDescribe(self, body: Any) -> streams_groups.StreamsGroupDescribeResponse:
+        found = (
+            self.streams_groups.get(name) or streams_groups.DescribedStreamsGroup(NOT_FOUND, name)
+            for name in body.group_ids
+        )
+        return streams_groups.StreamsGroupDescribeResponse(tuple(found))
 
     def _do_DescribeGroups(self, body: Any) -> groups.DescribeGroupsResponse:
         def described(name: str) -> groups.DescribedGroup:

@@ -112,6 +112,7 @@ class GroupRig:
         self.refuses: KafkaError | None = None  # the error of appends
         self.is_committing = True  # False: responses are held until commit()
         self.held: list[tuple[Asked, Any]] = []
+        self.follow_ups: list[Callable[[Now], Outcome]] = []  # held until commit()
         self.committed_end = 0  # of the log
         self.asked: list[Asked] = []
         self._timers: dict[Hashable, tuple[int, int, Any]] = {}
@@ -155,6 +156,7 @@ class GroupRig:
                 if token.waits:
                     token.deliver(NotCoordinatorError("moved"))
         self.held.clear()
+        self.follow_ups.clear()
         self._timers.clear()
         self.sent.clear()
         self.epoch += 1
@@ -198,6 +200,9 @@ class GroupRig:
         held, self.held = self.held, []
         for token, body in held:
             token.deliver(body)
+        follow_ups, self.follow_ups = self.follow_ups, []
+        for follow_up in follow_ups:
+            self._carry_out(follow_up(self.now), None)
 
     def end_transaction(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
         """Append a transaction marker."""
@@ -232,6 +237,10 @@ class GroupRig:
                 token.deliver(body)
             else:
                 self.held.append((token, body))
+        if outcome.on_committed is not None and self.is_committing:
+            self._carry_out(outcome.on_committed(self.now), None)
+        elif outcome.on_committed is not None:
+            self.follow_ups.append(outcome.on_committed)
 
     def _refuse(self, outcome: Outcome, error: KafkaError, request: Asked | None) -> None:
         response = Outcome() if outcome.on_failed is None else outcome.on_failed(error, self.now)

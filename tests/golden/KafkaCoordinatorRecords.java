@@ -40,6 +40,74 @@ public class KafkaCoordinatorRecords {
             .setRebalanceTimeoutMs(300000).setServerAssignor("uniform");
     }
 
+    static StreamsGroupTopologyValue.TopicInfo topic(String name, int partitions, int replicas) {
+        return new StreamsGroupTopologyValue.TopicInfo().setName(name).setPartitions(partitions)
+            .setReplicationFactor((short) replicas).setTopicConfigs(List.of(
+                new StreamsGroupTopologyValue.TopicConfig().setKey("cleanup.policy").setValue("compact")));
+    }
+
+    static StreamsGroupMemberMetadataValue streams() {
+        return new StreamsGroupMemberMetadataValue().setInstanceId(null).setRackId("r").setClientId("c")
+            .setClientHost("/h").setRebalanceTimeoutMs(300000).setTopologyEpoch(3).setProcessId("p")
+            .setClientTags(List.of(new StreamsGroupMemberMetadataValue.KeyValue().setKey("zone")
+                .setValue("a")));
+    }
+
+    static List<StreamsGroupTargetAssignmentMemberValue.TaskIds> target(String id, Integer... partitions) {
+        return List.of(new StreamsGroupTargetAssignmentMemberValue.TaskIds().setSubtopologyId(id)
+            .setPartitions(List.of(partitions)));
+    }
+
+    static List<StreamsGroupCurrentMemberAssignmentValue.TaskIds> current(String id, List<Integer> epochs,
+            Integer... partitions) {
+        StreamsGroupCurrentMemberAssignmentValue.TaskIds tasks =
+            new StreamsGroupCurrentMemberAssignmentValue.TaskIds().setSubtopologyId(id)
+                .setPartitions(List.of(partitions));
+        return List.of(epochs == null ? tasks : tasks.setAssignmentEpochs(epochs));
+    }
+
+    static void printStreams() {
+        StreamsGroupMetadataKey group = new StreamsGroupMetadataKey().setGroupId("g");
+        print("streams-group", group, new StreamsGroupMetadataValue().setEpoch(9).setMetadataHash(-77)
+            .setValidatedTopologyEpoch(3).setLastAssignmentConfigs(List.of(
+                new StreamsGroupMetadataValue.LastAssignmentConfig().setKey("num.standby.replicas")
+                    .setValue("1"))), 0);
+        print("streams-group-plain", group, new StreamsGroupMetadataValue().setEpoch(9), 0);
+        StreamsGroupMemberMetadataKey member = new StreamsGroupMemberMetadataKey().setGroupId("g")
+            .setMemberId("m");
+        print("streams-member", member, streams(), 0);
+        print("streams-member-endpoint", member, streams().setInstanceId("i").setRackId(null).setUserEndpoint(
+            new StreamsGroupMemberMetadataValue.Endpoint().setHost("h").setPort(65535)), 0);
+        StreamsGroupTargetAssignmentMetadataKey target = new StreamsGroupTargetAssignmentMetadataKey()
+            .setGroupId("g");
+        print("streams-target", target, new StreamsGroupTargetAssignmentMetadataValue().setAssignmentEpoch(9)
+            .setAssignmentTimestamp(TIME), 0);
+        print("streams-target-plain", target, new StreamsGroupTargetAssignmentMetadataValue()
+            .setAssignmentEpoch(9), 0);
+        print("streams-target-member",
+            new StreamsGroupTargetAssignmentMemberKey().setGroupId("g").setMemberId("m"),
+            new StreamsGroupTargetAssignmentMemberValue().setActiveTasks(target("0", 0, 300))
+                .setStandbyTasks(target("1", 2)).setWarmupTasks(List.of()), 0);
+        print("streams-current",
+            new StreamsGroupCurrentMemberAssignmentKey().setGroupId("g").setMemberId("m"),
+            new StreamsGroupCurrentMemberAssignmentValue().setMemberEpoch(9).setPreviousMemberEpoch(8)
+                .setState((byte) 2).setActiveTasks(current("0", List.of(7, 9), 0, 300))
+                .setStandbyTasks(current("1", null, 2)).setWarmupTasks(current("1", null, 4))
+                .setActiveTasksPendingRevocation(current("0", List.of(8), 5))
+                .setStandbyTasksPendingRevocation(current("1", null, 6))
+                .setWarmupTasksPendingRevocation(List.of()), 0);
+        print("streams-topology", new StreamsGroupTopologyKey().setGroupId("g"),
+            new StreamsGroupTopologyValue().setEpoch(3).setSubtopologies(List.of(
+                new StreamsGroupTopologyValue.Subtopology().setSubtopologyId("0")
+                    .setSourceTopics(List.of("in")).setSourceTopicRegex(List.of("x.*"))
+                    .setStateChangelogTopics(List.of(topic("g-s-changelog", 0, 0)))
+                    .setRepartitionSinkTopics(List.of("g-r-repartition"))
+                    .setRepartitionSourceTopics(List.of(topic("g-q-repartition", 4, 3)))
+                    .setCopartitionGroups(List.of(new StreamsGroupTopologyValue.CopartitionGroup()
+                        .setSourceTopics(List.of((short) 0)).setSourceTopicRegex(List.of())
+                        .setRepartitionSourceTopics(List.of((short) 0)))))), 0);
+    }
+
     public static void main(String[] args) {
         print("offset", new OffsetCommitKey().setGroup("g\u00e9").setTopic("t").setPartition(7),
             new OffsetCommitValue().setOffset(5_000_000_000L).setLeaderEpoch(3).setMetadata("m")
@@ -80,6 +148,7 @@ public class KafkaCoordinatorRecords {
         print("regex", new ConsumerGroupRegularExpressionKey().setGroupId("g").setRegularExpression("a.*"),
             new ConsumerGroupRegularExpressionValue().setTopics(List.of("ab")).setVersion(12)
                 .setTimestamp(TIME), 0);
+        printStreams();
         print("partitions", new ConsumerGroupPartitionMetadataKey().setGroupId("g"),
             new ConsumerGroupPartitionMetadataValue(), 0);
         print("txn-empty", new TransactionLogKey().setTransactionalId("tx"),

@@ -1,6 +1,6 @@
 """What coordinators remember stays Kafka's, byte for byte.
 
-`kafka_coordinator_records.txt` was written by Apache Kafka 4.1.0 through KafkaCoordinatorRecords.java.
+`kafka_coordinator_records.txt` was written by Apache Kafka 4.3.1 through KafkaCoordinatorRecords.java.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import kafka_oracle
 import pytest
 from headrace.protocol.records import group_records as groups
+from headrace.protocol.records import streams_group_records as streams
 from headrace.protocol.records.codec import pick_codec
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
 from headrace.protocol.records.transaction_records import TransactionKey, TransactionTopic, TransactionValue
@@ -49,6 +50,77 @@ MEMBER_KEY = groups.ConsumerGroupMemberMetadataKey("g", "m")
 OLD_TOPICS = (TransactionTopic("t", (0, 2)),)
 TOPICS = (*OLD_TOPICS, TransactionTopic("__consumer_offsets", (49,)))
 CLASSIC = groups.ClassicMemberMetadata(45_000, (groups.ClassicProtocol("range", b"\x05"),))
+STREAMS_MEMBER_KEY = streams.StreamsGroupMemberMetadataKey("g", "m")
+COMPACTED = (streams.KeyValue("cleanup.policy", "compact"),)
+
+
+def streams_member(**changes: Any) -> streams.StreamsGroupMemberMetadataValue:
+    """As KafkaCoordinatorRecords.java has it."""
+    tags = (streams.KeyValue("zone", "a"),)
+    member = streams.StreamsGroupMemberMetadataValue(None, "r", "c", "/h", 300_000, 3, "p", None, tags)
+    return member._replace(**changes)
+
+
+STREAMS: dict[str, tuple[Any, Any]] = {
+    "streams-group/0": (
+        streams.StreamsGroupMetadataKey("g"),
+        streams.StreamsGroupMetadataValue(9, -77, 3, (streams.KeyValue("num.standby.replicas", "1"),)),
+    ),
+    "streams-group-plain/0": (
+        streams.StreamsGroupMetadataKey("g"),
+        streams.StreamsGroupMetadataValue(9),
+    ),
+    "streams-member/0": (STREAMS_MEMBER_KEY, streams_member()),
+    "streams-member-endpoint/0": (
+        STREAMS_MEMBER_KEY,
+        streams_member(instance_id="i", rack_id=None, user_endpoint=streams.Endpoint("h", 65_535)),
+    ),
+    "streams-target/0": (
+        streams.StreamsGroupTargetAssignmentMetadataKey("g"),
+        streams.StreamsGroupTargetAssignmentMetadataValue(9, TIME),
+    ),
+    "streams-target-plain/0": (
+        streams.StreamsGroupTargetAssignmentMetadataKey("g"),
+        streams.StreamsGroupTargetAssignmentMetadataValue(9),
+    ),
+    "streams-target-member/0": (
+        streams.StreamsGroupTargetAssignmentMemberKey("g", "m"),
+        streams.StreamsGroupTargetAssignmentMemberValue(
+            (streams.TaskIds("0", (0, 300)),), (streams.TaskIds("1", (2,)),), ()
+        ),
+    ),
+    "streams-current/0": (
+        streams.StreamsGroupCurrentMemberAssignmentKey("g", "m"),
+        streams.StreamsGroupCurrentMemberAssignmentValue(
+            9,
+            8,
+            2,
+            (streams.TaskIds("0", (0, 300), (7, 9)),),
+            (streams.TaskIds("1", (2,)),),
+            (streams.TaskIds("1", (4,)),),
+            (streams.TaskIds("0", (5,), (8,)),),
+            (streams.TaskIds("1", (6,)),),
+            (),
+        ),
+    ),
+    "streams-topology/0": (
+        streams.StreamsGroupTopologyKey("g"),
+        streams.StreamsGroupTopologyValue(
+            3,
+            (
+                streams.Subtopology(
+                    "0",
+                    ("in",),
+                    ("x.*",),
+                    (streams.TopicInfo("g-s-changelog", 0, 0, COMPACTED),),
+                    ("g-r-repartition",),
+                    (streams.TopicInfo("g-q-repartition", 4, 3, COMPACTED),),
+                    (streams.CopartitionGroup((0,), (), (0,)),),
+                ),
+            ),
+        ),
+    ),
+}
 MEANINGS: dict[str, tuple[Any, Any]] = {
     **{f"offset/{v}": (OFFSET_KEY, groups.OffsetCommitValue(5 * 10**9, -1, "m", TIME)) for v in (0, 1, 2)},
     "offset/3": (OFFSET_KEY, groups.OffsetCommitValue(5 * 10**9, 3, "m", TIME)),
@@ -101,8 +173,9 @@ MEANINGS: dict[str, tuple[Any, Any]] = {
         TransactionKey("tx"),
         TransactionValue(1000, 999, 1001, 32767, 60_000, 2, TOPICS, TIME, TIME, 2, next_producer_epoch=1),
     ),
+    **STREAMS,
 }
-# Versions that Kafka 4.1 writes; the others are older, or only read.
+# Versions that Kafka 4.3 writes; the others are older, or only read.
 WRITTEN = {
     name
     for name in MEANINGS
@@ -140,7 +213,7 @@ def test_tombstones(name: str) -> None:
 def test_a_type_that_is_not_known_is_no_error() -> None:
     """Older logs hold what Kafka 4.0 remembered of partitions, newer ones what groups of other kinds did."""
     assert decode_record(*KAFKA["partitions/0"]) is None
-    assert decode_record(b"\x00\x11whatever", b"") is None
+    assert decode_record(b"\x00\x0bwhatever", b"") is None
 
 
 def test_offset_by_hand() -> None:
@@ -167,7 +240,7 @@ def dumped(folder: Path, pairs: list[tuple[bytes, bytes | None]], decoder: str) 
     [
         (
             "--offsets-decoder",
-            ["gé", "m-2", "5000000000", "metadataHash", "uniform", "a.*", "assignmentEpoch"],
+            ["gé", "m-2", "5000000000", "uniform", "a.*", "num.standby.replicas", "g-q-repartition"],
         ),
         (
             "--transaction-log-decoder",

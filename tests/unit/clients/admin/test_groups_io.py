@@ -18,7 +18,9 @@ from headrace.clients.group.group_metadata import OffsetAndMetadata
 from headrace.protocol import errors
 from headrace.protocol.consumer_protocol import Assignment, encode_assignment
 from headrace.protocol.messages import groups
+from headrace.protocol.messages import streams_groups as m
 from headrace.protocol.model import TopicPartition
+from headrace.protocol.records import streams_group_records as records
 
 pytestmark = pytest.mark.fake_cluster(kind=FakeAdminCluster)
 
@@ -103,7 +105,7 @@ async def test_groups_of_both_protocols_are_described_alike(fake: FakeAdminClust
 
 def test_a_state_of_a_later_version_is_unknown() -> None:
     """A filter cannot name it."""
-    assert (GroupState("NotReady"), GroupType("share")) == (GroupState.UNKNOWN, GroupType.UNKNOWN)
+    assert (GroupState("Sleeping"), GroupType("share")) == (GroupState.UNKNOWN, GroupType.UNKNOWN)
     with pytest.raises(errors.ConfigError):
         known_names(GroupState, ["Unknown"])
 
@@ -219,3 +221,46 @@ async def test_all_members_are_removed(fake: FakeAdminCluster, cluster: Any) -> 
     assert dict(await admin.remove_members("g")) == {}
     with pytest.raises(errors.GroupIdNotFoundError):
         await admin.remove_members("nowhere")
+
+
+def streams_group(name: str = "app") -> m.DescribedStreamsGroup:
+    """One with a repartition topic, in which an active task is on its way to a member."""
+    repartitioned = records.TopicInfo("app-r-repartition", 2, 0)
+    changelog = records.TopicInfo("app-s-changelog", 2, 0)
+    subtopologies = (
+        m.DescribedSubtopology("0", ("t",), ("app-r-repartition",), (), ()),
+        m.DescribedSubtopology("1", (), (), (changelog,), (repartitioned,)),
+    )
+    now = m.TaskAssignment((records.TaskIds("0", (0,)),), (records.TaskIds("1", (1,)),), ())
+    later = m.TaskAssignment((records.TaskIds("0", (0,)), records.TaskIds("1", (0, 1))))
+    facts = ("rack", "c", "h", 3, "process", records.Endpoint("host", 80), (records.KeyValue("zone", "a"),))
+    member = m.StreamsGroupMember("m-3", 7, None, *facts, now, later)
+    topology = m.DescribedTopology(3, subtopologies)
+    return m.DescribedStreamsGroup(0, name, "Reconciling", 8, 7, topology, (member,))
+
+
+async def test_streams_groups_are_described(fake: FakeAdminCluster, cluster: Any) -> None:
+    """With their topology and tasks, and like other groups: then with the source partitions of active
+    tasks."""
+    fake.streams_groups["app"] = streams_group()
+    admin = cluster.admin()
+    found = (await admin.describe_streams_groups("app"))["app"]
+    assert (found.state, found.topology_epoch, found.coordinator) == (GroupState.RECONCILING, 3, 0)
+    assert found.subtopologies is not None
+    assert found.subtopologies[1].state_changelog_topics == {"app-s-changelog": 2}
+    (member,) = found.members
+    assert (member.endpoint, member.client_tags, member.process_id) == (
+        ("host", 80),
+        {"zone": "a"},
+        "process",
+    )
+    assert [str(task) for task in (*member.tasks.active, *member.tasks.standby)] == ["0_0", "1_1"]
+    assert [str(task) for task in member.target.active] == ["0_0", "1_0", "1_1"]
+    described = (await admin.describe_groups("app"))["app"]
+    assert (described.group_type, described.protocol_type) == (GroupType.STREAMS, "streams")
+    (shown,) = described.members
+    assert shown.assignment == (TopicPartition("t", 0),)
+    moved = [TopicPartition("app-r-repartition", number) for number in (0, 1)]
+    assert shown.target == (*moved, TopicPartition("t", 0))
+    missing = await admin.describe_streams_groups("typo")
+    assert isinstance(missing.errors["typo"], errors.GroupIdNotFoundError)

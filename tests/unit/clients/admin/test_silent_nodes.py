@@ -118,6 +118,7 @@ SHORT_CALLS: dict[str, Callable[..., Any]] = {
     "describe_metadata_quorum": lambda admin, **t: admin.describe_metadata_quorum(**t),
     "list_groups": lambda admin, **t: admin.list_groups(**t),
     "describe_groups": lambda admin, **t: admin.describe_groups("g", **t),
+    "describe_streams_groups": lambda admin, **t: admin.describe_streams_groups("g", **t),
     "delete_groups": lambda admin, **t: admin.delete_groups("g", **t),
     "list_group_offsets": lambda admin, **t: admin.list_group_offsets("g", **t),
     "alter_group_offsets": lambda admin, **t: admin.alter_group_offsets("g", {PLACE: 1}, **t),

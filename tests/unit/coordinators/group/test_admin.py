@@ -96,6 +96,7 @@ def test_group_metrics_have_kafkas_names(rig: GroupRig) -> None:
         "offset-deletion-count": 0,
         "group-completed-rebalance-count": 3,
         "consumer-group-rebalance-count": 0,
+        "streams-group-rebalance-count": 0,
     }
     assert rig.shard.metrics().gauges == {
         "NumOffsets": 1,
@@ -108,9 +109,16 @@ def test_group_metrics_have_kafkas_names(rig: GroupRig) -> None:
         "NumMembers": 4,
         "group-count/classic": 4,
         "group-count/consumer": 0,
+        "group-count/streams": 0,
         "consumer-group-count/empty": 0,
         "consumer-group-count/assigning": 0,
         "consumer-group-count/reconciling": 0,
         "consumer-group-count/stable": 0,
         "consumer-group-count/dead": 0,
+        "streams-group-count/empty": 0,
+        "streams-group-count/not_ready": 0,
+        "streams-group-count/assigning": 0,
+        "streams-group-count/reconciling": 0,
+        "streams-group-count/stable": 0,
+        "streams-group-count/dead": 0,
     }

@@ -3,7 +3,7 @@
 import pytest
 from headrace.coordinators.group.consumer_group import GroupState
 from headrace.coordinators.group.consumer_member import MemberState
-from headrace.coordinators.group.consumer_members import MIN_REVOCATION_MS
+from headrace.coordinators.group.member_timers import MIN_REVOCATION_MS
 from headrace.protocol import errors
 
 from tests.fakes.consumer_group_rig import (

@@ -1,0 +1,129 @@
+"""The decision on one request to a streams group. Source: Kafka GroupMetadataManager.java,
+TargetAssignmentBuilder.java."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...protocol.records.streams_group_records import KeyValue
+from ..group.draft import Draft
+from .reconciliation import next_step
+from .sticky_assignor import MemberSpec, assign_sticky
+from .streams_group import GROUP_TRANSITIONS, StreamsGroup
+from .streams_member import MEMBER_TRANSITIONS, Member
+from .tasks import NO_TASKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...protocol.records.streams_group_records import StreamsGroupMemberMetadataValue
+    from ..runtime.ports import Record
+    from .configured_topology import ConfiguredTopology
+    from .tasks import Tasks
+
+STANDBY_REPLICAS = "num.standby.replicas"  # Kafka's key in the records
+NO_TOPOLOGY = -1
+FIRST_GROUP_EPOCH = 2  # epoch 1 is that of members which wait for the first assignment
+
+
+class StreamsDraft(Draft[StreamsGroup]):
+    """A draft of a streams group."""
+
+    def __init__(self, group: StreamsGroup, records: list[Record] | None = None) -> None:
+        super().__init__(group, GROUP_TRANSITIONS, records)
+
+    # --- members --------------------------------------------------------------------------------------------
+
+    def write_member_metadata(self, member_id: str, metadata: StreamsGroupMemberMetadataValue) -> bool:
+        """Write the member's metadata if it changed; True if it did."""
+        before = self.group.members.get(member_id)
+        if before is not None and before.metadata == metadata:
+            return False
+        self.write(self.group.member_metadata_record(member_id, metadata))
+        return True
+
+    def write_assignment(self, after: Member) -> None:
+        """Write the member's current assignment if it changed; checks its state change against
+        MEMBER_TRANSITIONS."""
+        before = self.group.members[after.member_id]
+        assert after.state is before.state or after.state in MEMBER_TRANSITIONS[before.state]
+        if before != after:
+            self.write(self.group.current_record(after.member_id, after))
+
+    def remove(self, member_ids: Iterable[str]) -> None:
+        """Remove members and start the next group epoch."""
+        group = self.group
+        for member_id in member_ids:
+            self.write(group.current_record(member_id, None))
+            self.write(group.target_record(member_id, None))
+            self.write(group.member_metadata_record(member_id, None))
+        self.bump()
+
+    # --- the group ------------------------------------------------------------------------------------------
+
+    def bump(self) -> None:
+        """Start the next group epoch, for which a new target assignment is needed."""
+        metadata = self.group.metadata
+        self.write(self.group.group_metadata_record(metadata._replace(epoch=_next_epoch(metadata.epoch))))
+
+    def update(
+        self, configured: ConfiguredTopology, metadata_hash: int, standby_replicas: int, *, has_changed: bool
+    ) -> None:
+        """Start the next group epoch if the members or the topology changed (`has_changed`), if the topics or
+        the assignment configs changed, or if the topology became ready or is not any more."""
+        metadata = self.group.metadata
+        after = metadata._replace(
+            metadata_hash=metadata_hash,
+            validated_topology_epoch=configured.epoch if configured.is_ready else NO_TOPOLOGY,
+            last_assignment_configs=(KeyValue(STANDBY_REPLICAS, str(standby_replicas)),),
+        )
+        if has_changed or after != metadata:
+            self.write(self.group.group_metadata_record(after._replace(epoch=_next_epoch(metadata.epoch))))
+
+    # --- assignments ----------------------------------------------------------------------------------------
+
+    @property
+    def needs_assignment(self) -> bool:
+        """Whether the target assignment is older than the group epoch."""
+        return self.group.epoch > self.group.assignment_epoch
+
+    def assign(self, configured: ConfiguredTopology, standby_replicas: int, wall_ms: int) -> None:
+        """Compute the target assignment of the group epoch; write changed targets only. While topics are
+        missing, members have no tasks."""
+        group = self.group
+        targets: dict[str, Tasks] = dict.fromkeys(group.members, NO_TASKS)
+        if configured.is_ready and configured.tasks is not None:
+            specs = {
+                member_id: MemberSpec(
+                    member.process_id, group.targets.get(member_id, NO_TASKS), _domains(member)
+                )
+                for member_id, member in group.members.items()
+            }
+            targets = assign_sticky(specs, configured.tasks, standby_replicas)
+        for member_id in sorted(targets):
+            if targets[member_id] != group.targets.get(member_id):
+                self.write(group.target_record(member_id, targets[member_id]))
+        self.write(group.target_epoch_record(group.epoch, wall_ms))
+
+    def reconcile(self, member_id: str, target: Tasks, owned: Tasks | None, known_epoch: int) -> None:
+        """The member's next reconciliation step. `known_epoch`: the epoch that the member's request proved
+        that it knows.
+
+        Errors: FencedMemberEpochError.
+        """
+        group, member = self.group, self.group.members[member_id]
+        after = next_step(member, group.assignment_epoch, target, group.holders_of, owned)
+        if after != member:
+            self.write_assignment(replace(after, previous_epoch=min(known_epoch, after.epoch)))
+
+
+def _next_epoch(epoch: int) -> int:
+    return FIRST_GROUP_EPOCH if epoch == 0 else epoch + 1
+
+
+def _domains(member: Member) -> frozenset[tuple[str, str]]:
+    """The failure domains of the member's process. Client tags cannot have an empty key."""
+    rack = member.metadata.rack_id
+    tags = frozenset((tag.key, tag.value) for tag in member.metadata.client_tags)
+    return tags if rack is None else tags | {("", rack)}
