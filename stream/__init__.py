@@ -56,6 +56,12 @@ if TYPE_CHECKING:
     from .state.builders import StoreBuilder as StoreBuilder
     from .state.formats.rows import rows as rows
     from .state.store_spec import StoreKind as StoreKind
+    from .state.store_spec import StoreSpec as StoreSpec
+    from .state.suppliers import BytesStore as BytesStore
+    from .state.suppliers import KeyValueBytesStore as KeyValueBytesStore
+    from .state.suppliers import SessionBytesStore as SessionBytesStore
+    from .state.suppliers import VersionedBytesStore as VersionedBytesStore
+    from .state.suppliers import WindowBytesStore as WindowBytesStore
     from .task.handlers import Decision as Decision
     from .task.handlers import ErrorContext as ErrorContext
     from .task.handlers import LogAndContinue as LogAndContinue
@@ -121,7 +127,11 @@ _MODULES = {
     "Window": "records",
     "Windowed": "records",
     "StoreBuilder": "state.builders",
-    "StoreKind": "state.store_spec",
+    **dict.fromkeys(("StoreKind", "StoreSpec"), "state.store_spec"),
+    **dict.fromkeys(
+        ("BytesStore", "KeyValueBytesStore", "SessionBytesStore", "VersionedBytesStore", "WindowBytesStore"),
+        "state.suppliers",
+    ),
     "rows": "state.formats.rows",
     **dict.fromkeys(
         ("Decision", "ErrorContext", "LogAndContinue", "LogAndFail", "ProducedRecord", "Response"),

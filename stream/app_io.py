@@ -25,6 +25,7 @@ from .worker.states import InstanceState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from .state.suppliers import Supplier
     from .task.handlers import DeserializationHandler, ProcessingHandler, ProductionHandler
     from .worker.listeners_io import RestoreListener, StateListener
 
@@ -40,7 +41,8 @@ class App(Builder):
     `application_id` is the group id and the prefix of internal topics. `key`, `value` and `timestamp` serve
     where an operator names none. `config` has keys of StreamsConfig, and of the clients with a prefix
     ("producer.linger.ms"); keyword arguments are keys of StreamsConfig (`guarantee="exactly_once_v2"`,
-    `threads=4`, `commit_interval_ms=100`). The handlers decide on records that fail. Errors: ConfigError.
+    `threads=4`, `commit_interval_ms=100`). The handlers decide on records that fail. `store_supplier` makes
+    the stores of operators that describe none of their own, see `BytesStore`. Errors: ConfigError.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class App(Builder):
         on_deserialization_error: DeserializationHandler | None = None,
         on_processing_error: ProcessingHandler | None = None,
         on_production_error: ProductionHandler | None = None,
+        store_supplier: Supplier | None = None,
         config: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
@@ -62,6 +65,7 @@ class App(Builder):
             optimization=self.config.optimization,
             persistent=self.config.default_store == "rocksDB",
             store_headers=self.config.stores_have_headers,
+            store_supplier=store_supplier,
             require_names=self.config.explicit_names,
         )
         self._serdes = key, value

@@ -14,7 +14,7 @@ from .durations import Duration, to_ms
 from .graph import ProcessorNode
 from .handles import StreamHandle
 from .late import Late, LateRoute, checked_late
-from .stores import Store, StoreArgument
+from .stores import Store, StoreArgument, supplier_of
 from .stream_joins import NO_SERDES, JoinSerdes, join_table, repartitioned_sides
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def _stores(
         key_serde=serdes.key,
         value_serde=serdes.right,
         persistent=persistent,
+        supplier=supplier_of(graph, store),
         is_logged=store.logged,
         changelog_config=dict(store.config),
         retention_ms=window.retention_ms,

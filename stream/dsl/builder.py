@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ...clients.serdes import ContextSerde, Serde
     from ..processors.user import UserProcessor
     from ..state.builders import StoreBuilder
+    from ..state.suppliers import Supplier
     from ..topology.built import BuiltTopology
     from ..topology.serdes import DerivedSerde
     from ..topology.specs import OffsetReset, TimestampExtractor
@@ -43,6 +44,7 @@ class Builder:
     """An application under construction; it is complete when it is described or built for the first time.
 
     `optimization`: topology.optimization. `persistent`: stores are on disk unless they say otherwise.
+    `store_supplier`: makes the stores of operators, see `BytesStore`.
     `store_headers`: persistent stores of operators keep headers, as with dsl.store.format=headers.
     `require_names`: ensure.explicit.internal.resource.naming. Errors: TopologyError, with the calling line.
     """
@@ -53,9 +55,12 @@ class Builder:
         optimization: str | Iterable[str] = "none",
         persistent: bool = True,
         store_headers: bool = False,
+        store_supplier: Supplier | None = None,
         require_names: bool = False,
     ) -> None:
-        self._graph = LogicalGraph(KStream, persistent=persistent, headers=store_headers)
+        self._graph = LogicalGraph(
+            KStream, persistent=persistent, headers=store_headers, store_supplier=store_supplier
+        )
         self._rewrites = chosen(optimization)
         self._requires_names = require_names
         self._topology: Topology | None = None

@@ -23,14 +23,22 @@ from .names import Names
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..state.suppliers import Supplier
+
 
 class LogicalGraph:
     """Nodes and names of one application under construction."""
 
     def __init__(
-        self, make_stream: Callable[[Any], Any], *, persistent: bool = True, headers: bool = False
+        self,
+        make_stream: Callable[[Any], Any],
+        *,
+        persistent: bool = True,
+        headers: bool = False,
+        store_supplier: Supplier | None = None,
     ) -> None:
         """`make_stream`: the class of streams, for the tables that become streams."""
+        self.store_supplier = store_supplier
         self.make_stream = make_stream
         self.names = Names()
         self.stores_are_persistent = persistent

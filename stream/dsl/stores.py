@@ -18,6 +18,7 @@ from .names import checked
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..state.suppliers import Supplier
     from .logical_graph import LogicalGraph
     from .windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
@@ -34,6 +35,7 @@ class Store:
     `persistent` None: as the application says. `cached` None: operators cache their stores, the Processor API
     does not. `config`: configs of the changelog topic. `kind`, `window_size` and `retain_duplicates` are for
     the Processor API; operators choose their own. `max_entries`: an LRU store in memory.
+    `supplier`: makes the stores of bytes of the tasks, see `BytesStore`.
     `time_ordered` False: results that are emitted on close come by key, as from Java with a store supplier.
     """
 
@@ -52,10 +54,13 @@ class Store:
     retain_duplicates: bool = field(default=False, kw_only=True)
     max_entries: int | None = field(default=None, kw_only=True)
     time_ordered: bool = field(default=True, kw_only=True)
+    supplier: Supplier | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.name is not None:
             checked(self.name)
+        if self.supplier is not None and (self.persistent is not None or self.max_entries is not None):
+            raise ValueError("the supplier of a store decides on persistent= and max_entries=")
         if self.history is not None and self.name is None:
             raise ValueError("a versioned store needs a name")
 
@@ -80,7 +85,10 @@ class Materialized:
             graph.stores_are_persistent if self.store.persistent is None else self.store.persistent
         )
         # As in Java, stores in memory and stores that an application describes itself keep none.
-        described = self.store.max_entries is not None or not self.store.time_ordered
+        self._supplier = supplier_of(graph, self.store)
+        described = (
+            self._supplier is not None or self.store.max_entries is not None or not self.store.time_ordered
+        )
         self._has_headers = graph.stores_have_headers and self._persists and not described
         self._name = self.store.name
         if self._name is None and prefix is not None:
@@ -172,7 +180,7 @@ class Materialized:
 
     @property
     def _is_by_time(self) -> bool:
-        return self._persists and self.store.time_ordered
+        return self._persists and self.store.time_ordered and self._supplier is None
 
     @property
     def _is_cached(self) -> bool:
@@ -186,6 +194,7 @@ class Materialized:
             persistent=self._persists,
             is_logged=self.store.logged,
             changelog_config=dict(self.store.config),
+            supplier=self._supplier,
             **{"value_serde": self.value, "is_cached": self._is_cached, **facts},
         )
 
@@ -215,12 +224,15 @@ def join_window_store(
     is_logged: bool,
     persistent: bool,
     headers: bool,
+    supplier: Supplier | None,
 ) -> StoreBuilder:
     """The store of one side of a stream-stream join. Several records may have one key and timestamp."""
     retention = windows.size_ms + windows.grace_ms
     return StoreBuilder(
         name,
-        StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS if headers and persistent else StoreKind.WINDOW,
+        StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS
+        if headers and persistent and supplier is None
+        else StoreKind.WINDOW,
         logs_headers=True,
         key_serde=key,
         value_serde=value,
@@ -231,7 +243,17 @@ def join_window_store(
         segment_interval_ms=max(retention // 2, _MINUTE_MS),
         window_size_ms=windows.size_ms,
         retain_duplicates=True,
+        supplier=supplier,
     )
+
+
+def supplier_of(graph: LogicalGraph, store: Store) -> Supplier | None:
+    """The supplier of a store of an operator: its own one, or that of the application, unless the store says
+    where it is, or is versioned."""
+    says_where = store.persistent is not None or store.max_entries is not None
+    if store.supplier is not None or says_where or store.history is not None:
+        return store.supplier
+    return graph.store_supplier
 
 
 def processor_store(store: Store | StoreBuilder, *, persistent: bool) -> StoreBuilder:
@@ -261,6 +283,7 @@ def processor_store(store: Store | StoreBuilder, *, persistent: bool) -> StoreBu
         retain_duplicates=store.retain_duplicates,
         history_retention_ms=history,
         max_entries=store.max_entries,
+        supplier=store.supplier,
     )
 
 

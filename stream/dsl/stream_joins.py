@@ -28,7 +28,7 @@ from .handles import StreamHandle, reversed_joiner
 from .late import LateRoute, checked_late
 from .names import checked
 from .repartition import repartition_node
-from .stores import Store, StoreArgument, join_window_store
+from .stores import Store, StoreArgument, join_window_store, supplier_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,6 +193,7 @@ class _StreamStreamJoin:
             is_logged=store.logged,
             persistent=default if chosen is None else chosen,
             headers=self.graph.stores_have_headers and self.other_store is None,
+            supplier=supplier_of(self.graph, store),
         )
 
     def _outer_store(self, left_generated: str) -> StoreBuilder:
@@ -212,6 +213,7 @@ class _StreamStreamJoin:
                 left_or_right_value, (("value", self.serdes.left), ("value", self.serdes.right))
             ),
             persistent=self.persistent,
+            supplier=supplier_of(self.graph, self.store),
             is_logged=self.store.logged,
             changelog_config=dict(self.store.config),
         )

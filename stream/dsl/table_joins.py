@@ -214,7 +214,8 @@ class ForeignKeyJoin:
         source = self._source("-subscription-registration-source", topic, right.key, subscription)
         graph.add(source, sink)
         graph.topology.copartition(right.sources | {source.name})
-        has_headers = graph.stores_have_headers and graph.stores_are_persistent
+        supplier = graph.store_supplier
+        has_headers = graph.stores_have_headers and graph.stores_are_persistent and supplier is None
         store = StoreBuilder(
             self._named("-subscription-store", "SUBSCRIPTION-STATE-STORE-"),
             StoreKind.TIMESTAMPED_KEY_VALUE_WITH_HEADERS if has_headers else StoreKind.TIMESTAMPED_KEY_VALUE,
@@ -222,6 +223,7 @@ class ForeignKeyJoin:
             key_serde=bytes_,
             value_serde=subscription,
             persistent=graph.stores_are_persistent,
+            supplier=supplier,
         )
         keys = CombinedKeySerdes(right.key, left.key)
         receive = ProcessorNode(

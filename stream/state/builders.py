@@ -16,6 +16,14 @@ from .key_value_store import CachedKeyValueStore, TypedKeyValueStore
 from .session_bytes import InMemorySessionBytes, PersistentSessionBytes
 from .session_store import CachedSessionStore, TypedSessionStore
 from .store_spec import StoreKind, StoreSpec
+from .supplied_bytes import SuppliedSessionBytes, SuppliedVersionedBytes, SuppliedWindowBytes
+from .suppliers import (
+    KeyValueBytesStore,
+    SessionBytesStore,
+    VersionedBytesStore,
+    WindowBytesStore,
+    supplied,
+)
 from .suppress_buffer import SuppressBuffer
 from .value_formats import AGGREGATION_WITH_HEADERS, PLAIN, TIMESTAMPED, WITH_HEADERS
 from .versioned_store import TypedVersionedStore
@@ -59,7 +67,10 @@ def _format(spec: StoreSpec) -> ValueFormat:
 
 def _key_value(builder: StoreBuilder) -> TypedKeyValueStore:
     inner: KeyValueBytes
-    if builder.max_entries is not None:
+    own = supplied(builder, KeyValueBytesStore)
+    if own is not None:
+        inner = own
+    elif builder.max_entries is not None:
         inner = LruKeyValueBytes(builder.max_entries)
     else:
         has_headers = _format(builder).has_headers
@@ -79,7 +90,10 @@ def _window(builder: StoreBuilder) -> TypedWindowStore:
             f"({builder.window_size_ms} ms)"
         )
     inner: WindowBytes
-    if builder.persistent:
+    own = supplied(builder, WindowBytesStore)
+    if own is not None:
+        inner = SuppliedWindowBytes(own, builder.retention_ms, builder.retain_duplicates)
+    elif builder.persistent:
         inner = PersistentWindowBytes(
             builder.retention_ms,
             builder.segment_ms(),
@@ -97,7 +111,10 @@ def _window(builder: StoreBuilder) -> TypedWindowStore:
 
 def _session(builder: StoreBuilder) -> TypedSessionStore:
     inner: SessionBytes
-    if builder.persistent:
+    own = supplied(builder, SessionBytesStore)
+    if own is not None:
+        inner = SuppliedSessionBytes(own, builder.retention_ms)
+    elif builder.persistent:
         inner = PersistentSessionBytes(
             builder.retention_ms,
             builder.segment_ms(),
@@ -110,6 +127,12 @@ def _session(builder: StoreBuilder) -> TypedSessionStore:
     is_cached = builder.is_cached and not builder.is_time_ordered  # as in the DSL of Java
     store = CachedSessionStore if is_cached else TypedSessionStore
     return store(builder, inner, _format(builder))
+
+
+def _versioned(builder: StoreBuilder) -> TypedVersionedStore:
+    own = supplied(builder, VersionedBytesStore)
+    inner: Any = None if own is None else SuppliedVersionedBytes(own, builder.history_retention_ms)
+    return TypedVersionedStore(builder, inner)
 
 
 def _suppress_buffer(builder: StoreBuilder) -> SuppressBuffer:
@@ -138,7 +161,7 @@ _MAKERS: dict[StoreKind, Callable[[StoreBuilder], Any]] = {
     StoreKind.TIMESTAMPED_WINDOW_WITH_HEADERS: _window,
     StoreKind.SESSION: _session,
     StoreKind.SESSION_WITH_HEADERS: _session,
-    StoreKind.VERSIONED_KEY_VALUE: TypedVersionedStore,
+    StoreKind.VERSIONED_KEY_VALUE: _versioned,
     StoreKind.SUPPRESS_BUFFER: _suppress_buffer,
     StoreKind.JOIN_BUFFER: _join_buffer,
 }

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _MIN_SEGMENT_MS = 60_000
 
@@ -69,6 +69,8 @@ class StoreSpec:
     has_index: bool = False
     grace_ms: int = 0
     logs_headers: bool = False
+    supplier: Callable[[StoreSpec], Any] | None = None
+    """Makes the store of bytes of each task; None, also as its result: one that is built in."""
 
     @property
     def is_windowed(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from ...clients.records import Headers
@@ -61,6 +62,10 @@ class StoreContext(Protocol):
 
     def open_engine(self, store_name: str) -> Engine:
         """The files of a persistent store, opened and locked."""
+
+    def store_folder(self, store_name: str) -> Path:
+        """The folder for the files of a store of a supplier, which makes it. Errors: StateStoreError where
+        the task has none."""
 
 
 class StoreIterator(Iterator[Row], Generic[Row]):

@@ -235,9 +235,11 @@ class TypedVersionedStore(TypedStore):
     is_versioned = True
     _inner: VersionedBytes
 
-    def __init__(self, spec: StoreSpec) -> None:
-        interval = spec.segment_interval_ms or default_segment_ms(spec.history_retention_ms)
-        inner = VersionedBytes(spec.history_retention_ms, interval)
+    def __init__(self, spec: StoreSpec, inner: Any = None) -> None:
+        """`inner`: a store of bytes in place of the one that is built in."""
+        if inner is None:
+            interval = spec.segment_interval_ms or default_segment_ms(spec.history_retention_ms)
+            inner = VersionedBytes(spec.history_retention_ms, interval)
         serdes = spec.key_serde, spec.value_serde
         super().__init__(spec.name, inner, serdes, is_logged=spec.is_logged)
 

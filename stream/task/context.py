@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import StreamsError
 from ..processing import PunctuationType
+from ..state.engines import StateStoreError
 from ..topology.serdes import resolve
 from .async_calls import TaskCalls
 from .current_record import CurrentRecord
@@ -13,6 +14,7 @@ from .punctuation import PunctuationQueue, Schedule, next_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from ...clients.records import Headers
     from ..processing import AddCall, CallPolicy, Cancellable, Forward, Section
@@ -41,6 +43,8 @@ class TaskContext:
         self.value_serde = config.value_serde
         self.cache = cache
         self.open_engine = open_engine
+        self.folder: Path | None = None
+        """Of the task, for the stores of suppliers."""
         self.current = CurrentRecord()
         self.calls = TaskCalls(self.current)
         self.sections: list[Section] = []
@@ -78,6 +82,14 @@ class TaskContext:
         assert self.collector is not None
         partition = self.task_id.partition
         self.collector.produce(self._changelogs[store_name], partition, key, value, timestamp, headers)
+
+    def store_folder(self, store_name: str) -> Path:
+        """See StoreContext."""
+        if self.folder is None:
+            raise StateStoreError(
+                f"store {store_name} needs a folder for its files: give the TestDriver state_dir="
+            )
+        return self.folder / store_name
 
     def dropped(self, reason: str) -> None:
         self.dropped_records[reason] = self.dropped_records.get(reason, 0) + 1
@@ -129,6 +141,7 @@ class NodeContext:
         self.changelog_for = task.changelog_for
         self.log_change = task.log_change
         self.open_engine = task.open_engine
+        self.store_folder = task.store_folder
         self.keep = task.keep
         self._stores = frozenset(stores)
         self._children = children

@@ -30,6 +30,7 @@ from .virtual_loop_io import VirtualCalls
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime, timedelta
+    from pathlib import Path
     from types import TracebackType
 
     from ...clients.records import Headers
@@ -64,7 +65,8 @@ class TestDriver:
     it stands still until `advance_wall_clock_time`. `at_once` False: async functions and Arrow sections go on
     only with this clock, and nothing is committed before they are done; otherwise each record waits for them,
     in virtual time. `cache_bytes` 0: stores have no caches. `crash_at`: steps (`steps` counts them) at which
-    the task is lost and restarted from what was durable.
+    the task is lost and restarted from what was durable. `state_dir`: the folder for files of stores that a
+    supplier makes; the others are in memory.
     """
 
     __test__ = False  # not a test of pytest
@@ -80,6 +82,7 @@ class TestDriver:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         crash_at: Collection[int] = (),
         exactly_once: bool = True,
+        state_dir: Path | None = None,
     ) -> None:
         self.application_id = application_id
         self.settings = replace(
@@ -88,6 +91,7 @@ class TestDriver:
             outer_join_emit_interval_ms=0,
         )
         self._wall_ms = self._start_ms = to_time(now)
+        self._state_dir = state_dir
         self._at_once = at_once
         self._calls: VirtualCalls | None = None
         self._has_failed = False
@@ -128,6 +132,7 @@ class TestDriver:
             wall_ms=self._wall_ms,
             global_stores=None if self._global_task is None else self._global_task.stores,
         )
+        task.context.folder = self._state_dir
         self._restore(task.initialize())
         task.complete_restoration({tp: committed.metadata for tp, committed in self._committed.items()})
         task.group.use_lags(dict.fromkeys(task.partitions, 0))
@@ -166,6 +171,7 @@ class TestDriver:
             open_engine=self._open_engine,
             wall_ms=self._wall_ms,
         )
+        task.context.folder = self._state_dir
         task.initialize()
         return task
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..processing import PunctuationType
 from ..records import RecordContext, RecordMetadata, TaskId
+from ..state.engines import StateStoreError
 from ..state.memory_engine import MemoryEngine
 from ..state.thread_cache import ThreadCache
 from ..task.punctuation import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ...clients.records import Headers
     from ..records import Record
@@ -114,3 +116,7 @@ class MockProcessorContext:
 
     def open_engine(self, store_name: str) -> Engine:
         return MemoryEngine()
+
+    def store_folder(self, store_name: str) -> Path:
+        """Errors: StateStoreError, the context has none."""
+        raise StateStoreError(f"store {store_name} has no folder here: use a TestDriver with state_dir=")

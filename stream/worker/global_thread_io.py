@@ -61,6 +61,7 @@ class GlobalThread:
             open_engine=lambda store: plan.open_engine(folder, store),
             wall_ms=wall_ms(),
         )
+        self._task.context.folder = folder
         settings = {**plan.client_configs["global.consumer"], "auto.offset.reset": "earliest"}
         self._consumer = clients.consumer(settings)
         self._on_error = on_error

@@ -165,14 +165,15 @@ class AppInstance:
             raise StreamsError(f"an instance starts once, this one is {self._state.value}")
         try:
             plan = self.prepare()
+            if plan.built.source_patterns():
+                self._watch = TopicWatch(self._planner, plan, self._use_plan, self._watch_failed)
             for _ in range(self.config.threads):
                 self._threads.append(self._new_thread(plan))
             for thread in self._threads:
                 thread.start()
             self._upkeep = self._new_upkeep()
             self._upkeep.start()
-            if plan.built.source_patterns():
-                self._watch = TopicWatch(self._planner, plan, self._use_plan, self._watch_failed)
+            if self._watch is not None:
                 self._watch.start()
         except BaseException as error:
             self._error = error

@@ -245,6 +245,7 @@ class TaskManager:
             global_stores=self._global_stores,
         )
         output.collector = task.collector
+        task.context.folder = folder
         self.tasks[task_id] = task
         self.by_partition.update(dict.fromkeys(partitions, task))
         self._restorer.add(task_id, task.initialize())

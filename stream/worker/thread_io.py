@@ -243,8 +243,8 @@ class StreamThread:
         """Topics that match a pattern came or went: the new subscription begins a rebalance."""
         self._plan = plan = self._next_plan
         self._assignor.use_sources(plan.sources, plan.built.matched)
-        self._tasks.use_plan(plan)
         self._subscribe()
+        self._tasks.use_plan(plan)
 
     def _committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         assert self._consumer is not None
