@@ -22,7 +22,7 @@ from .java_io import JVM, classpath
 from .takeover_case import INPUTS, MIXED, NODES, OUTPUTS, Sent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from headrace.services.local_io import LocalCluster
 
@@ -103,13 +103,22 @@ def python_running(cluster: LocalCluster, config: dict[str, Any]) -> Iterator[No
 class Takeover:
     """A cluster with the topics of one application, in which programs run one after the other."""
 
-    def __init__(self, cluster: LocalCluster, java: JavaHost, guarantee: str, folder: Path) -> None:
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        java: JavaHost,
+        guarantee: str,
+        folder: Path,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`config`: more keys of the application."""
         self.cluster, self._java, self._folder = cluster, java, folder
         self._config = {
             "application.id": "app",
             "processing.guarantee": guarantee,
             "commit.interval.ms": 50,
             "statestore.cache.max.bytes": 0,
+            **(config or {}),
         }
         with cluster.admin() as admin:
             made = (
@@ -146,13 +155,16 @@ class Takeover:
                 PATIENCE_S,
             )
 
-    def run(self, language: str, records: list[Sent]) -> None:
-        """Send records, and run the application in this language until it has processed all of them."""
+    def run(self, language: str, records: list[Sent], look: Callable[[], None] | None = None) -> None:
+        """Send records, and run the application in this language until it has processed all of them; then
+        call `look`, while it runs."""
         self.send(records)
         config = {**self._config, "state.dir": str(self._folder / language)}
         running = self._java.running if language == "java" else python_running
         with running(self.cluster, config):
             self._wait_until_processed()
+            if look is not None:
+                look()
 
     def found(self) -> list[object]:
         """Outputs, committed offsets and changelogs."""
