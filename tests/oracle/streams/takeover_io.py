@@ -113,6 +113,7 @@ class Takeover:
     ) -> None:
         """`config`: more keys of the application."""
         self.cluster, self._java, self._folder = cluster, java, folder
+        self._markers: set[tuple[TopicPartition, int, int | None]] = set()  # ranges of offsets without records
         self._config = {
             "application.id": "app",
             "processing.guarantee": guarantee,
@@ -251,6 +252,9 @@ class Takeover:
         """Whether there is more than markers of transactions behind the committed offset."""
         if lag.committed is None:
             return bool(lag.end)
+        where = (tp, lag.committed.offset, lag.end)
+        if where in self._markers:
+            return False
         with self._consumer() as consumer:
             consumer.assign(tp)
             consumer.seek(tp, lag.committed.offset)
@@ -260,4 +264,6 @@ class Takeover:
                 "read",
                 10,
             )
+            if not found:
+                self._markers.add(where)
             return bool(found)
