@@ -11,7 +11,9 @@ from log_rig import NOW, TP, append, batch, check_dense, config
 
 TOPIC_ID = bytes(range(16))
 POWER_LOSSES = ("none", "all", 1, 2)
+TEARS = (0, 1, 90, 10**6)
 PARTS = 4
+RECOVERED: dict[bytes, list[bytes]] = {}
 
 
 class Journal:
@@ -130,6 +132,14 @@ def crashed(crash_at: int, tear_bytes: int) -> tuple[FakeFiles, Journal] | None:
 
 
 def recovered(files: FakeFiles) -> list[bytes]:
+    """The batches after a restart, computed once for equal disks: many crashes leave the same one."""
+    disk = files.fingerprint()
+    if disk not in RECOVERED:
+        RECOVERED[disk] = recover(files)
+    return RECOVERED[disk]
+
+
+def recover(files: FakeFiles) -> list[bytes]:
     """The batches after a restart. The node must also be able to append, be killed, be stopped, and have the
     same batches again.
 
@@ -167,17 +177,19 @@ OPERATIONS = count_operations()
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("tear_bytes", [0, 1, 90, 10**6])
-def test_fault_at_any_operation_loses_nothing(tear_bytes: int, part: int) -> None:
+def test_fault_at_any_operation_loses_nothing(part: int) -> None:
     """Scenario 25: kill -9 in each operation, writes torn at different lengths: all acknowledged batches are
     there. Scenario 32: so are all flushed ones after a power loss, whatever unsynced sectors survive."""
-    for crash_at in range(part, OPERATIONS, PARTS):
-        state = crashed(crash_at, tear_bytes)
-        assert state is not None
-        files, journal = state
-        journal.check_killed(recovered(files.restart()))
-        for mode in POWER_LOSSES if tear_bytes in (0, 10**6) else ():
-            journal.check_power_lost(recovered(files.power_loss(mode)))
+    for crash_at in range(OPERATIONS * part // PARTS, OPERATIONS * (part + 1) // PARTS):
+        for tear_bytes in TEARS:
+            state = crashed(crash_at, tear_bytes)
+            assert state is not None
+            files, journal = state
+            journal.check_killed(recovered(files.restart()))
+            for mode in POWER_LOSSES if tear_bytes in (0, 10**6) else ():
+                journal.check_power_lost(recovered(files.power_loss(mode)))
+            if not files.operations[crash_at].startswith("pwrite"):
+                break  # only writes can be torn
 
 
 @pytest.mark.parametrize("part", range(3))

@@ -152,6 +152,7 @@ def test_disk_error_in_every_operation(error: int, part: int, reserve_bytes: int
     """Scenarios 25, 28 and 29: after any error no acknowledged record is lost, by a kill or a power loss, and
     the node serves its other disk. The reserve does not matter for a bad disk, and a full disk without a
     reserve is like a bad one: half of the operations are enough there."""
+    checked: set[tuple[bytes, str]] = set()  # many errors leave the same disks with the same facts
     is_plain = (error == errno.EIO) == (reserve_bytes > 0)
     for number in range(part, OPERATIONS[reserve_bytes], 2 * PARTS if is_plain else PARTS):
         files = FakeFiles()
@@ -170,5 +171,9 @@ def test_disk_error_in_every_operation(error: int, part: int, reserve_bytes: int
         elif not failed.startswith("fdatasync") and not failed.startswith("fsync"):
             is_needed = not reserve_bytes or failed.endswith((".lock", ".reserve", " /d", " /e"))
             assert not offline or is_needed, f"{failed} found no space, and its disk is offline"
+        facts = (life.records, life.acked, life.sent)
         for survivors in (files.restart(), files.power_loss("none"), files.power_loss(number)):
-            check_next(copy.deepcopy((life.records, life.acked, life.sent)), survivors, reserve_bytes)
+            place = (survivors.fingerprint(), repr(facts))
+            if place not in checked:
+                checked.add(place)
+                check_next(copy.deepcopy(facts), survivors, reserve_bytes)

@@ -177,11 +177,16 @@ OPERATIONS = count_operations()
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fault_at_any_operation(part: int) -> None:
     """A kill loses no written record and restores no deleted one; a power loss no flushed one."""
-    for crash_at in range(part, OPERATIONS, PARTS):
+    checked: set[tuple[bytes, str, int]] = set()  # many crashes leave the same disk with the same journal
+    for crash_at in range(OPERATIONS * part // PARTS, OPERATIONS * (part + 1) // PARTS):
         files, journal = crashed(crash_at)
-        check(files.restart(), journal, journal.written_end)
-        for mode in POWER_LOSSES:
-            check(files.power_loss(mode), journal, journal.flushed_end)
+        left = [(files.restart(), journal.written_end)]
+        left += [(files.power_loss(mode), journal.flushed_end) for mode in POWER_LOSSES]
+        for survivors, least_end in left:
+            place = (survivors.fingerprint(), repr(vars(journal)), least_end)
+            if place not in checked:
+                checked.add(place)
+                check(survivors, journal, least_end)
 
 
 def test_workload_reaches_every_operation() -> None:

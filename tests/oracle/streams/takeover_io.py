@@ -113,7 +113,9 @@ class Takeover:
     ) -> None:
         """`config`: more keys of the application."""
         self.cluster, self._java, self._folder = cluster, java, folder
-        self._markers: set[tuple[TopicPartition, int, int | None]] = set()  # ranges of offsets without records
+        self._markers: set[tuple[TopicPartition, int, int | None]] = (
+            set()
+        )  # ranges of offsets without records
         self._config = {
             "application.id": "app",
             "processing.guarantee": guarantee,
