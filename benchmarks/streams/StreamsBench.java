@@ -1,12 +1,15 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
+import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
@@ -17,6 +20,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
+import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
  * The applications of `make bench-streams` in Kafka Streams. Each line of stdin is an order: words name=value.
@@ -24,6 +28,19 @@ import org.apache.kafka.streams.kstream.WindowedSerdes;
  * it at the line "stop", which it answers with "stopped".
  */
 public class StreamsBench {
+    /** Number, sum and maximum: 24 bytes. */
+    private static final Serde<long[]> ROWS = Serdes.serdeFrom(
+        (topic, row) -> row == null
+            ? null
+            : ByteBuffer.allocate(24).putLong(row[0]).putLong(row[1]).putLong(row[2]).array(),
+        (topic, data) -> {
+            if (data == null) {
+                return null;
+            }
+            final ByteBuffer row = ByteBuffer.wrap(data);
+            return new long[] {row.getLong(), row.getLong(), row.getLong()};
+        });
+
     private static StreamsBuilder topology(final Map<String, String> order) {
         final StreamsBuilder builder = new StreamsBuilder();
         final String output = order.get("output");
@@ -36,10 +53,22 @@ public class StreamsBench {
         final KStream<String, Long> input = builder.stream(order.get("input"));
         switch (order.get("workload")) {
             case "filter-map":
+            case "arrow":
                 input.filter((key, value) -> value % 10 != 0).mapValues(value -> value * 2).to(output);
                 break;
             case "count":
                 input.groupByKey().count(Materialized.as("counts")).toStream().to(output);
+                break;
+            case "named":
+                input.groupByKey()
+                    .aggregate(
+                        () -> new long[] {0, 0, Long.MIN_VALUE},
+                        (key, value, row) ->
+                            new long[] {row[0] + 1, row[1] + value, Math.max(row[2], value)},
+                        Materialized.<String, long[], KeyValueStore<Bytes, byte[]>>as("totals")
+                            .withValueSerde(ROWS))
+                    .toStream()
+                    .to(output, Produced.with(Serdes.String(), ROWS));
                 break;
             case "windowed-sum":
                 input.groupByKey()

@@ -15,7 +15,8 @@ RATE, RECORDS_PER_CPU_S, SECONDS, PEAK_MB = "records_per_s", "records_per_cpu_s"
 PARTITIONS = 4
 GOALS = {JAVA: 1.0, QUIX: 3.0}
 START_MS = 1_700_000_000_000
-GROWTH_GOAL = 1.15
+ROWS, TEN_TIMES = "rows", "ten times the rows"  # both of headrace
+BY_COLUMN_GOAL, GROWTH_GOAL = 10.0, 1.15
 
 
 class Input(NamedTuple):
@@ -37,19 +38,22 @@ class Sizes(NamedTuple):
 
     records: int
     restored: int  # records of the changelog to restore, of RESTORED_BYTES
+    grown: int  # keys of the larger state, of GROWN_BYTES
     run_s: float
     pairs: int
     warm: int  # rounds that do not count
 
 
 RESTORED_BYTES = 100
-FULL = Sizes(8_000_000, 8_000_000, 10.0, pairs=5, warm=1)
-QUICK = Sizes(3_000_000, 500_000, 4.0, pairs=1, warm=1)
+GROWN_BYTES = 500  # then a tenth of the keys fills the caches of the application and of RocksDB
+FULL = Sizes(8_000_000, 8_000_000, 2_000_000, 10.0, pairs=5, warm=1)
+QUICK = Sizes(3_000_000, 500_000, 1_000_000, 4.0, pairs=1, warm=1)
 
 
 @dataclass(frozen=True)
 class Group:
-    """One application in each of `systems`; `few`, of `keys`: of the table of a join."""
+    """One application in each of `systems`. `goal` 0: that of the system it is compared with. `grows`: the
+    systems are sizes of the state, and their peak memory is compared."""
 
     id: str
     title: str
@@ -59,10 +63,14 @@ class Group:
     guarantee: str = "at_least_once"
     commit_ms: int = 1000
     metric: str = RECORDS_PER_CPU_S
+    goal: float = 0.0
+    grows: bool = False
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """headrace against each of the others."""
+        """headrace against each of the others, or the larger state against the smaller."""
+        if self.grows:
+            return (Comparison(TEN_TIMES, ROWS, PEAK_MB, GROWTH_GOAL, at_least=False, title=self.title),)
         at_least = self.metric != SECONDS
         title = self.title if at_least else f"{self.title}: seconds"
         return tuple(
@@ -70,7 +78,7 @@ class Group:
                 HEADRACE,
                 other,
                 self.metric,
-                GOALS[other],
+                self.goal or GOALS[other],
                 at_least=at_least,
                 title=f"{title}, against {other}",
             )
@@ -78,8 +86,15 @@ class Group:
             if other != HEADRACE
         )
 
-    def input(self, sizes: Sizes) -> Input:
-        """The topic that it reads."""
+    def system_of(self, cell: str) -> str:
+        """The system that runs a cell."""
+        return HEADRACE if self.grows else cell
+
+    def input(self, sizes: Sizes, cell: str) -> Input:
+        """The topic that a cell reads."""
+        if self.grows:
+            keys = sizes.grown if cell == TEN_TIMES else sizes.grown // 10
+            return Input(keys, keys, GROWN_BYTES)
         if self.workload == "restore":
             return Input(sizes.restored, self.keys, RESTORED_BYTES)
         return Input(sizes.records, self.keys)
@@ -99,6 +114,27 @@ GROUPS = (
     Group("join", "stream-table join", "join", FEW),
     Group(
         "count-eos", "count by key, exactly_once_v2", "count", FEW, guarantee="exactly_once_v2", commit_ms=100
+    ),
+    Group(
+        "named", "count, sum and maximum by key", "named", FEW, systems=(HEADRACE, JAVA), goal=BY_COLUMN_GOAL
+    ),
+    Group(
+        "arrow",
+        "filter and map, an Arrow section",
+        "arrow",
+        FEW,
+        systems=(HEADRACE, JAVA),
+        commit_ms=100,
+        goal=BY_COLUMN_GOAL,
+    ),
+    Group(
+        "growth",
+        "peak memory at ten times the rows of a table",
+        "latest",
+        0,
+        systems=(ROWS, TEN_TIMES),
+        metric=PEAK_MB,
+        grows=True,
     ),
     Group("restore", "restore of a changelog", "restore", MANY, systems=(HEADRACE, JAVA), metric=SECONDS),
 )

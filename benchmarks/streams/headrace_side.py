@@ -31,9 +31,11 @@ def application(order: Mapping[str, str]) -> stream.App:
         },
     )
     workload, output = order["workload"], order["output"]
-    if workload == "restore":
+    if workload in ("restore", "latest"):
         values: Any = app.stream(order["input"], value=bytes_)
-        values.group_by_key(value=bytes_).reduce(lambda _old, new: new, store="latest")
+        latest = values.group_by_key(value=bytes_).reduce(lambda _old, new: new, store="latest")
+        if workload == "latest":
+            latest.to_stream().to(output, value=bytes_)
         return app
     records: Any = app.stream(order["input"])
     if workload == "filter-map":

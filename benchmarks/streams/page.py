@@ -9,7 +9,7 @@ from headrace.benchmarks.report.page import VERDICTS, interval, machine_table, s
 from headrace.benchmarks.report.results import compare, used
 from headrace.benchmarks.report.statistics import SPREAD
 
-from .cells import GROUPS, PARTITIONS, PEAK_MB, RATE, RECORDS_PER_CPU_S, SECONDS
+from .cells import FULL, GROUPS, PARTITIONS, PEAK_MB, RATE, RECORDS_PER_CPU_S, SECONDS
 
 METHOD = """\
 - One Apache Kafka {kafka} node for Kafka Streams and Quix Streams, one headrace node for
@@ -17,14 +17,18 @@ METHOD = """\
   runs tasks, and stores on the disk. Topics have {partitions} partitions; keys are texts of 13 bytes, values
   numbers of 8 bytes.
 - Applications: the same operators in `benchmarks/streams/StreamsBench.java`, `headrace_side.py` and
-  `quix_side.py`. All settings are defaults, except commits every second (exactly once: every 100 ms) and
-  `linger.ms` 100 for Quix, which is the default of the two others.
+  `quix_side.py`. All settings are defaults, except commits every second (exactly once and the Arrow section:
+  every 100 ms) and `linger.ms` 100 for Quix, which is the default of the two others.
 - A run is timed from the first commit of its group to the last one, by the committed offsets that a second
   process asks for: start, assignment and the end of the input do not count. Records per CPU second: divided
   by the CPU time of the application's process meanwhile, all threads included. It is judged, because one
   core has one CPU second per second, and because it depends less on what else the machine does.
 - Restore: the changelog is filled by a producer, then the application is started without files; the time
   is that until it runs.
+- Named aggregates and the Arrow section read records by column; Kafka Streams does the same work with an
+  aggregator and a serde of 24 bytes, and with the functions of "filter and map".
+- Memory: the last value of 500 bytes of each key is kept, of {grown:,} keys and of a tenth, and the largest
+  resident size of the process is compared.
 - Kafka Streams runs in one JVM per group (`-Xms1G -Xmx1G`), with {warm} run before that does not count;
   Python processes start for each run.
 - Runs are interleaved: A B C, C B A, ... A ratio is the median of the ratios of the pairs, with the 95 %
@@ -41,7 +45,7 @@ def page(results: dict[str, Any]) -> str:
     warm = max((about["sizes"]["warm"] for about in results["groups"].values()), default=0)
     method = METHOD.format(
         kafka=machine["kafka"], servers=", ".join(map(str, machine["server_cores"])),
-        partitions=PARTITIONS, warm=warm, spread=SPREAD,
+        partitions=PARTITIONS, warm=warm, spread=SPREAD, grown=FULL.grown,
     )  # fmt: skip
     parts = [
         "# Benchmarks: headrace.stream beside Kafka Streams and Quix Streams",

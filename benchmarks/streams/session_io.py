@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import shutil
 import struct
@@ -90,16 +91,17 @@ class Session:
         runs = []
         with contextlib.ExitStack() as jvms:
             java = jvms.enter_context(self._application(JAVA)) if JAVA in group.systems else None
-            for pair, system in rounds(group.systems, self._sizes):
-                if pair < 0 and system == QUIX:
+            for pair, cell in rounds(group.systems, self._sizes):
+                system = group.system_of(cell)
+                if pair < 0 and (system == QUIX or group.grows):
                     continue  # a process of its own for each run: nothing to warm up
                 context = contextlib.nullcontext(java) if system == JAVA else self._application(system)
                 with context as child:
                     assert child is not None
-                    found = self._run(child, group, system)
-                self._say(f"{group.id} {pair + 1}: {system}: {_describe(found)}")
+                    found = self._run(child, group, cell)
+                self._say(f"{group.id} {pair + 1}: {cell}: {_describe(found)}")
                 if pair >= 0:
-                    runs.append({"group": group.id, "pair": pair, "cell": system, "is_used": True, **found})
+                    runs.append({"group": group.id, "pair": pair, "cell": cell, "is_used": True, **found})
         return runs
 
     @contextlib.contextmanager
@@ -121,10 +123,10 @@ class Session:
         finally:
             self._children.end(child)
 
-    def _run(self, child: Child, group: Group, system: str) -> dict[str, Any]:
-        name = constants.HEADRACE if system == HEADRACE else constants.KAFKA
+    def _run(self, child: Child, group: Group, cell: str) -> dict[str, Any]:
+        name = constants.HEADRACE if group.system_of(cell) == HEADRACE else constants.KAFKA
         broker = self._brokers[name]
-        source = group.input(self._sizes)
+        source = group.input(self._sizes, cell)
         self._fill(name, source)
         self._number += 1
         application = f"app-{self._number}"
@@ -145,14 +147,15 @@ class Session:
         for topic in topics[:2]:
             broker.create_topic(topic, PARTITIONS)
         try:
-            run = self._restore if group.workload == "restore" else self._process
-            return run(child, order, name, source)
+            if group.workload == "restore":
+                return self._restore(child, order, source)
+            return self._process(child, order, name, source, is_whole=group.grows)
         finally:
             for topic in topics:
                 broker.delete_topic(topic)
             shutil.rmtree(state, ignore_errors=True)
 
-    def _restore(self, child: Child, order: dict[str, str], _name: str, source: Input) -> dict[str, Any]:
+    def _restore(self, child: Child, order: dict[str, str], source: Input) -> dict[str, Any]:
         """The time from the start of an application without files until its stores are restored."""
         started, cpu_s = time.monotonic(), machine_io.cpu_seconds(child.pid)
         child.send(_text(order))
@@ -167,18 +170,25 @@ class Session:
         _expect(child, "stopped", RUN_TIMEOUT_S)
         return found
 
-    def _process(self, child: Child, order: dict[str, str], name: str, source: Input) -> dict[str, Any]:
+    def _process(
+        self, child: Child, order: dict[str, str], name: str, source: Input, *, is_whole: bool
+    ) -> dict[str, Any]:
+        """`is_whole`: the whole input is processed, and its rate does not count."""
         child.send(_text(order))
         _expect(child, "running", START_TIMEOUT_S)
-        samples = self._samples(child, order, name, source)
+        run_s = math.inf if is_whole else self._sizes.run_s
+        samples = self._samples(child, order, name, source, run_s)
         peak = machine_io.sample(child.pid).peak / 1e6
         child.send("stop")
         _expect(child, "stopped", RUN_TIMEOUT_S)
         if not self._brokers[name].end_offset(order["output"]):
             raise LostDataError(f"{order['application']} wrote nothing")
-        return {**rates(samples, source.records), PEAK_MB: peak}
+        found = {"records": source.records} if is_whole else rates(samples, source.records)
+        return {**found, PEAK_MB: peak}
 
-    def _samples(self, child: Child, order: dict[str, str], name: str, source: Input) -> list[Sample]:
+    def _samples(
+        self, child: Child, order: dict[str, str], name: str, source: Input, run_s: float
+    ) -> list[Sample]:
         """A sample for each commit, until the input is consumed or `run_s` of CPU time are used."""
         samples: list[Sample] = []
 
@@ -187,7 +197,7 @@ class Session:
             if records != (samples[-1].records if samples else 0):
                 samples.append(Sample(records, now, cpu_s))
             is_consumed = records == source.records
-            return is_consumed or bool(samples and cpu_s > samples[0].cpu_s + self._sizes.run_s)
+            return is_consumed or bool(samples and cpu_s > samples[0].cpu_s + run_s)
 
         bootstrap = self._brokers[name].bootstrap
         with _committed(name, bootstrap, order["application"], source.topic) as committed:
