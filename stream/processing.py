@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ..clients.records import Headers
+    from .column_rows import ProcessRows
     from .records import Record, RecordContext, RecordMetadata, TaskId, ValueAndTimestamp, Window
     from .task.settings import TaskSettings
 
@@ -91,6 +92,11 @@ class ProcessorContext(Protocol):
     def forward_changed(self) -> Forward:
         """As `forward`, for records whose timestamp or headers may differ from those that came in."""
 
+    @property
+    def forward_rows(self) -> ProcessRows | None:
+        """Forwards several records to the one child, those of a table with their new values; None if there
+        are several children, or the child takes no rows."""
+
     record_context: RecordContext | None
     """The record that is being processed. A cache sets that of each entry while it is flushed."""
 
@@ -152,6 +158,8 @@ class Processor(Protocol):
     def init(self, context: ProcessorContext) -> None: ...
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None: ...
+
+    # process_rows: ProcessRows, of processors that have it: `process` of each record, which has no headers
 
     def close(self) -> None: ...
 

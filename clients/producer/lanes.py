@@ -15,10 +15,10 @@ The Python twin appends no record: `Producer.send` then does what the compiled c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...protocol.records.codec import BatchBuilder, RecordCodec
     from .delivery_io import RecordFuture
@@ -59,6 +59,22 @@ class Lanes(Protocol):
     def try_send(self, topic: str, value: object, key: object, partition: object) -> RecordFuture | None:
         """Append a record without headers, with the time of now. None if that needs the lock."""
 
+    def append_run(
+        self,
+        topic: str,
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        timestamps: list[int],
+        partition: int | None,
+        start: int,
+    ) -> tuple[list[Any], Sequence[int], Sequence[int]]:
+        """Append records from `start` on, in ms, up to the first that needs the lock; partition None: by key.
+
+        Shape: the deliveries, each with the index of the first of these records in it; and of each record
+        that was appended the position of its delivery. The records of a delivery are consecutive in it.
+        Errors: ValueError for lists of different lengths.
+        """
+
     def close(self) -> None:
         """Let no further record join: the producer has ended, or belongs to another process."""
 
@@ -96,6 +112,18 @@ class LockedLanes:
     def try_send(self, topic: str, value: object, key: object, partition: object) -> RecordFuture | None:
         """See `Lanes`."""
         return None
+
+    def append_run(
+        self,
+        topic: str,
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        timestamps: list[int],
+        partition: int | None,
+        start: int,
+    ) -> tuple[list[Any], Sequence[int], Sequence[int]]:
+        """See `Lanes`."""
+        return [], (), ()
 
     def close(self) -> None:
         """See `Lanes`."""

@@ -71,6 +71,8 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
             self._preparer = RecordPreparer(self.config, key, value, partitioner, interceptors, wall_ms)
             self._engine: ProducerEngine = self._io.engine(self._new_engine).get()
         self._append = self._engine.append
+        self.append_run = self._engine.lanes.append_run
+        """See `Lanes`: records that join open batches at once. `send` takes the first of the others."""
         self._max_block_s = self.config.max_block_ms / 1000
         self._is_closed = False
         # Over the method of the class, unless a subclass has its own: one call less for every record.

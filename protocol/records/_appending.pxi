@@ -10,6 +10,7 @@ cdef extern from "Python.h":
     bint PyBytes_CheckExact(object thing)
     bint PyUnicode_CheckExact(object thing)
     bint PyLong_CheckExact(object thing)
+    Py_ssize_t PyList_GET_SIZE(list things)
     ctypedef struct PyTypeObject:
         void *tp_dict
     void PyType_Modified(PyTypeObject *kind)
@@ -159,6 +160,83 @@ Send one record; see `Producer.send`."""
 
     def try_send(self, topic, value, key, partition):
         return self._try(topic, value, key, partition, None)
+
+    def append_run(
+        self, topic, list keys not None, list values not None, list timestamps not None, partition, start
+    ):
+        cdef Py_ssize_t position = start, count = len(keys), first_row = start, number = 0
+        cdef Py_ssize_t key_bytes, value_bytes
+        cdef CompiledLane lane
+        cdef CompiledSlot slot = None
+        cdef int64_t timestamp
+        cdef int overflow = 0, index
+        cdef int32_t part
+        cdef list deliveries = []
+        cdef bytes firsts, numbers, latest
+        cdef int32_t *first_of
+        cdef int32_t *out
+        cdef int32_t *part_of  # the part of each partition; -1 without one
+        if len(values) != count or len(timestamps) != count or not 0 <= position <= count:
+            raise ValueError(f"{count} keys, {len(values)} values, {len(timestamps)} timestamps from {start}")
+        found = self._lanes.get(topic)
+        if found is None or (partition is None and self._ignore_keys):
+            return [], (), ()
+        lane = <CompiledLane>found
+        if partition is not None:
+            number = partition
+            if not 0 <= number < lane._count:
+                return [], (), ()
+            slot = <CompiledSlot>lane._slots[number]
+        elif not lane._count:
+            return [], (), ()
+        # Order: all memory first. The loop runs no Python code, so neither the lists nor the slots change.
+        numbers = PyBytes_FromStringAndSize(NULL, (count - position) * sizeof(int32_t))
+        firsts = PyBytes_FromStringAndSize(NULL, lane._count * sizeof(int32_t))
+        latest = PyBytes_FromStringAndSize(NULL, lane._count * sizeof(int32_t))
+        out = <int32_t *>PyBytes_AS_STRING(numbers)
+        first_of = <int32_t *>PyBytes_AS_STRING(firsts)
+        part_of = <int32_t *>PyBytes_AS_STRING(latest)
+        memset(part_of, 0xFF, lane._count * sizeof(int32_t))
+        while position < count:
+            key, value = <object>keys[position], <object>values[position]
+            given_ms = <object>timestamps[position]
+            key_bytes = value_bytes = -1
+            if key is not None:
+                if not PyBytes_CheckExact(key):
+                    break
+                key_bytes = PyBytes_GET_SIZE(key)
+            if value is not None:
+                if not PyBytes_CheckExact(value):
+                    break
+                value_bytes = PyBytes_GET_SIZE(value)
+            if max(key_bytes, 0) > self._max_record_bytes - max(value_bytes, 0):
+                break
+            if not PyLong_CheckExact(given_ms):
+                break
+            timestamp = PyLong_AsLongLongAndOverflow(given_ms, &overflow)
+            if overflow or timestamp < 0:
+                break
+            if partition is None:
+                if key is None:
+                    break
+                number = _murmur2(<const uint8_t *>PyBytes_AS_STRING(key), key_bytes) & 0x7FFFFFFF
+                number %= lane._count
+                slot = <CompiledSlot>lane._slots[number]
+            index = _append_common(slot, timestamp, key, key_bytes, value, value_bytes)
+            if index < 0:
+                break
+            part = part_of[number]
+            if part < 0:
+                part = part_of[number] = <int32_t>PyList_GET_SIZE(deliveries)
+                first_of[part] = index
+                deliveries.append(slot._delivery)  # a list that grows is no new object: no collection begins
+            out[position - first_row] = part
+            position += 1
+        return (
+            deliveries,
+            memoryview(firsts).cast("i")[:len(deliveries)],
+            memoryview(numbers).cast("i")[:position - first_row],
+        )
 
     cdef object _try(self, topic, value, key, partition, given_ms):
         """The future of a record that joined a batch; None for one that needs the path in Python."""

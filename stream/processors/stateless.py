@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..column_rows import Column
 from ..processing import Takes
 from ..records import Record
 from .binding import BindingSupplier
@@ -12,9 +13,46 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ...clients.records import Headers
+    from ..column_rows import ProcessRows, Rows
     from ..processing import Forward, ProcessorContext
 
 KeyValue = tuple[Any, Any]
+
+
+def applied(function: Callable[..., Any], takes: Takes, rows: Rows) -> tuple[list[Any], Exception | None]:
+    """The results of `function` for the records up to the first that fails, and its error."""
+    results: list[Any] = []
+    columns = (rows.values.items,) if takes is Takes.VALUE else (rows.keys.items, rows.values.items)
+    try:
+        results.extend(map(function, *columns))
+    except Exception as error:  # noqa: BLE001  # of the user's function; it is raised behind the others
+        return results, error
+    return results, None
+
+
+def by_rows(
+    context: ProcessorContext,
+    function: Callable[..., Any],
+    takes: Takes,
+    forward: ProcessRows,
+    result_of: Callable[[Rows, list[Any]], Rows],
+) -> ProcessRows | None:
+    """Calls `function` for each record, then forwards `result_of` the records and their results. Records
+    before one that fails are forwarded, as they are one by one. None for a function of whole records."""
+    if takes is Takes.RECORD:
+        return None
+
+    def process_rows(rows: Rows) -> None:
+        results, error = applied(function, takes, rows)
+        count = len(results)
+        found = result_of(rows if error is None else rows.taken(list(range(count))), results)
+        if found.timestamps:
+            forward(found)
+        if error is not None:
+            context.record_context = rows.contexts[count]
+            raise error
+
+    return process_rows
 
 
 def of_record(function: Callable[..., Any], takes: Takes) -> Callable[[Any, Any, int, Headers], Any]:
@@ -60,6 +98,14 @@ class KStreamFilter(BindingSupplier):
         test = of_record(predicate, self.takes)
         return by_record
 
+    def bind_rows(self, context: ProcessorContext, forward: ProcessRows) -> ProcessRows | None:
+        filter_not = self.filter_not
+
+        def kept(rows: Rows, results: list[Any]) -> Rows:
+            return rows.taken([place for place, result in enumerate(results) if bool(result) != filter_not])
+
+        return by_rows(context, self.predicate, self.takes, forward, kept)
+
 
 class KStreamMap(BindingSupplier):
     """Forwards the (key, value) that `mapper` returns."""
@@ -85,6 +131,19 @@ class KStreamMap(BindingSupplier):
         call = of_record(mapper, self.takes)
         return by_record
 
+    def bind_rows(self, context: ProcessorContext, forward: ProcessRows) -> ProcessRows | None:
+        mapper = self.mapper
+
+        def pair(*arguments: Any) -> KeyValue:
+            key, value = mapper(*arguments)
+            return key, value
+
+        def mapped(rows: Rows, results: list[Any]) -> Rows:
+            keys, values = [key for key, _ in results], [value for _, value in results]
+            return rows._replace(keys=Column(keys), values=Column(values))
+
+        return by_rows(context, pair, self.takes, forward, mapped)
+
 
 class KStreamSelectKey(BindingSupplier):
     """Forwards the value under the key that `mapper` returns (Java: a KStreamMap)."""
@@ -108,6 +167,12 @@ class KStreamSelectKey(BindingSupplier):
         call = of_record(mapper, self.takes)
         return by_record
 
+    def bind_rows(self, context: ProcessorContext, forward: ProcessRows) -> ProcessRows | None:
+        def mapped(rows: Rows, results: list[Any]) -> Rows:
+            return rows._replace(keys=Column(results))
+
+        return by_rows(context, self.mapper, self.takes, forward, mapped)
+
 
 class KStreamMapValues(BindingSupplier):
     """Forwards the value that `mapper` returns."""
@@ -130,6 +195,12 @@ class KStreamMapValues(BindingSupplier):
             forward(key, mapper(Record(key, value, timestamp, headers)), timestamp, headers)
 
         return {Takes.VALUE: by_value, Takes.KEY_VALUE: by_key_and_value, Takes.RECORD: by_record}[self.takes]
+
+    def bind_rows(self, context: ProcessorContext, forward: ProcessRows) -> ProcessRows | None:
+        def mapped(rows: Rows, results: list[Any]) -> Rows:
+            return rows._replace(values=Column(results))
+
+        return by_rows(context, self.mapper, self.takes, forward, mapped)
 
 
 class KStreamFlatMap(BindingSupplier):
@@ -236,6 +307,9 @@ class PassThrough(BindingSupplier):
     def bind(self, context: ProcessorContext) -> Forward:
         return context.forward
 
+    def bind_rows(self, context: ProcessorContext, forward: ProcessRows) -> ProcessRows | None:
+        return forward
+
 
 class KTableToStream(BindingSupplier):
     """Forwards the new value of each change (Java: a KStreamMapValues)."""
@@ -247,3 +321,6 @@ class KTableToStream(BindingSupplier):
             forward(key, value[0], timestamp, headers)
 
         return process
+
+    def bind_rows(self, context: ProcessorContext, forward: ProcessRows) -> ProcessRows | None:
+        return forward

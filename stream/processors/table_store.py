@@ -82,7 +82,7 @@ def change_forwarder(
             new, timestamp = new
         forward(key, Change(new, None if old is None else old[0]), timestamp, headers)
 
-    if caches and store.set_flush_listener(on_flush, send_old_values):
+    if caches and store.set_flush_listener(on_flush, send_old_values, context.forward_rows):
         return nothing
     return _change_forward(forward, send_old_values)
 

@@ -74,6 +74,14 @@ class InMemoryKeyValueBytes:
 
     restore = put
 
+    def put_rows(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """`put` of each."""
+        if self._keys is None and None not in values:
+            self._values.update(zip(keys, values, strict=True))  # type: ignore[arg-type]  # no None
+            return
+        for key, value in zip(keys, values, strict=True):
+            self.put(key, value)
+
     def rows(self, from_key: bytes | None, to_key: bytes | None, forward: bool) -> Rows:
         if self._keys is None:
             self._keys = SortedKeys(self._values)
@@ -163,6 +171,8 @@ class PersistentKeyValueBytes:
     get: Callable[[bytes], bytes | None]
     put: Callable[[bytes, bytes | None], None]
     restore: Callable[[bytes, bytes | None], None]
+    put_rows: Callable[[list[bytes], list[bytes | None]], None]
+    """`put` of each."""
 
     def __init__(self, has_headers: bool = False) -> None:
         self._has_headers = has_headers
@@ -171,6 +181,7 @@ class PersistentKeyValueBytes:
         self._overlay = Overlay(open_files(context, name, has_headers=self._has_headers))
         self.get = partial(self._overlay.get, VALUES)
         self.put = self.restore = partial(self._overlay.put, VALUES)
+        self.put_rows = partial(self._overlay.put_rows, VALUES)
 
     @property
     def uncommitted_bytes(self) -> int:

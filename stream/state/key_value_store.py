@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ...clients.serdes import Serde
+    from ..column_rows import ProcessRows
     from ..processing import FlushListener
+    from .flushing import WriteRows
     from .key_value_bytes import KeyValueBytes, Rows
     from .stores import StoreContext, StoreIterator
     from .thread_cache import NamedCache
@@ -116,7 +118,10 @@ class CachedKeyValueStore(TypedKeyValueStore):
     def init(self, context: StoreContext) -> None:
         super().init(context)
         self._cache_name = f"{context.task_id}-{self.name}"
-        self._flusher = Flusher(context, self._loads_key, self._get_bytes, self._write)
+        self._flusher = Flusher(
+            *(context, self._loads_key, self._get_bytes, self._write, self._rows_writer(context)),
+            serdes=(self._key_serde, self._plain_serde),
+        )
         self._cache = context.cache.open(self._cache_name, self._flusher.flush)
         self._deferred = self._defer(self._put)
 
@@ -172,8 +177,29 @@ class CachedKeyValueStore(TypedKeyValueStore):
         keys = self._cache.keys(from_key, to_key, to_inclusive=False, forward=forward)
         return merged(cached_rows(self._cache, keys), under, forward) if keys else under
 
-    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
-        return self._flusher.listen(listener, send_old_values, self._loads)
+    def set_flush_listener(
+        self, listener: FlushListener, send_old_values: bool, forward_rows: ProcessRows | None = None
+    ) -> bool:
+        return self._flusher.listen(listener, send_old_values, self._loads, forward_rows)
+
+    def _rows_writer(self, context: StoreContext) -> WriteRows | None:
+        put_rows = getattr(self._inner, "put_rows", None)
+        if put_rows is None or not self._is_timestamped or self.logs_headers:
+            return None
+        name, log_rows = self.name, context.log_rows
+
+        def write_logged(
+            keys: list[bytes], values: list[bytes | None], plain: list[bytes | None], timestamps: list[int]
+        ) -> None:
+            put_rows(keys, values)
+            log_rows(name, keys, plain, timestamps)
+
+        def write(
+            keys: list[bytes], values: list[bytes | None], _plain: list[bytes | None], _timestamps: list[int]
+        ) -> None:
+            put_rows(keys, values)
+
+        return write_logged if self._is_logged else write
 
     def flush(self) -> None:
         self._deferred.settle()

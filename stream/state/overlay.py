@@ -81,6 +81,18 @@ class Overlay:
         values[key] = value
         self.uncommitted_bytes += _OVERHEAD if value is None else _OVERHEAD + len(value)
 
+    def put_rows(self, space: str, keys: list[bytes], values: list[bytes | None]) -> None:
+        """`put` of each."""
+        changes = self._changes.get(space)
+        if changes is None:
+            changes = self._changes[space] = _Changes()
+        if changes.keys is not None:
+            for key in keys:
+                if key not in changes.values:
+                    changes.keys.add(key)
+        changes.values.update(zip(keys, values, strict=True))
+        self.uncommitted_bytes += _OVERHEAD * len(keys) + sum(map(len, filter(None, values)))
+
     def drop(self, space: str) -> None:
         """Remove a key space with all of its values."""
         self._changes.pop(space, None)

@@ -12,6 +12,7 @@ from .segmented_cache import Read, SegmentedCache
 from .typed import TypedStore
 
 if TYPE_CHECKING:
+    from ..column_rows import ProcessRows
     from ..processing import FlushListener
     from .session_bytes import SessionBytes
     from .store_spec import StoreSpec
@@ -157,8 +158,10 @@ class CachedSessionStore(TypedSessionStore):
         under = self._inner.rows(from_key, to_key, earliest_end, latest_start, forward)
         return self._cached.rows(under, from_key, to_key, earliest_end, latest_start, forward, read)
 
-    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
-        return self._flusher.listen(listener, send_old_values, self._loads)
+    def set_flush_listener(
+        self, listener: FlushListener, send_old_values: bool, forward_rows: ProcessRows | None = None
+    ) -> bool:
+        return self._flusher.listen(listener, send_old_values, self._loads, forward_rows)
 
     def _fetch_bytes(self, cache_key: bytes) -> bytes | None:
         return self._inner.fetch_session(*self._split(cache_key[8:]))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ...clients.records import Headers
+    from ..column_rows import ProcessRows
     from ..processing import FlushListener
     from ..records import RecordContext, TaskId, VersionedRecord, Windowed
     from .engines import Engine
@@ -56,6 +57,11 @@ class StoreContext(Protocol):
         self, store_name: str, key: bytes, value: bytes | None, timestamp: int | None, headers: Headers
     ) -> None:
         """Send a record to the changelog of a store; timestamp None: the time at which it is sent."""
+
+    def log_rows(
+        self, store_name: str, keys: list[bytes], values: list[bytes | None], timestamps: list[int]
+    ) -> None:
+        """Send records without headers to the changelog of a store."""
 
     def dropped(self, reason: str) -> None:
         """Count a record that is skipped, as Kafka's dropped-records metric does."""
@@ -151,8 +157,11 @@ class StateStore(Protocol):
 class CachedStore(Protocol):
     """A store that may have a cache."""
 
-    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
-        """False without a cache: then nothing is passed to the listener."""
+    def set_flush_listener(
+        self, listener: FlushListener, send_old_values: bool, forward_rows: ProcessRows | None = None
+    ) -> bool:
+        """False without a cache: then nothing is passed to the listener. `forward_rows` may get several
+        entries at a time instead, without their old values."""
 
 
 @runtime_checkable

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ...clients.serdes import Serde
+    from ..column_rows import ProcessRows
     from ..processing import FlushListener
     from .stores import ChangelogRecord, StoreContext, StoreIterator
 
@@ -89,7 +90,7 @@ class TypedStore:
         key = bind_serde(self._serdes[0], "key", self.name, context)
         value = bind_serde(self._serdes[1], "value", self.name, context)
         self._kept_types = kept_types(value)
-        self._plain_serde, value = value, self._format.typed(value)
+        self._key_serde, self._plain_serde, value = key, value, self._format.typed(value)
         self._dumps_key, self._loads_key = key.dumps, key.loads
         self._dumps, self._loads = value.dumps, value.loads
         self._context = context
@@ -137,7 +138,9 @@ class TypedStore:
             self.name, key, value, record.timestamp if timestamp is None else timestamp, headers
         )
 
-    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
+    def set_flush_listener(
+        self, listener: FlushListener, send_old_values: bool, forward_rows: ProcessRows | None = None
+    ) -> bool:
         return False
 
     def restore(self, records: Iterable[ChangelogRecord]) -> None:

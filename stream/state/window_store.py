@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ...clients.serdes import Serde
+    from ..column_rows import ProcessRows
     from ..processing import FlushListener
     from .store_spec import StoreSpec
     from .stores import ChangelogRecord, StoreContext, StoreIterator
@@ -189,8 +190,10 @@ class CachedWindowStore(TypedWindowStore):
         under = self._inner.all_rows(from_time, to_time, forward)
         return self._cached.rows(under, None, None, from_time, to_time, forward, Read.ALL)
 
-    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
-        return self._flusher.listen(listener, send_old_values, self._loads)
+    def set_flush_listener(
+        self, listener: FlushListener, send_old_values: bool, forward_rows: ProcessRows | None = None
+    ) -> bool:
+        return self._flusher.listen(listener, send_old_values, self._loads, forward_rows)
 
     def _fetch_bytes(self, cache_key: bytes) -> bytes | None:
         key, start, _ = self._split(cache_key[8:])

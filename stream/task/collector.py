@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 Produce = Callable[[str, "int | None", "bytes | None", "bytes | None", "int | None", "Headers"], None]
 """Topic, partition (None: the producer's partitioner), key, value, timestamp in ms (None: now), headers."""
 
+ProduceRows = Callable[[str, "int | None", "list[Any]", "list[bytes | None]", "list[int]"], None]
+"""Topic, partition (None: the producer's partitioner), keys, values, timestamps in ms."""
+
 Serialize = Callable[[str, Any, "Headers"], "bytes | None"]
 """Topic, key or value, headers."""
 
@@ -48,6 +51,7 @@ class RecordCollector:
         partitions_of: Callable[[str], int],
         handler: ProductionHandler,
         dropped: Callable[[str], None],
+        produce_rows: ProduceRows | None = None,
     ) -> None:
         self._task_id = task_id
         self._current = current
@@ -57,6 +61,26 @@ class RecordCollector:
         self._error: Exception | None = None
         self._dead_letter_topics: set[str] = set()
         self.produce = produce
+        self.produce_rows = produce_rows or self._produce_each
+
+    def _produce_each(
+        self,
+        topic: str,
+        partition: int | None,
+        keys: list[Any],
+        values: list[bytes | None],
+        timestamps: list[int],
+    ) -> None:
+        for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+            self.produce(topic, partition, key, value, timestamp, ())
+
+    def send_rows(
+        self, topic: str, keys: list[bytes | None], values: list[bytes | None], timestamps: list[int]
+    ) -> None:
+        """Send serialized records of a sink, in order."""
+        if self._error is not None:
+            self.check()
+        self.produce_rows(topic, None, keys, values, timestamps)
 
     def send(
         self,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...clients.records import Headers
+    from ..column_rows import ProcessRows
     from ..processing import AddCall, CallPolicy, Cancellable, Forward, Section
     from ..records import Record, RecordContext, RecordMetadata, TaskId
     from .collector import RecordCollector
@@ -83,6 +84,14 @@ class TaskContext:
         partition = self.task_id.partition
         self.collector.produce(self._changelogs[store_name], partition, key, value, timestamp, headers)
 
+    def log_rows(
+        self, store_name: str, keys: list[bytes], values: list[bytes | None], timestamps: list[int]
+    ) -> None:
+        """Send records without headers to the changelog of a store, in order."""
+        assert self.collector is not None
+        partition = self.task_id.partition
+        self.collector.produce_rows(self._changelogs[store_name], partition, keys, values, timestamps)
+
     def store_folder(self, store_name: str) -> Path:
         """See StoreContext."""
         if self.folder is None:
@@ -127,8 +136,10 @@ class NodeContext:
         stores: Sequence[str],
         children: Mapping[str, Forward],
         side_outputs: Collection[str] = (),
+        forward_rows: ProcessRows | None = None,
     ) -> None:
-        """`side_outputs`: children that `forward` leaves out."""
+        """`side_outputs`: children that `forward` leaves out. `forward_rows`: of the one child, if it takes
+        rows."""
         self.task = task
         self.name = name
         self.application_id = task.application_id
@@ -140,6 +151,7 @@ class NodeContext:
         self.dropped = task.dropped
         self.changelog_for = task.changelog_for
         self.log_change = task.log_change
+        self.log_rows = task.log_rows
         self.open_engine = task.open_engine
         self.store_folder = task.store_folder
         self.keep = task.keep
@@ -149,6 +161,7 @@ class NodeContext:
             tuple(process for child, process in children.items() if child not in side_outputs)
         )
         self.forward_changed = task.current.changing(self.forward)
+        self.forward_rows = forward_rows
 
     @property
     def record_context(self) -> RecordContext | None:

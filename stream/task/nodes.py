@@ -17,10 +17,11 @@ from .context import NodeContext, to_all
 from .handlers import Decision, LogAndFail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import CodeType, TracebackType
+    from collections.abc import Callable, Sequence
+    from types import CodeType, FrameType, TracebackType
 
     from ...clients.records import Headers
+    from ..column_rows import ProcessRows, Rows
     from ..processing import Forward, Processor
     from ..topology.sub_topology import SubTopology
     from .collector import RecordCollector, Serialize
@@ -34,6 +35,7 @@ class Node(NamedTuple):
     name: str
     process: Forward
     processor: Processor | None
+    process_rows: ProcessRows | None = None
 
 
 class Nodes:
@@ -58,23 +60,31 @@ class Nodes:
         for spec in reversed(topology.nodes):
             children = {name: self.by_name[name].process for name in topology.children[spec.name]}
             if isinstance(spec, SinkSpec):
-                self.by_name[spec.name] = Node(spec.name, self._sink(spec), None)
+                process = self._sink(spec)
+                self.by_name[spec.name] = Node(spec.name, process, None, self._sink_rows(spec, process))
             elif isinstance(spec, ProcessorSpec):
                 processor = spec.supplier.create()
                 sides = side_outputs(spec.supplier)
-                node_context = NodeContext(context, spec.name, spec.stores, children, sides)
+                rows = self._rows_of(topology.children[spec.name])
+                node_context = NodeContext(context, spec.name, spec.stores, children, sides, rows)
                 if getattr(processor, "is_of_user", False):
                     later.append((processor, node_context))
                 else:
                     self._init(processor, node_context)
-                process: Forward = processor.process
+                process = processor.process
+                process_rows = getattr(processor, "process_rows", None)
                 if self._handler is not None:
                     process = self._guarded(spec.name, process, self._handler)
-                self.by_name[spec.name] = Node(spec.name, process, processor)
+                    process_rows = None  # the handler may drop a record
+                self.by_name[spec.name] = Node(spec.name, process, processor, process_rows)
             else:
                 self.by_name[spec.name] = Node(spec.name, to_all(tuple(children.values())), None)
         for processor, node_context in reversed(later):
             self._init(processor, node_context)
+
+    def _rows_of(self, children: Sequence[str]) -> ProcessRows | None:
+        """That of the only child."""
+        return self.by_name[children[0]].process_rows if len(children) == 1 else None
 
     def _init(self, processor: Processor, context: NodeContext) -> None:
         current = self._context.current
@@ -131,10 +141,40 @@ class Nodes:
 
         return process_dynamic
 
-    def _serializer(self, serde: Any, field: str, node: str) -> Serialize:
+    def _sink_rows(self, spec: SinkSpec, process: Forward) -> ProcessRows | None:
+        """None where the topic or the partition depends on the record, or a serde on the topic."""
+        key, value = (self._serde(spec.key, "key", spec.name), self._serde(spec.value, "value", spec.name))
+        collector, context = self._collector, self._context
+        is_plain = isinstance(key, Serde) and isinstance(value, Serde)
+        if not is_plain or not isinstance(spec.topic, str) or spec.partitioner is not None:
+            return None
+        assert collector is not None
+        topic = spec.topic
+
+        def process_rows(rows: Rows) -> None:
+            try:
+                keys, values = rows.keys.dumps(key), rows.values.dumps(value)
+            except Exception:  # noqa: BLE001  # of the user's serde; it is raised again for its record
+                each(rows)
+            else:
+                collector.send_rows(topic, keys, values, rows.timestamps)
+
+        def each(rows: Rows) -> None:
+            columns = rows.keys.items, rows.values.items, rows.timestamps, rows.contexts
+            for one_key, one_value, timestamp, where in zip(*columns, strict=True):
+                context.record_context = where
+                process(one_key, one_value, timestamp, ())
+
+        return process_rows
+
+    def _serde(self, serde: Any, field: str, node: str) -> Any:
         found = resolve(serde, field, key=self._context.key_serde, value=self._context.value_serde)
         if found is None:
             raise StreamsError(f"node {node} has no {field} serde, and the application has no default")
+        return found
+
+    def _serializer(self, serde: Any, field: str, node: str) -> Serialize:
+        found = self._serde(serde, field, node)
         if isinstance(found, Serde):
             dumps = found.dumps
             return lambda _topic, value, _headers: None if value is None else dumps(value)
@@ -187,12 +227,14 @@ class Nodes:
             function = getattr(node.process, "__func__", node.process)
             if node.processor is not None:
                 by_code.setdefault(function.__code__, []).append(node)
+                if node.process_rows is not None:
+                    by_code.setdefault(node.process_rows.__code__, []).append(node)
         name = source
         trace: TracebackType | None = error.__traceback__
         while trace is not None:
             frame = trace.tb_frame
             for node in by_code.get(frame.f_code, ()):
-                if _is_call_of(node.process, frame.f_locals):
+                if any(_is_call_of(each, frame) for each in (node.process, node.process_rows)):
                     name = node.name
                     break
             trace = trace.tb_next
@@ -203,7 +245,10 @@ def _only_fails(handler: ProcessingHandler | None) -> bool:
     return handler is None or (type(handler) is LogAndFail and handler.dead_letter_topic is None)
 
 
-def _is_call_of(process: Callable[..., None], values: dict[str, Any]) -> bool:
+def _is_call_of(process: Any, frame: FrameType) -> bool:
+    if process is None or getattr(process, "__func__", process).__code__ is not frame.f_code:
+        return False
+    values = frame.f_locals
     owner = getattr(process, "__self__", None)
     if owner is not None:
         return values.get("self") is owner

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..processing import Section
     from ..topology.sub_topology import SubTopology
     from .async_calls import AsyncCall, CallExecutor
-    from .collector import Produce
+    from .collector import Produce, ProduceRows
     from .columns import ColumnIo
     from .punctuation import Schedule
     from .record_queue import InputRecord
@@ -58,7 +58,7 @@ class CommitOffset(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TaskIo:
     """What a task needs from outside. `cache`: the ThreadCache of the worker; `open_calls`: makes what runs
-    its async functions."""
+    its async functions. `produce_rows`: `produce` of each record, without headers; None: one by one."""
 
     produce: Produce
     partitions_of: Callable[[str], int]
@@ -66,6 +66,7 @@ class TaskIo:
     cache: Any
     open_calls: Callable[[], CallExecutor] | None = None
     columns: ColumnIo | None = None
+    produce_rows: ProduceRows | None = None
 
 
 class Task:
@@ -101,12 +102,8 @@ class Task:
         self.context.global_stores = global_stores or {}
         self.context.stores = {builder.name: builder.build() for builder in topology.stores}
         self.collector = RecordCollector(
-            self.id,
-            self.context.current,
-            io.produce,
-            io.partitions_of,
-            config.production_handler,
-            self.context.dropped,
+            *(self.id, self.context.current, io.produce, io.partitions_of, config.production_handler),
+            *(self.context.dropped, io.produce_rows),
         )
         self.context.collector = self.collector
         self._partitions = tuple(TopicPartition(topic, partition) for topic in topics)

@@ -111,6 +111,11 @@ class MockProcessorContext:
     ) -> None:
         """There is no changelog."""
 
+    def log_rows(
+        self, store_name: str, keys: list[bytes], values: list[bytes | None], timestamps: list[int]
+    ) -> None:
+        """There is no changelog."""
+
     def dropped(self, reason: str) -> None:
         self.dropped_records.append(reason)
 

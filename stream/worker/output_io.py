@@ -17,6 +17,7 @@ from ...protocol.errors import (
 from ...protocol.model import TopicPartition
 from ..errors import StreamsError, TaskMigratedError, TaskRetryError, is_retriable
 from ..task.handlers import ProducedRecord
+from .sent_run import SentRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,11 +68,13 @@ class Output:
         extra = {"transactional.id": self.transactional_id} if self.transactional_id else {}
         self._producer = self._clients.producer({**self._config, **extra})
         self._send = self._producer.send
+        self._append_run = self._producer.append_run
         self._in_transaction = self._is_initialized = False
         self._refused: BaseException | None = None  # the error of a record of this transaction
         self._unacknowledged: dict[Delivery, list[_Sent]] = {}  # by batch
         self._unacknowledged_columns: deque[tuple[BatchResult, RecordCollector | None, str, Any]] = deque()
-        self._last: dict[tuple[str, int], RecordFuture] = {}
+        self._unacknowledged_runs: deque[SentRun] = deque()
+        self._last: dict[tuple[str, int], RecordFuture | SentRun] = {}
 
     def initialize(self) -> None:
         """Abort the transaction that an earlier process with this transactional id left open: until then its
@@ -145,6 +148,33 @@ class Output:
         else:
             batch.append(sent)
 
+    def send_rows(
+        self,
+        collector: RecordCollector | None,
+        topic: str,
+        partition: int | None,
+        keys: list[Any],
+        values: list[bytes | None],
+        timestamps: list[int],
+    ) -> None:
+        """`send` of each record, in order, without headers. The lists must not change afterwards."""
+        start, count = 0, len(keys)
+        is_changelog = topic in self._changelogs
+        while start < count:
+            # Order: also the first record: a batch is open only inside a transaction.
+            self.send(collector, topic, partition, keys[start], values[start], timestamps[start], ())
+            start += 1
+            if start == count:
+                return
+            joined = self._append_run(topic, keys, values, timestamps, partition, start)
+            run = SentRun(collector, topic, partition, (keys, values, timestamps), start, *joined)
+            if run.count:
+                self._unacknowledged_runs.append(run)
+                start += run.count
+                if is_changelog:
+                    assert partition is not None, "a changelog record has the partition of its task"
+                    self._last[topic, partition] = run
+
     def send_columns(self, collector: RecordCollector | None, topic: str, rows: Any) -> None:
         """Send the rows of an Arrow batch with columns value, timestamp, and key and headers if it has them;
         errors as in `send`."""
@@ -163,6 +193,11 @@ class Output:
             sent, collector, topic, rows = columns.popleft()
             for index, failure in sent.errors(0).items():
                 self._failed(collector, _record_of(topic, rows, index), failure)
+        runs = self._unacknowledged_runs
+        while runs and runs[0].is_done:
+            run = runs.popleft()
+            for refused, failure in run.errors():
+                self._failed(run.collector, refused, failure)
         waiting = self._unacknowledged
         for delivery in [delivery for delivery in waiting if delivery.is_done]:
             records = waiting.pop(delivery)
@@ -180,10 +215,10 @@ class Output:
         except _FENCED as error:
             raise self._lost(error) from error
         self.poll()
-        for (topic, partition), future in self._last.items():
-            metadata, failure = future.outcome()
-            if failure is None:
-                self._ends[TopicPartition(topic, partition)] = metadata.offset + 1
+        for (topic, partition), sent in self._last.items():
+            end = sent.end() if isinstance(sent, SentRun) else _end_of(sent)
+            if end is not None:
+                self._ends[TopicPartition(topic, partition)] = end
         self._last.clear()
 
     def changelog_ends(self) -> Mapping[TopicPartition, int]:
@@ -214,6 +249,7 @@ class Output:
         """Drop what was sent since the last commit: readers of committed records never see it."""
         self._unacknowledged.clear()
         self._unacknowledged_columns.clear()
+        self._unacknowledged_runs.clear()
         self._last.clear()
         if not self._in_transaction:
             return
@@ -257,6 +293,11 @@ class Output:
         collector.on_send_error(record.topic, record, error)
 
 
+def _end_of(future: RecordFuture) -> int | None:
+    metadata, failure = future.outcome()
+    return None if failure is not None else metadata.offset + 1
+
+
 def _record_of(topic: str, rows: Any, index: int) -> ProducedRecord:
     from ..processors.arrow_columns import rows_of
 
@@ -269,6 +310,7 @@ class TaskOutput:
 
     def __init__(self, output: Output) -> None:
         self._send = output.send
+        self._send_rows = output.send_rows
         self._send_columns = output.send_columns
         self.collector: RecordCollector | None = None
 
@@ -283,6 +325,17 @@ class TaskOutput:
     ) -> None:
         """Send one record of the task."""
         self._send(self.collector, topic, partition, key, value, timestamp, headers)
+
+    def produce_rows(
+        self,
+        topic: str,
+        partition: int | None,
+        keys: list[Any],
+        values: list[bytes | None],
+        timestamps: list[int],
+    ) -> None:
+        """Send records of the task without headers."""
+        self._send_rows(self.collector, topic, partition, keys, values, timestamps)
 
     def produce_columns(self, topic: str, rows: Any) -> None:
         """Send the rows of an Arrow batch of the task."""

@@ -232,7 +232,7 @@ class TaskManager:
             lambda store: self._plan.open_engine(folder, store),
             self._cache,
             self._calls.for_task,
-            self._column_io(task_id.sub_topology, output),
+            *(self._column_io(task_id.sub_topology, output), output.produce_rows),
         )
         task = Task(
             self._plan.config.application_id,

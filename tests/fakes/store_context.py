@@ -45,6 +45,12 @@ class FakeStoreContext:
         stamp = -1 if timestamp is None else timestamp
         self.changelog.append(ChangelogRecord(key, value, stamp, len(self.changelog), headers))
 
+    def log_rows(
+        self, store_name: str, keys: list[bytes], values: list[bytes | None], timestamps: list[int]
+    ) -> None:
+        for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+            self.log_change(store_name, key, value, timestamp, ())
+
     def dropped(self, reason: str) -> None:
         self.dropped_reasons.append(reason)
 

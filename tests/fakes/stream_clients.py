@@ -42,6 +42,8 @@ class FakeStreamsCluster:
         """By topic: the outcome of the next records."""
         self.row_results: list[Any] = []
         """The results of the next calls of `send_arrow`."""
+        self.longest_run = 100
+        """Records that join batches of a producer in one call."""
         self.created: list[NewTopic] = []
         self.admin_config: dict[str, Any] = {}
         self.admins: list[FakeAdmin] = []
@@ -261,6 +263,14 @@ class _Delivery:
         self.is_done = False
         self.error: Exception | None = None
         self.part_error: Exception | None = None
+        self.offset = -1
+
+    def outcome(self, index: int) -> tuple[int, int, Exception | None]:
+        assert index == 0, "a batch has one record"
+        return self.offset, -1, self.error or self.part_error
+
+    def report(self) -> None:
+        """Nothing is lost."""
 
     def has_succeeded(self) -> bool:
         return self.is_done and self.error is None and self.part_error is None
@@ -275,7 +285,7 @@ class FakeFuture:
         self._error: Exception | None = None
 
     def resolve(self, offset: int, error: Exception | None) -> None:
-        self.delivery.is_done, self.delivery.error = True, error
+        self.delivery.is_done, self.delivery.error, self.delivery.offset = True, error, offset
         self._offset, self._error = offset, error
 
     def resolve_in_parts(self, error: Exception) -> None:
@@ -309,6 +319,24 @@ class FakeProducer:
         future = FakeFuture()
         self.pending.append((future, {"topic": topic, "value": value, **facts}))
         return future
+
+    def append_run(
+        self,
+        topic: str,
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        timestamps: list[int],
+        partition: int | None,
+        start: int,
+    ) -> tuple[list[Any], list[int], list[int]]:
+        """Up to `longest_run` records, each in a batch of its own."""
+        end = min(len(keys), start + self.cluster.longest_run)
+        futures = [FakeFuture() for _ in range(start, end)]
+        for future, place in zip(futures, range(start, end), strict=True):
+            facts = {"topic": topic, "key": keys[place], "value": values[place], "headers": (),
+                     "partition": partition, "timestamp": timestamps[place]}  # fmt: skip
+            self.pending.append((future, facts))
+        return [future.delivery for future in futures], [0] * len(futures), list(range(len(futures)))
 
     def send_arrow(self, _topic: str, _rows: Any) -> Any:
         self.cluster.fail("producer.send")

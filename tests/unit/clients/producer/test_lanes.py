@@ -232,3 +232,87 @@ def test_compiled_send_has_the_same_parameters() -> None:
     compiled, readable = inspect.signature(lanes.bind(print)), inspect.signature(Producer.send)
     facts = [(p.name, p.kind, p.default) for p in compiled.parameters.values()]
     assert facts == [(p.name, p.kind, p.default) for p in readable.parameters.values()][1:]
+
+
+@pytest.mark.parametrize("partition", [None, 1])
+def test_a_run_joins_as_its_records_do(partition: int | None) -> None:
+    """The same bytes in each batch, and the place of each record, up to the first that does not fit."""
+    random = Random(3)
+    keys = [random.randbytes(random.randrange(1, 30)) for _ in range(400)]
+    values = [random.choice([None, random.randbytes(random.randrange(50))]) for _ in keys]
+    timestamps = [random.randrange(2**40) for _ in keys]
+    one_by_one, expected, _ = lanes_of(4000, 5000, 6000)
+    together, builders, _ = lanes_of(4000, 5000, 6000)
+    send = one_by_one.bind(lambda *_args, **_facts: None)
+    places = []
+    for key, value, timestamp in list(zip(keys, values, timestamps, strict=True))[3:]:
+        future = send("t", value, key=key, partition=partition, timestamp=timestamp)
+        if future is None:
+            break
+        places.append(future._index)
+    deliveries, firsts, numbers = together.append_run("t", keys, values, timestamps, partition, 3)
+    assert 20 < len(numbers) == len(places) < 397
+    assert deliveries == [DELIVERY] * (3 if partition is None else 1)
+    following = list(firsts)
+    for number, index in zip(numbers, places, strict=True):
+        assert following[number] == index
+        following[number] += 1
+    assert [one.build() for one in builders] == [one.build() for one in expected]
+
+
+def test_the_records_of_a_run_belong_to_different_deliveries() -> None:
+    """Each partition has its own."""
+    lanes, builders = CompiledLanes(1000, False), [COMPILED.builder(max_bytes=1000) for _ in range(2)]
+    lane, own = lanes.add_lane("t"), [Delivery("t", 0, None), Delivery("t", 1, None)]
+    for builder, delivery in zip(builders, own, strict=True):
+        builder.append(7, None, b"first", ())
+        lane.add_slot().open(builder, delivery, 1000)
+    lane.set_count(2)
+    keys: list[bytes | None] = [b"%d" % number for number in range(10)]
+    deliveries, firsts, numbers = lanes.append_run("t", keys, keys, [8] * 10, None, 0)
+    partitions = [(murmur2(key or b"") & 0x7FFFFFFF) % 2 for key in keys]
+    assert [deliveries[number] for number in numbers] == [own[partition] for partition in partitions]
+    assert list(firsts) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "timestamp"),
+    [
+        (b"k", _Sub(b"v"), 8),
+        (_Sub(b"k"), b"v", 8),
+        (None, b"v", 8),
+        (b"k", b"v", -1),
+        (b"k", b"v", 2**63),
+        (b"k", b"v", 8.0),
+        (b"k", b"x" * 1000, 8),
+    ],
+)
+def test_a_run_ends_before_a_record_that_needs_the_lock(key: Any, value: Any, timestamp: Any) -> None:
+    """The records before it have joined."""
+    lanes, (builder,), _ = lanes_of(10_000)
+    _, _, numbers = lanes.append_run("t", [b"a", key, b"b"], [b"1", value, b"2"], [8, timestamp, 8], None, 0)
+    assert list(numbers) == [0]
+    assert builder.count == 2
+
+
+def test_a_run_that_nothing_is_open_for() -> None:
+    """An unknown topic or partition, a closed slot, keys that are ignored; lists of different lengths."""
+    lanes, (builder,), lane = lanes_of(10_000)
+    run: Any = ([b"a"], [b"1"], [8])
+    assert lanes.append_run("u", *run, None, 0) == ([], (), ())
+    for partition in (-1, 1):
+        assert lanes.append_run("t", *run, partition, 0) == ([], (), ())
+    lane.set_count(0)
+    assert lanes.append_run("t", *run, None, 0) == ([], (), ())
+    assert LockedLanes().append_run("t", *run, None, 0) == ([], (), ())
+    ignoring, _, _ = lanes_of(10_000, ignore_keys=True)
+    assert ignoring.append_run("t", *run, None, 0) == ([], (), ())
+    closed = CompiledLanes(1000, False)
+    slots = closed.add_lane("t")
+    slots.add_slot()
+    slots.set_count(1)
+    assert list(closed.append_run("t", *run, None, 0)[2]) == []
+    assert builder.count == 1
+    for wrong in (([b"a"], [], [8], 0), ([b"a"], [b"1"], [], 0), ([b"a"], [b"1"], [8], 2)):
+        with pytest.raises(ValueError, match="keys"):
+            lanes.append_run("t", *wrong[:3], None, wrong[3])

@@ -136,3 +136,54 @@ def test_open_iterators_are_found_when_the_store_is_closed() -> None:
     with pytest.warns(ResourceWarning, match="1 iterators of store 'store' were not closed"):
         store.close()
     rows.close()
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_flushed_rows_are_written_before_they_are_forwarded(persistent: bool) -> None:
+    """By column: changelog and store have them; a delete of what the store does not have is left out."""
+    context = FakeStoreContext()
+    store = opened(context, StoreKind.TIMESTAMPED_KEY_VALUE, is_cached=True, persistent=persistent)
+    runs: list[Any] = []
+
+    def forward_rows(rows: Any) -> None:
+        runs.append((rows.keys.items, rows.values.items, rows.timestamps, len(context.changelog)))
+        assert rows.keys.dumps(utf8) == [key.encode() for key in rows.keys.items]
+        dumped = [None if value is None else int64.dumps(value) for value in rows.values.items]
+        assert rows.values.dumps(int64) == dumped
+
+    store.set_flush_listener(lambda *_change: pytest.fail("one by one"), False, forward_rows)
+    for number, key in enumerate("abc"):
+        context.at(10 + number)
+        store.put(key, ValueAndTimestamp(number, number))
+    store.flush()
+    context.at(20)
+    store.put("b", None)
+    store.put("unknown", None)
+    store.put("c", ValueAndTimestamp(7, 30))
+    store.flush()
+    context.at(40)
+    store.put("never", None)
+    store.flush()
+    assert runs == [(["a", "b", "c"], [0, 1, 2], [0, 1, 2], 3), (["b", "c"], [None, 7], [20, 30], 5)]
+    assert logged(context)[3:] == [(b"b", None, 20), (b"c", int64.dumps(7), 30)]
+    assert dict(store.all()) == {"a": ValueAndTimestamp(0, 0), "c": ValueAndTimestamp(7, 30)}
+
+
+def test_entries_with_headers_or_old_values_are_forwarded_one_by_one() -> None:
+    """A run has neither."""
+    for send_old_values, headers in ((True, ()), (False, (("h", b"1"),))):
+        context = FakeStoreContext()
+        store = opened(context, StoreKind.TIMESTAMPED_KEY_VALUE, is_cached=True)
+        forwarded: list[Any] = []
+        store.set_flush_listener(
+            lambda *change, forwarded=forwarded: forwarded.append(change),
+            send_old_values,
+            lambda _rows: pytest.fail("a run"),
+        )
+        for key in "ab":
+            store.put(key, ValueAndTimestamp(1, 1))
+        context.at(5, headers)
+        store.put("a", ValueAndTimestamp(2, 2))
+        store.flush()
+        assert [change[0] for change in forwarded] == ["b", "a"]
+        assert forwarded[1][4] == headers

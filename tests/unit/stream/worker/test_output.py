@@ -196,3 +196,53 @@ def test_an_output_topic_without_metadata_is_tried_again() -> None:
         sender.output.partitions_of("out")
     with pytest.raises(ClosedError):
         sender.output.partitions_of("out")
+
+
+def send_rows(sender: Sender, topic: str, values: list[bytes]) -> None:
+    keys = [b"k%d" % number for number in range(len(values))]
+    sender.output.send_rows(sender.collector, topic, 0, keys, list(values), list(range(len(values))))
+
+
+@pytest.mark.parametrize("longest_run", [0, 2, 100])
+def test_rows_of_a_task_are_sent_in_order(longest_run: int) -> None:
+    """Those that join a batch and those that do not."""
+    sender, values = Sender(), [b"%d" % number for number in range(7)]
+    sender.cluster.longest_run = longest_run
+    send_rows(sender, "log", values)
+    send_rows(sender, "out", [])
+    sender.output.flush()
+    assert sender.cluster.values("log") == values
+    log = sender.cluster.logs[TopicPartition("log", 0)]
+    assert [(record.key, record.timestamp) for record in log if record] == [
+        (b"k%d" % number, number) for number in range(7)
+    ]
+    assert sender.output.changelog_ends() == {TopicPartition("log", 0): 7}
+
+
+def test_the_errors_of_records_of_a_run_reach_their_task() -> None:
+    """With the record; the changelog does not end behind a record that was not acknowledged."""
+    sender, error = Sender(), DeliveryTimeoutError("late")
+    send_rows(sender, "log", [b"0", b"1"])
+    sender.output.flush()
+    future_errors: list[Any] = [None, None, error]
+    send_rows(sender, "log", [b"2", b"3", b"4"])
+    producer = sender.cluster.producers[0]
+    for (future, _), failure in zip(producer.pending, future_errors, strict=True):
+        future.resolve(-1 if failure else 7, failure)
+    assert sender.collector.errors == []
+    sender.output.poll()
+    assert sender.collector.errors == [("log", error)]
+    assert sender.collector.records == [ProducedRecord("log", b"k2", b"4", 2, (), 0)]
+    sender.output.flush()
+    assert sender.output.changelog_ends() == {TopicPartition("log", 0): 2}
+
+
+def test_a_run_begins_a_transaction_and_is_dropped_with_it() -> None:
+    """As single records do."""
+    sender = Sender("id")
+    send_rows(sender, "out", [b"0", b"1", b"2"])
+    assert sender.output.in_transaction
+    sender.output.abort()
+    send_rows(sender, "out", [b"3", b"4", b"5"])
+    sender.output.commit({}, GROUP)
+    assert sender.cluster.values("out") == [b"3", b"4", b"5"]
