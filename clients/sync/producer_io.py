@@ -21,7 +21,6 @@ from ..config import ProducerConfig
 from ..losses_io import log_loss, raise_unless
 from ..producer.appending import NO_MEMORY, NO_PARTITION, NO_TOPIC
 from ..producer.delivery_io import BatchResult, RecordFuture, Run
-from ..producer.lanes import LockedLanes
 from ..producer.partitioner import murmur2_sticky
 from ..producer.producer_io import ProducerEngine
 from ..producer.record_preparer_io import RecordPreparer, check_records, known_partition
@@ -72,8 +71,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
             self._preparer = RecordPreparer(self.config, key, value, partitioner, interceptors, wall_ms)
             self._engine: ProducerEngine = self._io.engine(self._new_engine).get()
         self._append = self._engine.append
-        # A codec that was built before `append_run` has none: `send` takes all records until `make codec`.
-        self.append_run = getattr(self._engine.lanes, "append_run", LockedLanes().append_run)
+        self.append_run = self._engine.lanes.append_run
         """See `Lanes`: records that join open batches at once. `send` takes the first of the others."""
         self._max_block_s = self.config.max_block_ms / 1000
         self._is_closed = False
