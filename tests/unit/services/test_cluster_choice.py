@@ -25,6 +25,7 @@ READING = {
     "group describe": "--all",
     "group list": "",
     "group members": "--all",
+    "group tasks": "shop",
     "log dirs": "",
     "log dump": "",
     "node list": "",
