@@ -7,8 +7,6 @@ same records in the same order, and so must a read_committed consumer that ran a
 import itertools
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -17,6 +15,7 @@ from typing import Any, Self
 import copier_process
 import process_log
 from fault_cluster import FaultCluster
+from forking import Forked
 from headrace import TopicPartition
 from waiting import wait_for
 
@@ -33,25 +32,18 @@ class CopierProcess:
 
     def __init__(self, cluster: FaultCluster, name: str, size: int, options: dict[str, Any]) -> None:
         self.name, self.lives, self.copied, self.aborted = name, 0, 0, 0
-        self._command = [
-            sys.executable, copier_process.__file__, cluster.bootstrap, name, SOURCE, TARGET, str(size),
-            repr(options),
+        self._program = [
+            copier_process.__file__, cluster.bootstrap, name, SOURCE, TARGET, str(size), repr(options)
         ]  # fmt: skip
         self._log_path = cluster.directory / f"{name}.log"
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Forked | None = None
 
     def start(self) -> None:
         """Start its next process."""
         self.lives += 1
+        environment = {**os.environ, process_log.VARIABLE: "INFO"}
         with self._log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env={**os.environ, process_log.VARIABLE: "INFO"},
-                start_new_session=True,
-            )
+            self._process = Forked(self._program, log=log, environment=environment)
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 
     def kill(self) -> None:
@@ -76,10 +68,9 @@ class CopierProcess:
         self._process.send_signal(number)
         return self._process.wait(60)
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
+    def _listen(self, process: Forked) -> None:
         with process.stdout:
-            for line in process.stdout:
+            for line in map(bytes.decode, process.stdout):
                 word, _, rest = line.partition(" ")
                 if word == "copied":
                     self.copied += int(rest)

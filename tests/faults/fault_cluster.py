@@ -10,8 +10,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +21,7 @@ import controller_process
 import headrace
 import node_process
 import process_log
+from forking import Forked
 from headrace.protocol.errors import HeadraceError, NetworkError, NotControllerError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import FetchMetadataRequest
@@ -56,7 +55,7 @@ class Server:
         self.log_path = directory.with_name(f"{name}.log")
         self.arguments: list[str] = []
         self.environment: dict[str, str] = {}
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Forked | None = None
         self._script = script
         self._is_ready = threading.Event()
 
@@ -73,16 +72,10 @@ class Server:
     def start(self, *, wait: bool = True) -> None:
         """Start a process with the present files."""
         assert not self.is_alive, f"{self.name} runs already"
-        command = [sys.executable, self._script, *self.arguments]
         self._is_ready = threading.Event()
+        environment = {**os.environ, process_log.VARIABLE: "INFO", **self.environment}
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, process_log.VARIABLE: "INFO", **self.environment},
-                start_new_session=True,
-            )
+            self.process = Forked([self._script, *self.arguments], log=log, environment=environment)
         threading.Thread(target=self._listen, args=(self.process, self._is_ready), daemon=True).start()
         if wait:
             self.wait_ready()
@@ -130,9 +123,7 @@ class Server:
 
     def _wait_for_end(self) -> int:
         assert self.process is not None
-        code = self.process.wait(PATIENCE_S)
-        assert self.process.stdout is not None
-        return code
+        return self.process.wait(PATIENCE_S)
 
     def _state(self) -> str:
         assert self.process is not None
@@ -140,8 +131,7 @@ class Server:
             return stat.read().rpartition(")")[2].split()[0]
 
     @staticmethod
-    def _listen(process: subprocess.Popen[bytes], is_ready: threading.Event) -> None:
-        assert process.stdout is not None
+    def _listen(process: Forked, is_ready: threading.Event) -> None:
         with process.stdout:
             for line in process.stdout:
                 if line.startswith(b"ready "):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import counting_app
 import headrace
 import pytest
+from forking import Forked
 from headrace import NewTopic, int64, utf8
 from headrace.services.local_io import LocalCluster, local
 from streams_evidence import missing_counts, state_of_application
@@ -50,15 +49,13 @@ class Processes:
     def __init__(self, cluster: LocalCluster, folder: Path, guarantee: str, functions: str) -> None:
         self._cluster, self._folder = cluster, folder
         self._environment = {counting_app.GUARANTEE: guarantee, counting_app.FUNCTIONS: functions}
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._running: dict[int, Forked] = {}
         self.kills = 0
 
     def start(self, number: int, **config: Any) -> None:
         """Start process `number`, over the stores that it had before."""
         environment = {**os.environ, **self._environment}
-        paths = [str(Path(counting_app.__file__).parent), environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        command = [sys.executable, "-m", "headrace", "stream", "run", "counting_app:app"]
+        program = ["-m", "headrace", "stream", "run", "counting_app:app"]
         given = {
             "state.dir": self.folder(number),
             **{name.replace("_", "."): config[name] for name in config},
@@ -69,8 +66,8 @@ class Processes:
             *(f"-X{name}={value}" for name, value in given.items()),
         ]
         with (self._folder / f"log-{number}.txt").open("ab") as log:
-            self._running[number] = subprocess.Popen(
-                [*command, *options], env=environment, stderr=log, stdout=log
+            self._running[number] = Forked(
+                [*program, *options], log=log, environment=environment, is_read=False
             )
 
     def folder(self, number: int) -> Path:
