@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from .topology.topology import Topology as Topology
     from .worker.instance_io import AppInstance as AppInstance
     from .worker.listeners_io import RestoreListener as RestoreListener
+    from .worker.listeners_io import SuspendReason as SuspendReason
     from .worker.metadata import LagInfo as LagInfo
     from .worker.metadata import TaskMetadata as TaskMetadata
     from .worker.metadata import ThreadMetadata as ThreadMetadata
@@ -152,7 +153,7 @@ _MODULES = {
     "TopologyError": "topology.errors",
     "AppInstance": "worker.instance_io",
     "InstanceState": "worker.states",
-    "RestoreListener": "worker.listeners_io",
+    **dict.fromkeys(("RestoreListener", "SuspendReason"), "worker.listeners_io"),
     **dict.fromkeys(("LagInfo", "TaskMetadata", "ThreadMetadata", "ThreadState"), "worker.metadata"),
 }
 

@@ -176,6 +176,12 @@ class ThreadCache:
             cache.clear()
             self._share()
 
+    def forget(self, name: str) -> None:
+        """Forget the entries of a store, which stays open: its next values come from its changelog."""
+        cache = self._caches.get(name)
+        if cache is not None:
+            cache.clear()
+
     def evict(self, cache: NamedCache) -> None:
         """Evict entries of `cache` until all caches together fit."""
         while self.size > self.max_bytes and cache.entries:

@@ -66,6 +66,25 @@ class TaskContext:
         self.collector: RecordCollector | None = None
         self._changelogs = changelogs
 
+    def forget_processing(self) -> None:
+        """The processors are closed and everything is committed; the stores stay open, and get their next
+        values from their changelogs."""
+        executor = self.calls.open_executor
+        self.calls = TaskCalls(self.current)
+        self.calls.open_executor = executor
+        self.current.finish()
+        self.sections, self.runs, self.fail = [], [], None
+        self.stream_time = lambda: -1
+        self.commit_requested = self.metadata_changed = False
+        self.metadata = {}
+        self.stream_punctuators, self.wall_punctuators = PunctuationQueue(), PunctuationQueue()
+        self.forget_cached()
+
+    def forget_cached(self) -> None:
+        """The stores have got values from their changelogs: what was read before may have changed."""
+        for name in self.stores:
+            self.cache.forget(f"{self.task_id}-{name}")
+
     @property
     def record_context(self) -> RecordContext | None:
         return self.current.context

@@ -47,7 +47,10 @@ class Restoration:
         changelogs: Mapping[str, str],
         source_topics: Iterable[str],
         started_ms: int,
+        positions: Mapping[str, int] | None = None,
     ) -> None:
+        """`changelogs`: topic by store name. `positions` by store name, of stores that have records behind
+        their committed offsets."""
         sources = frozenset(source_topics)
         self.changelogs: dict[TopicPartition, ChangelogRestore] = {}
         self._started_ms = started_ms
@@ -55,10 +58,16 @@ class Restoration:
             topic = changelogs.get(name)
             if topic is None:
                 continue
-            start = store.committed_offset() or 0
+            start = max(store.committed_offset() or 0, (positions or {}).get(name, 0))
             self.changelogs[TopicPartition(topic, partition)] = ChangelogRestore(
                 name, store, topic in sources, start, start
             )
+
+    def begin_again(self, started_ms: int) -> None:
+        """Restore what is left from here on; the ends are to be set again."""
+        self._started_ms = started_ms
+        for changelog in self.changelogs.values():
+            changelog.start, changelog.end, changelog.restored = changelog.position, None, 0
 
     def use_ends(
         self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int | None]

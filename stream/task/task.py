@@ -21,7 +21,6 @@ from ..errors import (
 from ..records import Record, RecordMetadata, TaskId
 from ..state.engines import DamagedStoreError, StateStoreError
 from ..topology.serdes import resolve
-from ..topology.specs import SourceSpec
 from . import commit_metadata
 from .collector import RecordCollector, answer
 from .columns import Columns
@@ -91,7 +90,6 @@ class Task:
         self.config = config
         self.state = TaskState.CREATED
         self.commit_needed = False
-        self.restoration: Restoration | None = None
         self.context = TaskContext(
             application_id, self.id, config, topology.changelogs, io.cache, io.open_engine
         )
@@ -130,14 +128,14 @@ class Task:
         self._move(TaskState.RESTORING)
         for store in self.context.stores.values():
             store.init(self.context)
-        self.restoration = Restoration(
-            self.id.partition,
-            self.context.stores,
-            self.topology.changelogs,
-            self.topology.sources,
-            self.context.wall_ms,
+        return self._restoration()
+
+    def _restoration(self, positions: Mapping[str, int] | None = None) -> Restoration:
+        topology = self.topology
+        return Restoration(
+            *(self.id.partition, self.stores, topology.changelogs, topology.sources, self.context.wall_ms),
+            positions,
         )
-        return self.restoration
 
     def complete_restoration(self, committed: Mapping[TopicPartition, str] | None = None) -> None:
         """Initialize the processors. `committed`: the metadata of the committed offsets."""
@@ -173,7 +171,7 @@ class Task:
         self.commit_needed = self.context.metadata_changed = True
 
     def _queue(self, partition: TopicPartition) -> RecordQueue:
-        source = self._source(partition.topic)
+        source = self.topology.reader_of(partition.topic)
         if source is None or self._nodes is None:
             raise StreamsError(f"topic {partition.topic} is not an input of task {self.id}")
         defaults = {"key": self.config.key_serde, "value": self.config.value_serde}
@@ -190,12 +188,6 @@ class Task:
             self.context.dropped,
             lambda: self.context.wall_ms,
         )
-
-    def _source(self, topic: str) -> SourceSpec | None:
-        for node in self.topology.nodes:
-            if isinstance(node, SourceSpec) and node.pattern is not None and node.pattern.pattern == topic:
-                return node
-        return self.topology.source_of(topic)
 
     # records
 
@@ -481,6 +473,17 @@ class Task:
         self.calls.cancel()
         if was_running and self._nodes is not None:
             self._nodes.close()
+
+    def recycle(self, positions: Mapping[str, int]) -> Restoration:
+        """Keep the stores of a suspended task, which is committed, open: they are restored further from
+        these offsets of their changelogs, by store name."""
+        self._move(TaskState.RESTORING)
+        self._nodes = None
+        self.group = PartitionGroup((), self.config.max_task_idle_ms)
+        self.columns.clear()
+        self.context.forget_processing()
+        self.calls = self.context.calls
+        return self._restoration(positions)
 
     def lose(self) -> None:
         """As a crash of the process: processors of users are not closed, and operators keep nothing."""

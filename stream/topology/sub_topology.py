@@ -54,6 +54,13 @@ class SubTopology:
                 return source
         return None
 
+    def reader_of(self, topic: str) -> SourceSpec | None:
+        """The source of a topic, or of the topics of a pattern together, which its text stands for."""
+        for source in self.nodes:
+            if isinstance(source, SourceSpec) and source.pattern and source.pattern.pattern == topic:
+                return source
+        return self.source_of(topic)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicsInfo:

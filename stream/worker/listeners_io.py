@@ -6,7 +6,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 from ..errors import StreamsError
 from .states import InstanceState
@@ -20,11 +21,19 @@ StateListener = Callable[[InstanceState, InstanceState], object]
 """Called with the new and the old state. It must not close the instance, nor wait for a state."""
 
 
-class RestoreListener:
-    """Hears how each store is restored from its changelog, in the thread that restores it. A subclass
-    overrides what it needs. An exception ends the thread, but for that of `on_restore_suspended`.
+class SuspendReason(Enum):
+    """Why a standby task has ended: it becomes the active task, or other members have the task."""
 
-    Source: Kafka StateRestoreListener.java.
+    PROMOTED = "promoted"
+    MIGRATED = "migrated"
+
+
+class RestoreListener:
+    """Hears how each store is restored from its changelog, in the thread that restores it, and how standby
+    tasks keep their stores up to date. A subclass overrides what it needs. An exception ends the thread, but
+    for that of the methods that end with `suspended`.
+
+    Source: Kafka StateRestoreListener.java, StandbyUpdateListener.java.
     """
 
     def on_restore_start(self, partition: TopicPartition, store: str, start: int, end: int) -> None:
@@ -38,6 +47,18 @@ class RestoreListener:
 
     def on_restore_suspended(self, partition: TopicPartition, store: str, count: int) -> None:
         """The task was closed after `count` records, before the store was complete."""
+
+    def on_update_start(self, partition: TopicPartition, store: str, start: int) -> None:
+        """A standby task begins to read the changelog of a store at offset `start`."""
+
+    def on_batch_loaded(self, partition: TopicPartition, store: str, last: int, count: int, end: int) -> None:
+        """A standby task has loaded `count` records up to offset `last`; `end`: that of the changelog, as
+        far as it is known."""
+
+    def on_update_suspended(
+        self, partition: TopicPartition, store: str, offset: int, end: int, reason: SuspendReason
+    ) -> None:
+        """The standby task ends; the store has the changelog before `offset`."""
 
 
 class RestoreNotices(RestoreListener):
@@ -62,8 +83,23 @@ class RestoreNotices(RestoreListener):
         except StreamsError:
             log.warning("the restore listener failed for a task that is closed", exc_info=True)
 
+    def on_update_start(self, partition: TopicPartition, store: str, start: int) -> None:
+        self._call(self._listener.on_update_start, partition, store, start)
+
+    def on_batch_loaded(self, partition: TopicPartition, store: str, last: int, count: int, end: int) -> None:
+        self._call(self._listener.on_batch_loaded, partition, store, last, count, end)
+
+    def on_update_suspended(
+        self, partition: TopicPartition, store: str, offset: int, end: int, reason: SuspendReason
+    ) -> None:
+        """An error is logged: the standby task has to end."""
+        try:
+            self._call(self._listener.on_update_suspended, partition, store, offset, end, reason)
+        except StreamsError:
+            log.warning("the restore listener failed for a standby task that ends", exc_info=True)
+
     @staticmethod
-    def _call(function: Callable[..., object], partition: TopicPartition, store: str, *numbers: int) -> None:
+    def _call(function: Callable[..., object], partition: TopicPartition, store: str, *numbers: Any) -> None:
         try:
             function(partition, store, *numbers)
         except Exception as error:

@@ -41,11 +41,12 @@ class TaskMetadata(NamedTuple):
 
 
 class ThreadMetadata(NamedTuple):
-    """A stream thread with its tasks, by id."""
+    """A stream thread with its active and its standby tasks, by id; standby tasks have no `committed`."""
 
     name: str
     state: ThreadState
     tasks: tuple[TaskMetadata, ...]
+    standby_tasks: tuple[TaskMetadata, ...] = ()
 
 
 class LagInfo(NamedTuple):

@@ -14,27 +14,28 @@ from ..errors import (
     TaskMigratedError,
     TaskRetryError,
 )
-from ..state.engines import DamagedStoreError, StoreFullError
-from ..state.thread_cache import ThreadCache
-from ..task.columns import ColumnIo
 from ..task.states import TaskState
-from ..task.task import CommitOffset, Task, TaskIo
+from ..task.task import CommitOffset, Task
 from ..task.timeouts import TaskTimeouts
 from .assignor import tasks_of
 from .commit_schedule import CommitSchedule
 from .commits_io import TaskCommits
+from .standbys_io import Standbys
 from .start_positions import seek_to_start
+from .task_changelogs import TaskChangelogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ...clients.sync.consumer_io import Consumer
     from ..records import TaskId
+    from ..state.engines import StoreFullError
     from .async_calls_io import ThreadCalls
-    from .output_io import Output, TaskOutput
+    from .output_io import Output
     from .plan import AppPlan
     from .restorer_io import Restorer
-    from .state_directory_io import StateDirectory
+    from .standby_reader_io import StandbyReader
+    from .task_maker_io import TaskMaker
 
 log = logging.getLogger("headrace.stream")
 
@@ -50,10 +51,9 @@ class TaskManager:
         consumer: Consumer[bytes, bytes],
         output: Output,
         restorer: Restorer,
-        directory: StateDirectory,
+        standby_reader: StandbyReader,
+        maker: TaskMaker,
         calls: ThreadCalls,
-        global_stores: Mapping[str, Any],
-        cache_bytes: int,
         wall_ms: Callable[[], int],
     ) -> None:
         self._plan = plan
@@ -61,13 +61,13 @@ class TaskManager:
         self._consumer = consumer
         self.output = output
         self._restorer = restorer
-        self._directory = directory
-        self._calls = calls
-        self._global_stores = global_stores
-        self._cache = ThreadCache(cache_bytes)
+        self._maker = maker
+        self._directory = maker.directory
         self._wall_ms = wall_ms
         self.owned: set[TopicPartition] = set()
         self.tasks: dict[TaskId, Task] = {}
+        self.standbys = Standbys(maker, standby_reader, self._partitions_of, self.tasks)
+        self._changelogs = TaskChangelogs(output.changelog_ends, lambda: self.standbys.tasks)
         self.by_partition: dict[TopicPartition, Task] = {}
         self._paused: set[TopicPartition] = set()
         self.needs_reset = False  # the transaction of tasks that are still here was aborted
@@ -106,7 +106,7 @@ class TaskManager:
     def use_plan(self, plan: AppPlan) -> None:
         """Topics that match a pattern came or went. New partitions are assigned later; a task that has all of
         its partitions is opened, or goes on with them."""
-        self._plan = plan
+        self._plan = self._maker.plan = plan
         self._partitions = dict(plan.partitions)
         self._matched |= plan.built.matched
         self.open_tasks()
@@ -134,6 +134,16 @@ class TaskManager:
                     f" the application started, as {', '.join(sorted(each.changelogs.values()))}"
                 )
         self._partitions[topic] = partition.partition + 1
+
+    def use_roles(
+        self, active: Collection[TaskId], standby: Collection[TaskId], warmup: Collection[TaskId]
+    ) -> None:
+        """The group's coordinator gives the thread these tasks; comes before `revoke` and `assign`. Standbys
+        that have no role any more are closed."""
+        self.standbys.use([*standby, *warmup], active)
+
+    def _partitions_of(self, task_id: TaskId) -> list[TopicPartition]:
+        return tasks_of(self._plan.sources, self._partitions).get(task_id, [])
 
     def open_tasks(self) -> None:
         """Make the tasks whose partitions are all here. One whose stores another thread still has, or whose
@@ -171,7 +181,7 @@ class TaskManager:
         gone = [tp for tp in task.partitions if tp not in partitions]
         log.info("task %s has topics %s", task.id, ", ".join(tp.topic for tp in partitions))
         if task.columns.io is not None:
-            task.columns.paths = self._paths(task.id.sub_topology)
+            task.columns.paths = self._maker.paths(task.id.sub_topology)
         task.use_partitions(partitions, metadata)
         for partition in gone:
             self.by_partition.pop(partition, None)
@@ -206,66 +216,25 @@ class TaskManager:
         self._unpositioned.difference_update(lost)
 
     def _open(self, task_id: TaskId, partitions: list[TopicPartition]) -> None:
-        self._directory.acquire(task_id, self._thread)
         try:
-            self._open_restored(task_id, partitions)
-        except (TaskCorruptedError, DamagedStoreError) as error:
+            self._begin(task_id, partitions)
+        except TaskCorruptedError as error:
             log.warning(
                 "%s: the stores of task %s are deleted and restored from their changelogs", error, task_id
             )
             self._forget(task_id)
             self._directory.wipe(task_id)
-            self._directory.acquire(task_id, self._thread)
-            self._open_restored(task_id, partitions)
+            self._begin(task_id, partitions)
 
-    def _open_restored(self, task_id: TaskId, partitions: list[TopicPartition]) -> None:
-        """Open the stores and begin to restore them."""
-        folder = self._directory.acquire(task_id, self._thread)
-        sub_topology = self._plan.sub_topologies[task_id.sub_topology]
-        ids = {topic: self._plan.topic_ids[topic] for topic in sorted(sub_topology.changelogs.values())}
-        if ids and not self._directory.bind(task_id, ids):
-            log.info("the stores of task %s were of other changelog topics and are deleted", task_id)
-        output = self.output.for_task()
-        io = TaskIo(
-            output.produce,
-            self.output.partitions_of,
-            lambda store: self._plan.open_engine(folder, store),
-            self._cache,
-            self._calls.for_task,
-            *(self._column_io(task_id.sub_topology, output), output.produce_rows),
-        )
-        task = Task(
-            self._plan.config.application_id,
-            task_id.partition,
-            sub_topology,
-            self._plan.settings,
-            io,
-            topics=[partition.topic for partition in partitions],
-            wall_ms=self._wall_ms(),
-            global_stores=self._global_stores,
-        )
-        output.collector = task.collector
-        task.context.folder = folder
+    def _begin(self, task_id: TaskId, partitions: list[TopicPartition]) -> None:
+        """Begin to restore the stores: those of a standby, or of the disk."""
+        promoted = self.standbys.take(task_id, self._wall_ms())
+        task, restoration = promoted or self._maker.open(task_id, partitions)
+        task.use_partitions(partitions)
         self.tasks[task_id] = task
+        self._changelogs.restorations[task_id] = restoration
         self.by_partition.update(dict.fromkeys(partitions, task))
-        self._restorer.add(task_id, task.initialize())
-
-    def _column_io(self, sub_topology: int, output: TaskOutput) -> ColumnIo | None:
-        if not self._plan.column_paths.get(sub_topology):
-            return None
-        from ..processors.arrow_paths import records_of
-
-        return ColumnIo(self._paths(sub_topology), output.produce_columns, records_of)
-
-    def _paths(self, sub_topology: int) -> dict[str, Any]:
-        """By source topic."""
-        from ..processors.arrow_paths import ArrowPath
-        from ..processors.column_aggregates import AggregatePath
-
-        return {
-            topic: (ArrowPath if path.aggregate is None else AggregatePath)(path, self._plan.settings)
-            for topic, path in self._plan.column_paths.get(sub_topology, {}).items()
-        }
+        self._restorer.add(task_id, restoration)
 
     def restore(self, timeout_s: float) -> bool:
         """Read some records of changelogs; True if a task runs now. Errors: TaskCorruptedError,
@@ -310,10 +279,20 @@ class TaskManager:
             for task_id, left in staying.items():
                 self._use_partitions(self.tasks[task_id], left)
             self.commit(tasks)
+            for task in leaving:
+                self._recycle(task)
         finally:
             self._drop(gone)
             for task in leaving:
                 self._forget(task.id)
+
+    def _recycle(self, task: Task) -> None:
+        """A task whose role changes goes on as a standby, unless it could not be committed."""
+        if task.commit_needed or not self.standbys.is_wanted(task.id):
+            return
+        positions = self._changelogs.by_store(task.id, self._commits.committed)
+        self._remove(task)
+        self.standbys.adopt(task, positions)
 
     def _left_of(self, task: Task, gone: set[TopicPartition]) -> list[TopicPartition]:
         """The partitions with which the task goes on; none if one of a topic is gone that its topology
@@ -366,17 +345,36 @@ class TaskManager:
 
     def _forget(self, task_id: TaskId) -> None:
         """Close a task that is suspended, or that could not be opened."""
-        self._restorer.remove(task_id)
-        if task_id in self._restored:
-            self._restored.remove(task_id)
-        task = self.tasks.pop(task_id, None)
+        task = self.tasks.get(task_id)
         if task is not None:
-            for partition in task.partitions:
-                self.by_partition.pop(partition, None)
-            if task.state is not TaskState.SUSPENDED:
-                task.suspend()
-            task.close()
-        self._directory.release(task_id)
+            self._remove(task)
+            self._maker.close(task)
+        elif task_id not in self.standbys.tasks:
+            self._directory.release(task_id)
+
+    def _remove(self, task: Task) -> None:
+        self._restorer.remove(task.id)
+        if task.id in self._restored:
+            self._restored.remove(task.id)
+        del self.tasks[task.id], self._changelogs.restorations[task.id]
+        for partition in task.partitions:
+            self.by_partition.pop(partition, None)
+
+    # --- standbys and offsets of changelogs ---------------------------------------------------------------
+
+    def update_standbys(self, *, is_idle: bool) -> None:
+        """The turn of the standby tasks, unless tasks are being restored. `is_idle`: the active tasks have
+        had no records in this turn. Errors: those of `Standbys.step`."""
+        if not self._restorer.is_busy:
+            self.standbys.step(is_idle=is_idle)
+
+    def task_offsets(self) -> dict[TaskId, int]:
+        """By task with changelogs the sum of the offsets up to which its stores are complete."""
+        return self._changelogs.offsets()
+
+    def task_end_offsets(self) -> dict[TaskId, int]:
+        """By task with changelogs the sum of their ends, as far as they are known."""
+        return self._changelogs.end_offsets()
 
     # --- records and commits ----------------------------------------------------------------------------
 
@@ -486,6 +484,7 @@ class TaskManager:
 
     def close(self, *, clean: bool) -> None:
         """Close all tasks: after a last commit, or dropping what is not committed."""
+        self.standbys.use((), ())
         if clean and not self.needs_reset:
             self.revoke(list(self.owned))
         else:
@@ -493,6 +492,7 @@ class TaskManager:
                 self.lose()
             except HeadraceError as error:
                 log.warning("%s: %s", self._thread, error)
+        self.standbys.close()
 
 
 def _uncommitted_bytes(task: Task) -> int:

@@ -22,12 +22,15 @@ from ..errors import (
     TaskRetryError,
 )
 from ..state.engines import StoreFullError
+from ..state.thread_cache import ThreadCache
 from .assignor import TaskAssignor
 from .async_calls_io import ThreadCalls
 from .metadata import ThreadMetadata, ThreadState, changelogs_of, described
 from .output_io import Output
 from .restorer_io import Restorer
+from .standby_reader_io import StandbyReader
 from .summary import Summary
+from .task_maker_io import TaskMaker
 from .task_manager_io import TaskManager
 
 if TYPE_CHECKING:
@@ -157,14 +160,24 @@ class StreamThread:
     def metadata(self) -> ThreadMetadata:
         """The thread and its tasks. From any thread."""
         manager = self.manager
-        tasks = () if manager is None else described(list(manager.tasks.values()), dict(manager.committed))
-        return ThreadMetadata(self.name, self.state, tasks)
+        if manager is None:
+            return ThreadMetadata(self.name, self.state, ())
+        tasks = described(list(manager.tasks.values()), dict(manager.committed))
+        standbys = described((each.task for each in manager.standbys.tasks.values()), {})
+        return ThreadMetadata(self.name, self.state, tasks, standbys)
 
     def positions(self) -> dict[tuple[str, TopicPartition], int | None]:
-        """By store and its changelog the next offset to restore; None: the store is complete. From any
-        thread."""
-        tasks = [] if self.manager is None else list(self.manager.tasks.values())
-        return {found: self._restorer.position(found[1]) for found in changelogs_of(tasks)}
+        """By store and its changelog the next offset to restore; None: the store is complete. Standbys are
+        never complete. From any thread."""
+        if self.manager is None:
+            return {}
+        found = {
+            (store, changelog): position
+            for standby in self.manager.standbys.tasks.values()
+            for store, changelog, position in standby.positions()
+        }
+        active = changelogs_of(list(self.manager.tasks.values()))
+        return {**found, **{each: self._restorer.position(each[1]) for each in active}}
 
     @property
     def is_restored(self) -> bool:
@@ -224,10 +237,16 @@ class StreamThread:
             *(self._clients, configs["restore.consumer"], configs["admin"], self._committed),
             plan.restore_listener,
         )
+        reader = StandbyReader(
+            *(self._clients, configs["restore.consumer"], self._committed, plan.restore_listener)
+        )
         self._calls = ThreadCalls(self._loop, consumer.wakeup)
+        maker = TaskMaker(
+            *(plan, self.name, self._output, self._directory, self._calls, self._global_stores),
+            *(ThreadCache(self._cache_bytes), wall_ms),
+        )
         self.manager = TaskManager(
-            *(plan, self.name, consumer, self._output, self._restorer, self._directory, self._calls),
-            *(self._global_stores, self._cache_bytes, wall_ms),
+            *(plan, self.name, consumer, self._output, self._restorer, reader, maker, self._calls, wall_ms)
         )
         self._summary = Summary(plan.config.log_summary_interval_ms, wall_ms())
         self._subscribe()
@@ -319,8 +338,10 @@ class StreamThread:
         for task in tasks.running:
             task.forward_results(now)
         running = [] if self._is_stopped else tasks.running
+        before = self._summary.records
         if running:
             self._process(running, now)
+        tasks.update_standbys(is_idle=self._summary.records == before)
         self._output.poll()
         tasks.resume_drained()
         now = wall_ms()
@@ -330,8 +351,10 @@ class StreamThread:
             log.info("%s %s", self.name, text)
 
     def _has_work(self) -> bool:
-        return self._restorer.is_busy or (
-            not self._is_stopped and any(task.is_ready(wall_ms()) for task in self._tasks.running)
+        return (
+            self._restorer.is_busy
+            or self._tasks.standbys.has_work
+            or (not self._is_stopped and any(task.is_ready(wall_ms()) for task in self._tasks.running))
         )
 
     def _idle_s(self) -> float:

@@ -11,11 +11,14 @@ from headrace.protocol.model import TopicPartition
 from headrace.stream import App
 from headrace.stream.state.engines import DamagedStoreError, StoreFullError
 from headrace.stream.state.memory_engine import MemoryEngine
+from headrace.stream.state.thread_cache import ThreadCache
 from headrace.stream.worker.async_calls_io import FunctionLoop, ThreadCalls
 from headrace.stream.worker.output_io import Output
 from headrace.stream.worker.plan import AppPlan
 from headrace.stream.worker.restorer_io import Restorer
+from headrace.stream.worker.standby_reader_io import StandbyReader
 from headrace.stream.worker.state_directory_io import StateDirectory
+from headrace.stream.worker.task_maker_io import TaskMaker
 from headrace.stream.worker.task_manager_io import TaskManager
 from headrace.stream.worker.thread_io import StreamThread
 from stream_clients import FakeConsumer, FakeStreamsCluster
@@ -70,11 +73,18 @@ async def echo(value: str) -> str:
 
 
 def counting_app(**options: Any) -> App:
-    """Counts of words, each change at once; with `calls` words pass through an async function."""
+    """Counts of words, each change at once; with `calls` words pass through an async function. `table`: a
+    table whose changelog is the source topic."""
     function = options.pop("function", lambda key, value: None)
     has_counts, has_calls = options.pop("counts", True), options.pop("calls", False)
     source = options.pop("source", SOURCE)
-    app = App("app", key=utf8, value=utf8, cache_bytes=0, **options)
+    is_table = options.pop("table", False)
+    if is_table:
+        options["optimization"] = "reuse.ktable.source.topics"
+    app = App("app", key=utf8, value=utf8, **{"cache_bytes": 0, **options})
+    if is_table:
+        app.table(source, store="store")
+        return app
     if not has_counts:
         app.stream(source).to(COUNTS)
         return app
@@ -120,8 +130,10 @@ class Files:
 
     def __init__(self) -> None:
         self.engines: dict[str, _Engine] = {}
+        self.opened = 0
 
     def open(self, folder: Path, store: str) -> _Engine:
+        self.opened += 1
         file = folder / store
         if not file.exists():
             file.touch()
@@ -138,6 +150,7 @@ class WorkerRig:
         self.now_ms = 1_000_000
         self.files = Files()
         self.directory = StateDirectory(str(folder), "app")
+        listener = options.pop("listener", None)
         self.app = app = counting_app(**options)
         self.plan = plan = plan_of(app, {SOURCE: 2}, self.files.open)
         self.consumer: FakeConsumer = self.cluster.consumer(plan.client_configs["main.consumer"])
@@ -149,12 +162,18 @@ class WorkerRig:
             self.cluster,
             plan.client_configs["restore.consumer"],
             plan.client_configs["admin"],
-            lambda partitions: dict.fromkeys(partitions),
+            self.stored_offsets,
+            listener,
+        )
+        reader = StandbyReader(
+            self.cluster, plan.client_configs["restore.consumer"], self.stored_offsets, listener
         )
         calls = ThreadCalls(InlineLoop(), lambda: None)
+        cache = ThreadCache(app.config.cache_bytes)
+        clock = lambda: self.now_ms  # noqa: E731
+        maker = TaskMaker(*(plan, "thread", self.output, self.directory, calls, {}, cache, clock))
         self.manager = TaskManager(
-            *(plan, "thread", self.consumer, self.output, self.restorer, self.directory, calls),
-            *({}, 0, lambda: self.now_ms),
+            *(plan, "thread", self.consumer, self.output, self.restorer, reader, maker, calls, clock)
         )
 
     # the consumer, which calls the manager in a rebalance
@@ -209,6 +228,10 @@ class WorkerRig:
     def counts(self) -> list[tuple[str, int]]:
         """The output."""
         return counts_of(self.cluster)
+
+    def stored_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The committed offsets of input topics that serve as changelogs."""
+        return {tp: self.committed().get(tp) for tp in partitions}
 
     def committed(self) -> dict[TopicPartition, int]:
         return {tp: found.offset for tp, found in self.cluster.committed.items()}
