@@ -3,9 +3,11 @@
 The member first revokes tasks that are not in its target, then moves to the target's epoch and gets the free
 tasks; tasks that other members have not revoked yet follow in the same epoch. A task counts as revoked only
 when the member reports its tasks without it. An active task is free if no other member has it; besides, no
-other member of the same process may have it in any role, because the process has one state directory. A
-change of the role is a revocation and a new assignment. Source: Kafka CurrentAssignmentBuilder.java;
-KIP-1071.
+other member of the same process may have it in any role, because the process has one state directory.
+
+A change of the role is one step, so that the member keeps the stores open: a standby or warm-up task stays
+what it is until the task is free, and is active then; an active task is a standby or warm-up task in the same
+response that revokes it. Source: Kafka CurrentAssignmentBuilder.java; KIP-1071.
 """
 
 from __future__ import annotations
@@ -44,23 +46,32 @@ def next_step(
         if _still_has(owned, member.pending):
             return member
         epoch += 1
-    kept = {task: role for task, role in member.assigned.items() if target.get(task) is role}
+    kept = {
+        task: role
+        for task, role in member.assigned.items()
+        if task in target and (role is not Role.ACTIVE or target[task] is Role.ACTIVE)
+    }
     revoked = {task: role for task, role in member.assigned.items() if task not in kept}
     if revoked and _still_has(owned, revoked):
-        return replace(member, epoch=epoch, state=MemberState.UNREVOKED_TASKS, assigned=kept, pending=revoked)
-    assigned = {
-        task: role
-        for task, role in target.items()
-        if task in kept or _is_free(member, role, holders_of(task))
-    }
+        demoted = {task: target[task] for task in revoked if task in target}
+        assigned = {**kept, **demoted}
+        return replace(
+            member, epoch=epoch, state=MemberState.UNREVOKED_TASKS, assigned=assigned, pending=revoked
+        )
+    assigned = {}
+    for task, role in target.items():
+        if kept.get(task) is role or _is_free(member, role, holders_of(task)):
+            assigned[task] = role
+        elif task in kept:
+            assigned[task] = kept[task]
     return replace(
         member,
         epoch=target_epoch,
-        state=MemberState.STABLE if len(assigned) == len(target) else MemberState.UNRELEASED_TASKS,
+        state=MemberState.STABLE if assigned == target else MemberState.UNRELEASED_TASKS,
         assigned=assigned,
         pending={},
         since={
-            task: member.since.get(task, target_epoch) if task in kept else target_epoch
+            task: member.since.get(task, target_epoch) if kept.get(task) is role else target_epoch
             for task, role in assigned.items()
             if role is Role.ACTIVE
         },

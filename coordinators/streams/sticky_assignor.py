@@ -3,8 +3,8 @@
 Active tasks first, stateful subtopologies before the others: each member gets an equal share, give or take
 one, of the stateful tasks and of all tasks. A task goes, within these shares, to
 
-1. the member that has it as its active task,
-2. a member that has it as a standby or warm-up task, or another member of a process with its state,
+1. the member that has it as its active task, or, if it is about to move, as a warm-up task,
+2. a member that has it in another role, or another member of a process with its state,
 3. the member with the fewest tasks, in the process with the least load per member.
 
 Then every stateful task gets `standby_replicas` standby tasks, in processes that do not have the task yet. Of
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 
 class MemberSpec(NamedTuple):
-    """One member: its process, its current target, and the failure domains of its process."""
+    """One member: its process, its current target, the failure domains of its process, and the lags of its
+    tasks, None if it reports none."""
 
     process_id: str
     target: Tasks
     domains: frozenset[tuple[str, str]] = frozenset()  # rack and client tags
+    lags: Mapping[Task, int] | None = None
 
 
 def assign_sticky(
@@ -111,12 +113,15 @@ class _Placement:
 
     members: dict[str, _Member]
     processes: list[_Process]
-    had_active: dict[Task, _Member]
-    had_state: dict[Task, list[_Member]]  # standby and warm-up tasks
+    had_active: dict[Task, _Member]  # of a task that moves, the member with its warm-up task
+    had_state: dict[Task, list[_Member]]
     had_in_process: dict[Task, list[_Process]]
 
     @classmethod
     def of(cls, specs: Mapping[str, MemberSpec]) -> _Placement:
+        warming = {
+            task for spec in specs.values() for task, role in spec.target.items() if role is Role.WARMUP
+        }
         processes: dict[str, _Process] = {}
         placement = cls({}, [], {}, {}, {})
         for member_id, spec in sorted(specs.items()):
@@ -124,9 +129,9 @@ class _Placement:
             member = placement.members[member_id] = _Member(member_id, process)
             process.members.append(member)
             for task, role in spec.target.items():
-                if role is Role.ACTIVE:
+                if role is Role.WARMUP or (role is Role.ACTIVE and task not in warming):
                     placement.had_active[task] = member
-                else:
+                if role is not Role.ACTIVE or task in warming:
                     placement.had_state.setdefault(task, []).append(member)
                 placement.had_in_process.setdefault(task, []).append(process)
         placement.processes = [processes[name] for name in sorted(processes)]

@@ -9,20 +9,27 @@ from typing import TYPE_CHECKING
 from ...protocol.records.streams_group_records import KeyValue
 from ..group.draft import Draft
 from .reconciliation import next_step
-from .sticky_assignor import MemberSpec, assign_sticky
+from .sticky_assignor import MemberSpec
 from .streams_group import GROUP_TRANSITIONS, StreamsGroup
 from .streams_member import MEMBER_TRANSITIONS, Member
-from .tasks import NO_TASKS
+from .tasks import NO_TASKS, Role
+from .warmups import assign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ...protocol.records.streams_group_records import StreamsGroupMemberMetadataValue
     from ..runtime.ports import Record
     from .configured_topology import ConfiguredTopology
-    from .tasks import Tasks
+    from .tasks import Task, Tasks
+    from .warmups import AssignmentConfigs
 
-STANDBY_REPLICAS = "num.standby.replicas"  # Kafka's key in the records
+    Lags = Mapping[str, Mapping[Task, int]]  # of the members that report offsets
+
+# Kafka's keys in the records
+STANDBY_REPLICAS = "num.standby.replicas"
+WARMUP_REPLICAS = "num.warmup.replicas"
+ACCEPTABLE_LAG = "acceptable.recovery.lag"
 NO_TOPOLOGY = -1
 FIRST_GROUP_EPOCH = 2  # epoch 1 is that of members which wait for the first assignment
 
@@ -68,7 +75,12 @@ class StreamsDraft(Draft[StreamsGroup]):
         self.write(self.group.group_metadata_record(metadata._replace(epoch=_next_epoch(metadata.epoch))))
 
     def update(
-        self, configured: ConfiguredTopology, metadata_hash: int, standby_replicas: int, *, has_changed: bool
+        self,
+        configured: ConfiguredTopology,
+        metadata_hash: int,
+        configs: AssignmentConfigs,
+        *,
+        has_changed: bool,
     ) -> None:
         """Start the next group epoch if the members or the topology changed (`has_changed`), if the topics or
         the assignment configs changed, or if the topology became ready or is not any more."""
@@ -76,7 +88,11 @@ class StreamsDraft(Draft[StreamsGroup]):
         after = metadata._replace(
             metadata_hash=metadata_hash,
             validated_topology_epoch=configured.epoch if configured.is_ready else NO_TOPOLOGY,
-            last_assignment_configs=(KeyValue(STANDBY_REPLICAS, str(standby_replicas)),),
+            last_assignment_configs=(
+                KeyValue(STANDBY_REPLICAS, str(configs.standby_replicas)),
+                KeyValue(WARMUP_REPLICAS, str(configs.warmup_replicas)),
+                KeyValue(ACCEPTABLE_LAG, str(configs.acceptable_lag)),
+            ),
         )
         if has_changed or after != metadata:
             self.write(self.group.group_metadata_record(after._replace(epoch=_next_epoch(metadata.epoch))))
@@ -88,23 +104,42 @@ class StreamsDraft(Draft[StreamsGroup]):
         """Whether the target assignment is older than the group epoch."""
         return self.group.epoch > self.group.assignment_epoch
 
-    def assign(self, configured: ConfiguredTopology, standby_replicas: int, wall_ms: int) -> None:
+    def assign(
+        self, configured: ConfiguredTopology, configs: AssignmentConfigs, lags: Lags, wall_ms: int
+    ) -> None:
         """Compute the target assignment of the group epoch; write changed targets only. While topics are
         missing, members have no tasks."""
         group = self.group
-        targets: dict[str, Tasks] = dict.fromkeys(group.members, NO_TASKS)
-        if configured.is_ready and configured.tasks is not None:
-            specs = {
-                member_id: MemberSpec(
-                    member.process_id, group.targets.get(member_id, NO_TASKS), _domains(member)
-                )
-                for member_id, member in group.members.items()
-            }
-            targets = assign_sticky(specs, configured.tasks, standby_replicas)
+        targets = self._targets(configured, configs, lags)
         for member_id in sorted(targets):
             if targets[member_id] != group.targets.get(member_id):
                 self.write(group.target_record(member_id, targets[member_id]))
         self.write(group.target_epoch_record(group.epoch, wall_ms))
+
+    def _targets(
+        self, configured: ConfiguredTopology, configs: AssignmentConfigs, lags: Lags
+    ) -> dict[str, Tasks]:
+        group = self.group
+        if not configured.is_ready or configured.tasks is None:
+            return dict.fromkeys(group.members, NO_TASKS)
+        specs = {
+            member_id: _spec(member, group.targets.get(member_id, NO_TASKS), lags.get(member_id))
+            for member_id, member in group.members.items()
+        }
+        return assign(specs, configured.tasks, configs)
+
+    def bump_if_caught_up(
+        self, configured: ConfiguredTopology, configs: AssignmentConfigs, lags: Lags
+    ) -> None:
+        """Start the next group epoch if the reported offsets let a task move, or another one begin to."""
+        targets = self.group.targets
+        if self.needs_assignment or not configured.is_ready:
+            return
+        is_moving = any(Role.WARMUP in tasks.values() for tasks in targets.values())
+        if is_moving and _without_standbys(self._targets(configured, configs, lags)) != _without_standbys(
+            targets
+        ):
+            self.bump()
 
     def reconcile(self, member_id: str, target: Tasks, owned: Tasks | None, known_epoch: int) -> None:
         """The member's next reconciliation step. `known_epoch`: the epoch that the member's request proved
@@ -120,6 +155,20 @@ class StreamsDraft(Draft[StreamsGroup]):
 
 def _next_epoch(epoch: int) -> int:
     return FIRST_GROUP_EPOCH if epoch == 0 else epoch + 1
+
+
+def _without_standbys(targets: Mapping[str, Tasks]) -> dict[str, Tasks]:
+    return {
+        member_id: {task: role for task, role in tasks.items() if role is not Role.STANDBY}
+        for member_id, tasks in targets.items()
+    }
+
+
+def _spec(member: Member, target: Tasks, lags: Mapping[Task, int] | None) -> MemberSpec:
+    """Only a member that reports offsets has warm-up tasks: after a fail-over its report is on its way."""
+    if lags is None and Role.WARMUP in target.values():
+        lags = {}
+    return MemberSpec(member.process_id, target, _domains(member), lags)
 
 
 def _domains(member: Member) -> frozenset[tuple[str, str]]:

@@ -230,8 +230,10 @@ class StreamsGroup:
         by_process: dict[tuple[Task, str], str] = {}
         holders: dict[Task, dict[str, Role]] = {}
         for member_id, member in self.members.items():
-            assert member.assigned.keys().isdisjoint(member.pending), f"{member_id} has a task twice"
-            for task, role in (*member.assigned.items(), *member.pending.items()):
+            for task in member.assigned.keys() & member.pending.keys():
+                is_demoted = member.pending[task] is Role.ACTIVE is not member.assigned[task]
+                assert is_demoted, f"{member_id} has a task twice"
+            for task, role in {**member.assigned, **member.pending}.items():
                 holders.setdefault(task, {})[member_id] = role
                 place = (task, member.process_id)
                 assert place not in by_process, f"{task} is with {by_process[place]} and {member_id}"

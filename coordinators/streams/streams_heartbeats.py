@@ -143,9 +143,22 @@ class StreamsHeartbeats:
         configured = current.configured
         if configured.is_ready and configured.tasks is not None:
             check_owned(owned, configured.tasks)
-        standbys = self._members.settings_of(body.group_id).num_standby_replicas
-        draft.update(configured, current.metadata_hash, standbys, has_changed=has_changed)
+        configs = self._members.assignment_configs(body.group_id)
+        draft.update(configured, current.metadata_hash, configs, has_changed=has_changed)
+        if body.task_offsets is not None:
+            self._use_offsets(draft, body, configured)
         return configured
+
+    def _use_offsets(
+        self, draft: StreamsDraft, body: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology
+    ) -> None:
+        """The member reports how far its stores are: a warm-up task may have caught up."""
+        group_id, found = body.group_id, self._members.task_offsets
+        known = (
+            (name, each) for name, it in (configured.tasks or {}).items() for each in range(it.task_count)
+        )
+        found.report(group_id, body.member_id, body.task_offsets or (), body.task_end_offsets or (), known)
+        draft.bump_if_caught_up(configured, self._members.assignment_configs(group_id), found.lags(group_id))
 
     def _target(
         self,
@@ -166,8 +179,8 @@ class StreamsHeartbeats:
                 detail = "Assignment delayed due to the configured assignment interval."
                 statuses.append(Status(delayed, detail))
             else:
-                standbys = self._members.settings_of(group_id).num_standby_replicas
-                draft.assign(configured, standbys, now.wall_ms)
+                configs = self._members.assignment_configs(group_id)
+                draft.assign(configured, configs, self._members.task_offsets.lags(group_id), now.wall_ms)
         return draft.group.targets.get(member_id, NO_TASKS)
 
     def _note(
@@ -232,11 +245,14 @@ class StreamsHeartbeats:
         endpoints = None
         if endpoint_epoch != body.endpoint_information_epoch:
             endpoints = partitions_by_endpoint(group, self._members.partition_count)
+        settings = self._members.settings_of(body.group_id)
         return StreamsGroupHeartbeatResponse(
             0,
             after.member_id,
             after.epoch,
             interval_ms,
+            settings.acceptable_recovery_lag,
+            settings.task_offset_interval_ms,
             status=statuses,
             active=active,
             standby=standby,

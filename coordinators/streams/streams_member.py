@@ -57,8 +57,8 @@ NO_METADATA = StreamsGroupMemberMetadataValue(None, None, "", "", -1, -1, "")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member. Invariants: `assigned` and `pending` are disjoint; no other member has any of their active
-    tasks, and no other member of the same process has any of their tasks.
+    """One member. Invariants: a task of both `assigned` and `pending` is active in `pending` alone; no other
+    member has any of their active tasks, and no other member of the same process has any of their tasks.
 
     `since`: the member epoch at which it got each active task, where known. `previous_epoch`: an epoch that
     the member may still use, since the response with the newer one can be lost.

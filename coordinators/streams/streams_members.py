@@ -1,8 +1,8 @@
 """Sessions, delayed assignments and removal of members of streams groups, shared by heartbeats and timers.
 Pure.
 
-Everything kept here is soft state: sessions, tasks that members reported, requested shutdowns, epochs of
-endpoint information, and the topics of topologies in the current image.
+Everything kept here is soft state: sessions, tasks and offsets that members reported, requested shutdowns,
+epochs of endpoint information, and the topics of topologies in the current image.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from .internal_topics import InternalTopics
 from .streams_draft import StreamsDraft
 from .streams_group import StreamsGroup
 from .streams_member import MemberState
+from .task_offsets import TaskOffsets
 from .topology import required_topics
+from .warmups import AssignmentConfigs
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -54,6 +56,7 @@ class StreamsMembers:
         self.internal_topics = InternalTopics(context)
         self.endpoint_epochs = EndpointEpochs(context.epoch)
         self.reported: dict[tuple[str, str], Tasks] = {}
+        self.task_offsets = TaskOffsets()
         self.shutdowns: dict[str, str] = {}  # group -> the member that requested the shutdown
         self._topologies: dict[str, CurrentTopology] = {}
         self._topics = TopicIndex()
@@ -69,6 +72,13 @@ class StreamsMembers:
     def settings_of(self, group_id: str) -> StreamsGroupSettings:
         """Timeouts and assignment configs of the group."""
         return streams_settings_of_group(self.context.image, group_id, self.context.config.now)
+
+    def assignment_configs(self, group_id: str) -> AssignmentConfigs:
+        """What the assignor needs of the group's settings."""
+        settings = self.settings_of(group_id)
+        return AssignmentConfigs(
+            settings.num_standby_replicas, settings.num_warmup_replicas, settings.acceptable_recovery_lag
+        )
 
     def partition_count(self, topic: str) -> int | None:
         """None: the topic does not exist."""
@@ -184,7 +194,8 @@ class StreamsMembers:
             configured = self.current_topology(group_id, group.topology).configured
         except StreamsInvalidTopologyError:
             return Outcome()  # the next heartbeat returns the error
-        draft.assign(configured, self.settings_of(group_id).num_standby_replicas, now.wall_ms)
+        configs = self.assignment_configs(group_id)
+        draft.assign(configured, configs, self.task_offsets.lags(group_id), now.wall_ms)
         return Outcome(draft.decided())
 
     # --- the end of members and groups ----------------------------------------------------------------------
@@ -192,6 +203,7 @@ class StreamsMembers:
     def member_removed(self, group: StreamsGroup, member_id: str) -> None:
         """Drop the soft state of a removed member, and a shutdown with the last member."""
         self.reported.pop((group.group_id, member_id), None)
+        self.task_offsets.forget(group.group_id, member_id)
         if group.is_empty:
             self.shutdowns.pop(group.group_id, None)
 
@@ -199,6 +211,7 @@ class StreamsMembers:
         """Drop the soft state of a deleted group."""
         self._topologies.pop(group_id, None)
         self.endpoint_epochs.forget(group_id)
+        self.task_offsets.forget(group_id)
         self.internal_topics.forget(group_id)
         self.context.timers.cancel(_initial_delay(group_id))
         self.context.timers.cancel(("next assignment", group_id))

@@ -45,10 +45,20 @@ def check_request(body: StreamsGroupHeartbeatRequest) -> None:
         raise InvalidRequestError("active, standby and warm-up tasks must be reported together")
     if sum(len(each.partitions) for tasks in reported for each in tasks or ()) > MAX_TASKS:
         raise InvalidRequestError(f"the member reports more than {MAX_TASKS} tasks")
+    _check_offsets(body)
     if body.member_epoch == JOIN_EPOCH:
         _check_join(body)
     elif body.topology is not None:
         raise InvalidRequestError("only a joining member may send the topology")
+
+
+def _check_offsets(body: StreamsGroupHeartbeatRequest) -> None:
+    for reported in (body.task_offsets or (), body.task_end_offsets or ()):
+        if len(reported) > MAX_TASKS:
+            raise InvalidRequestError(f"the member reports offsets of more than {MAX_TASKS} tasks")
+        for each in reported:
+            if each.offset < 0:
+                raise InvalidRequestError(f"offset {each.offset} of task {each.partition} is negative")
 
 
 def _check_lengths(body: StreamsGroupHeartbeatRequest) -> None:

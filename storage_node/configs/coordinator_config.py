@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...runtime.config import DAY, MAX_INT, MIB, MINUTE, SECOND, Config, key
+from ...runtime.config import DAY, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +111,32 @@ class CoordinatorConfig(Config):
         high=MAX_INT,
         live=True,
         doc="Standby tasks of each stateful task of streams groups.",
+    )
+    group_streams_num_warmup_replicas: int = key(
+        "group.streams.num.warmup.replicas",
+        2,
+        low=0,
+        high=MAX_INT,
+        live=True,
+        doc="Warm-up tasks of a streams group, at most: a stateful task moves when its warm-up task has"
+        " caught up. 0: it moves at once.",
+    )
+    group_streams_acceptable_recovery_lag: int = key(
+        "group.streams.acceptable.recovery.lag",
+        10_000,
+        low=0,
+        high=MAX_LONG,
+        live=True,
+        doc="Offsets that a warm-up task of a streams group may be behind when its task moves to it.",
+    )
+    group_streams_task_offset_interval_ms: int = key(
+        "group.streams.task.offset.interval.ms",
+        60 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="How often members of streams groups report the offsets of their stores.",
     )
     group_streams_initial_rebalance_delay_ms: int = key(
         "group.streams.initial.rebalance.delay.ms",

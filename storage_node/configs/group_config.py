@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ConfigError
 from ...protocol.metadata.image import GROUP_RESOURCE
-from ...runtime.config import MAX_INT, SECOND, Config, key
+from ...runtime.config import MAX_INT, MAX_LONG, SECOND, Config, key
 
 if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataImage
@@ -19,6 +19,9 @@ MAX_GROUP_ID_LENGTH = 2_048  # Bound: as for group ids
 _SESSION, _HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 _STREAMS_SESSION, _STREAMS_HEARTBEAT = "streams.session.timeout.ms", "streams.heartbeat.interval.ms"
 _STANDBY_REPLICAS = "streams.num.standby.replicas"
+_WARMUP_REPLICAS = "streams.num.warmup.replicas"
+_RECOVERY_LAG = "streams.acceptable.recovery.lag"
+_OFFSET_INTERVAL = "streams.task.offset.interval.ms"
 _INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
 _ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
 _KEYS = (
@@ -29,6 +32,9 @@ _KEYS = (
     _STANDBY_REPLICAS,
     _INITIAL_DELAY,
     _ASSIGNMENT_INTERVAL,
+    _WARMUP_REPLICAS,
+    _RECOVERY_LAG,
+    _OFFSET_INTERVAL,
 )
 GROUP_KEY_SYNONYMS = {name: f"group.{name}" for name in _KEYS}
 
@@ -100,6 +106,32 @@ class GroupConfig(Config):
         live=True,
         doc="Shortest time between two assignments of this streams group.",
     )
+    streams_num_warmup_replicas: int = key(
+        _WARMUP_REPLICAS,
+        2,
+        low=0,
+        high=MAX_INT,
+        live=True,
+        doc="Warm-up tasks of this streams group, at most: a stateful task moves when its warm-up task has"
+        " caught up. 0: it moves at once.",
+    )
+    streams_acceptable_recovery_lag: int = key(
+        _RECOVERY_LAG,
+        10_000,
+        low=0,
+        high=MAX_LONG,
+        live=True,
+        doc="Offsets that a warm-up task of this streams group may be behind when its task moves to it.",
+    )
+    streams_task_offset_interval_ms: int = key(
+        _OFFSET_INTERVAL,
+        60 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="How often members of this streams group report the offsets of their stores.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,6 +169,9 @@ class StreamsGroupSettings(NamedTuple):
     num_standby_replicas: int
     initial_rebalance_delay_ms: int
     assignment_interval_ms: int
+    num_warmup_replicas: int
+    acceptable_recovery_lag: int
+    task_offset_interval_ms: int
 
 
 def streams_settings_of_group(
@@ -149,6 +184,9 @@ def streams_settings_of_group(
         config.group_streams_num_standby_replicas,
         config.group_streams_initial_rebalance_delay_ms,
         config.group_streams_assignment_interval_ms,
+        config.group_streams_num_warmup_replicas,
+        config.group_streams_acceptable_recovery_lag,
+        config.group_streams_task_offset_interval_ms,
     )
     own = image.configs.get((GROUP_RESOURCE, group_id))
     if own is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from headrace.protocol.messages.streams_groups import (
     StatusCode,
     StreamsGroupDescribeRequest,
     StreamsGroupHeartbeatRequest,
+    TaskOffset,
 )
 from headrace.protocol.records.streams_group_records import (
     CopartitionGroup,
@@ -31,6 +32,7 @@ from tests.fakes.group_rig import Asked
 
 APP = "app"
 SESSION_MS, REBALANCE_MS = 45_000, 60_000
+END = 1_000_000  # of the changelogs of each task
 
 
 def topology(*subtopologies: Subtopology, epoch: int = 0) -> StreamsGroupTopologyValue:
@@ -117,7 +119,7 @@ class StreamsGroupRig(ConsumerGroupRig):
 @dataclass(eq=False)
 class StreamsMember:
     """A stream thread that closes revoked tasks before it opens new ones, and reports its tasks when they
-    change."""
+    change. `lag_of`: how far the stores of a task are behind; None: it reports no offsets."""
 
     rig: StreamsGroupRig
     member_id: str
@@ -127,6 +129,7 @@ class StreamsMember:
     endpoint: Endpoint | None = None
     tags: tuple[KeyValue, ...] = ()
     group_id: str = APP
+    lag_of: Callable[[Task, Role], int] | None = None
     epoch: int = 0
     endpoint_epoch: int = -1
     owned: dict[Task, Role] = field(default_factory=dict)
@@ -154,8 +157,20 @@ class StreamsMember:
             "process_id": (self.process_id or f"process-{self.member_id}") if is_full else None,
             "user_endpoint": self.endpoint if is_full else None,
             "client_tags": self.tags if is_full else None,
+            **self.offsets(),
         }
         return StreamsGroupHeartbeatRequest(**{**fields, **changes})
+
+    def offsets(self) -> dict[str, tuple[TaskOffset, ...]]:
+        """How far its stores are, if it reports that."""
+        lag_of = self.lag_of
+        if lag_of is None:
+            return {}
+        lags = {task: lag_of(task, role) for task, role in sorted(self.owned.items())}
+        return {
+            "task_offsets": tuple(TaskOffset(*task, END - lag) for task, lag in lags.items()),
+            "task_end_offsets": tuple(TaskOffset(*task, END) for task in lags),
+        }
 
     def send(self, *, is_full: bool = False, **changes: Any) -> Any:
         """Send a heartbeat without processing its response. If it reports tasks, an assignment of an earlier

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from headrace.coordinators.streams import reconciliation, streams_draft
 from headrace.coordinators.streams.streams_group import GroupState
-from headrace.coordinators.streams.tasks import Role
+from headrace.coordinators.streams.tasks import Role, Task
 from headrace.protocol.errors import KafkaError
 from headrace.protocol.metadata.image import GROUP_RESOURCE
 
@@ -45,6 +45,14 @@ class Life:
             name: StreamsMember(self.rig, name, f"process-{at // 2}", topology(KEYING, JOINING))
             for at, name in enumerate(NAMES)
         }
+        for member in list(self.members.values())[::2]:
+            member.lag_of = self.lag_of
+        self.is_settling = False
+
+    def lag_of(self, _task: Task, role: Role) -> int:
+        """Every other member reports offsets."""
+        is_far = role is not Role.ACTIVE and not self.is_settling and self.random.random() < 0.7
+        return 50_000 if is_far else 0
 
     def step(self) -> None:
         """A fault or a heartbeat; heartbeats are the most frequent."""
@@ -116,6 +124,7 @@ class Life:
     def settle(self) -> None:
         """No more faults: topics are created, all members heartbeat. A member that never opened a task does
         not report that it has closed it: as in Kafka, it is removed after its rebalance timeout."""
+        self.is_settling = True
         for _ in range(ROUNDS):
             self.rig.create_topics()
             for member in self.members.values():
@@ -138,6 +147,8 @@ class Life:
         standbys = {task for each in self.members.values() for task in each.tasks(Role.STANDBY)}
         replicas = int(self.rig.app.metadata.last_assignment_configs[0].value)  # type: ignore[index]
         assert standbys == ({task for task in expected if task[0] == "1"} if replicas else set())
+        warmups = {task for each in self.members.values() for task in each.tasks(Role.WARMUP)}
+        assert warmups == set(), "every task has moved"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -313,7 +313,11 @@ def test_standby_replicas_of_the_group_config(rig: StreamsGroupRig) -> None:
     run_app(first, second)
     assert first.tasks(Role.STANDBY) == second.tasks()
     assert second.tasks(Role.STANDBY) == first.tasks()
-    assert rig.app.metadata.last_assignment_configs == (KeyValue("num.standby.replicas", "1"),)
+    assert rig.app.metadata.last_assignment_configs == (
+        KeyValue("num.standby.replicas", "1"),
+        KeyValue("num.warmup.replicas", "2"),
+        KeyValue("acceptable.recovery.lag", "10000"),
+    )
 
 
 def test_standby_becomes_active_when_its_active_leaves(rig: StreamsGroupRig) -> None:
