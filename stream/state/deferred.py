@@ -32,7 +32,10 @@ class DeferredWrites:
     Invariant: `waiting` is in the order of the last writes; the store below has an older value, or none.
     """
 
-    __slots__ = ("_cache", "_context", "_fits", "_is_timestamped", "_others", "_pause", "_write", "waiting")
+    __slots__ = (
+        *("_cache", "_context", "_encode", "_fits", "_is_timestamped", "_others", "_pause", "_write"),
+        *("moving", "waiting"),
+    )
 
     def __init__(
         self,
@@ -41,21 +44,31 @@ class DeferredWrites:
         write: Callable[[Any, Any], None],
         *,
         is_timestamped: bool,
+        encode: Callable[[Any], bytes],
     ) -> None:
-        """`fits`: whether a plain value can be deferred; None: no value can. `write` writes to the cache."""
+        """`fits`: whether a plain value can be deferred; None: no value can. `write` writes to the cache,
+        `encode` gives the bytes of a value."""
         self._context = context
         self._cache = context.cache
         self._fits = fits
         self._is_timestamped = is_timestamped
         self._write = write
+        self._encode = encode
         self._pause = 0
         self._others: tuple[DeferredWrites, ...] = ()
         self.waiting: dict[Any, tuple[Any, RecordContext | None]] = {}
+        self.moving: tuple[Any, Any] | None = None
+        """The place and value that are being written to the cache: for readers in other threads."""
 
-    def beside(self, fits: Callable[[Any], bool], write: Callable[[Any, Any], None]) -> DeferredWrites:
+    def beside(
+        self,
+        fits: Callable[[Any], bool],
+        write: Callable[[Any, Any], None],
+        encode: Callable[[Any], bytes],
+    ) -> DeferredWrites:
         """Of the same store, for timestamped values of another type. What waits in one is settled before the
         other is used."""
-        other = DeferredWrites(self._context, fits, write, is_timestamped=True)
+        other = DeferredWrites(self._context, fits, write, is_timestamped=True, encode=encode)
         family = (self, *self._others, other)
         for each in family:
             each._others = tuple(one for one in family if one is not each)  # noqa: SLF001  # of this class
@@ -110,15 +123,43 @@ class DeferredWrites:
         """Write what waits, each value with the context of its record. A failure leaves the rest waiting."""
         self._settle_others()
         waiting, write, context = self.waiting, self._write, self._context
-        before = context.record_context
+        before, moving = context.record_context, self.moving
         try:
             for place in list(waiting):  # a write may evict, and so call a reader or writer of this store
-                found = waiting.pop(place, None)
+                found = waiting.get(place)
                 if found is not None:
+                    self.moving = place, found[0]
+                    del waiting[place]
                     context.record_context = found[1]
                     write(place, found[0])
         finally:
-            context.record_context = before
+            context.record_context, self.moving = before, moving
+
+    # for readers in other threads
+
+    def peek(self, key: Any, place: Place) -> bytes | None:
+        """The bytes of a value that waits, or is on its way to the cache; None without one."""
+        if type(key) not in PLAIN_KEYS:
+            return None
+        for each in (self, *self._others):
+            found = each.waiting.get(place)
+            if found is not None:
+                return each._encode(found[0])  # noqa: SLF001  # of this class
+            moving = each.moving
+            if moving is not None and moving[0] == place:
+                return each._encode(moving[1])  # noqa: SLF001  # of this class
+        return None
+
+    def snapshot(self) -> dict[Any, bytes]:
+        """The bytes of all values that wait or are on their way, by place."""
+        found: dict[Any, bytes] = {}
+        for each in (self, *self._others):
+            waiting, moving = each.waiting.copy(), each.moving
+            encode = each._encode  # noqa: SLF001  # of this class
+            if moving is not None:
+                found[moving[0]] = encode(moving[1])
+            found.update((place, encode(value)) for place, (value, _) in waiting.items())
+        return found
 
     def settle_for_read(self) -> None:
         """Before a read of several keys. A caller that reads between writes gains nothing by waiting."""

@@ -127,7 +127,8 @@ class CachedKeyValueStore(TypedKeyValueStore):
 
     def of_values(self, serde: Serde[Any], can_wait: Callable[[Any], bool]) -> Self:
         same = super().of_values(serde, can_wait)
-        same._deferred = self._deferred.beside(can_wait, same._put)  # noqa: SLF001  # a copy of this store
+        beside = self._deferred.beside(can_wait, same._put, same._dumps)  # noqa: SLF001  # a copy of this
+        same._deferred = beside  # noqa: SLF001  # as above
         return same
 
     def get(self, key: Any) -> Any:

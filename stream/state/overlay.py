@@ -62,6 +62,22 @@ class Overlay:
         """The key spaces with committed or uncommitted values."""
         return self._spaces | self._changes.keys()
 
+    # for readers in other threads: first the uncommitted values, then those of the engine
+
+    @property
+    def engine(self) -> Engine:
+        """The committed values."""
+        return self._engine
+
+    def uncommitted(self, space: str) -> dict[bytes, bytes | None] | None:
+        """The values of a key space since the last commit, a dict that only grows; None: none."""
+        changes = self._changes.get(space)
+        return None if changes is None else changes.values
+
+    def is_committed(self, space: str) -> bool:
+        """Whether the engine has the key space."""
+        return space in self._spaces
+
     def get(self, space: str, key: bytes) -> bytes | None:
         changes = self._changes.get(space)
         if changes is not None and key in changes.values:

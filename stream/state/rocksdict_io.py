@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 from rocksdict import (
@@ -192,6 +193,16 @@ class RocksEngine:
         self._is_full = False
         _log.info("opened the store in %s again after its disk was full", self._path)
 
+    def _close(self) -> None:
+        while True:
+            try:
+                self._db.close()
+                return
+            except RuntimeError as error:  # a query reads in another thread at this moment
+                if "borrowed" not in str(error):
+                    raise
+                time.sleep(0)
+
     def offset(self) -> int | None:
         data = self._db.get(_OFFSET)
         return None if data is None else int.from_bytes(data, "big", signed=True)
@@ -202,7 +213,7 @@ class RocksEngine:
 
     def close(self) -> None:
         try:
-            self._db.close()
+            self._close()
         except DbClosedError:
             return
         except Exception as error:

@@ -189,6 +189,36 @@ class InMemorySessionBytes:
         ends = self._ends[bisect_left(self._ends, earliest_end) : bisect_right(self._ends, latest_end)]
         return self._rows_of(ends, None, None, MAX_TIME, True)
 
+    # for readers in other threads: reads that drop nothing
+
+    def peek(self, key: bytes, start: int, end: int) -> bytes | None:
+        """`fetch_session`."""
+        if end <= self._stream_time - self._retention_ms:
+            return None
+        return self._sessions.get(end, {}).get(key, {}).get(start)
+
+    def peek_rows(
+        self,
+        from_key: bytes | None,
+        to_key: bytes | None,
+        earliest_end: int,
+        latest_start: int,
+        forward: bool,
+    ) -> Rows:
+        """`rows`."""
+        ends = self._live_ends(earliest_end, MAX_TIME)
+        if not forward:
+            ends.reverse()
+        return self._rows_of(ends, from_key, to_key, latest_start, forward)
+
+    def peek_rows_by_end(self, earliest_end: int, latest_end: int) -> Rows:
+        """`rows_by_end`."""
+        return self._rows_of(self._live_ends(earliest_end, latest_end), None, None, MAX_TIME, True)
+
+    def _live_ends(self, earliest_end: int, latest_end: int) -> list[int]:
+        earliest_end = max(earliest_end, self._stream_time - self._retention_ms + 1)
+        return [end for end in self._ends[:] if earliest_end <= end <= latest_end]
+
     def _rows_of(
         self, ends: list[int], from_key: bytes | None, to_key: bytes | None, latest_start: int, forward: bool
     ) -> Rows:

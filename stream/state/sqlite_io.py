@@ -7,6 +7,7 @@ three times as long as in RocksDB.
 from __future__ import annotations
 
 import sqlite3
+import threading
 from typing import TYPE_CHECKING
 
 from .engines import DamagedStoreError, StateStoreError, StoreFullError, StoreLockedError
@@ -27,6 +28,7 @@ class SqliteEngine:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = threading.Lock()  # queries read in other threads: not in the middle of a transaction
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -56,9 +58,10 @@ class SqliteEngine:
 
     def get(self, space: str, key: bytes) -> bytes | None:
         try:
-            row = self._db.execute(
-                "SELECT value FROM entries WHERE space = ? AND key = ?", (space, key)
-            ).fetchone()
+            with self._lock:
+                row = self._db.execute(
+                    "SELECT value FROM entries WHERE space = ? AND key = ?", (space, key)
+                ).fetchone()
         except sqlite3.Error as error:
             raise self._error("read", error) from error
         return None if row is None else row[0]
@@ -84,7 +87,8 @@ class SqliteEngine:
             query += " AND key < ?"
             bounds.append(upper)
         try:
-            return self._db.execute(f"{query} ORDER BY key {order} LIMIT {_CHUNK}", bounds).fetchall()
+            with self._lock:
+                return self._db.execute(f"{query} ORDER BY key {order} LIMIT {_CHUNK}", bounds).fetchall()
         except sqlite3.Error as error:
             raise self._error("read", error) from error
 
@@ -93,6 +97,15 @@ class SqliteEngine:
         changes: Mapping[str, Mapping[bytes, bytes | None]],
         dropped_spaces: tuple[str, ...] = (),
         offset: int | None = None,
+    ) -> None:
+        with self._lock:
+            self._write(changes, dropped_spaces, offset)
+
+    def _write(
+        self,
+        changes: Mapping[str, Mapping[bytes, bytes | None]],
+        dropped_spaces: tuple[str, ...],
+        offset: int | None,
     ) -> None:
         db = self._db
         try:
@@ -117,7 +130,9 @@ class SqliteEngine:
         return None if row is None else row[0]
 
     def approximate_count(self, space: str) -> int:
-        count: int = self._db.execute("SELECT COUNT(*) FROM entries WHERE space = ?", (space,)).fetchone()[0]
+        with self._lock:
+            found = self._db.execute("SELECT COUNT(*) FROM entries WHERE space = ?", (space,)).fetchone()
+        count: int = found[0]
         return count
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ class NamedCache:
     Invariant: `size` is the sum over `entries`; each key of `dirty` is in `entries`, in the order of writes.
     """
 
-    __slots__ = ("_flush", "_keys", "_thread_cache", "dirty", "entries", "size")
+    __slots__ = ("_flush", "_keys", "_thread_cache", "dirty", "entries", "leaving", "size")
 
     def __init__(self, thread_cache: ThreadCache, flush: Flush) -> None:
         self._thread_cache = thread_cache
@@ -42,6 +42,8 @@ class NamedCache:
         self._keys: SortedKeys | None = None  # from the first range on
         self.entries: OrderedDict[bytes, CacheEntry] = OrderedDict()
         self.dirty: dict[bytes, None] = {}
+        self.leaving: dict[bytes, CacheEntry] = {}
+        """Dirty entries that are being evicted, until the store has them: for readers in other threads."""
         self.size = 0
 
     def get(self, key: bytes) -> CacheEntry | None:
@@ -96,14 +98,23 @@ class NamedCache:
 
     def evict(self) -> int:
         """Remove the least recently used entry, return its size; a dirty one flushes all dirty ones."""
-        key, entry = self.entries.popitem(last=False)
+        entries = self.entries
+        key = next(iter(entries))
+        entry = entries[key]
+        freed = len(key) + _LINKS + entry[2]
+        is_dirty = key in self.dirty
+        if is_dirty:
+            self.leaving[key] = entry
+        del entries[key]
         if self._keys is not None:
             self._keys.discard(key)
-        freed = len(key) + _LINKS + entry[2]
         self.size -= freed
-        if key in self.dirty:
+        if is_dirty:
             del self.dirty[key]
-            self._flush_dirty((key, entry))
+            try:
+                self._flush_dirty((key, entry))
+            finally:
+                self.leaving.pop(key, None)
         return freed
 
     def _flush_dirty(self, evicted: tuple[bytes, CacheEntry] | None) -> None:

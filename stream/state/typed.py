@@ -101,7 +101,9 @@ class TypedStore:
         """What a store with a cache keeps in front of it; `write` writes to the cache."""
         is_known = self._is_timestamped or self._format is PLAIN
         fits = always_written(self._plain_serde) if is_known else None
-        return DeferredWrites(self._context, fits, write, is_timestamped=self._is_timestamped)
+        return DeferredWrites(
+            self._context, fits, write, is_timestamped=self._is_timestamped, encode=self._dumps
+        )
 
     def _bytes_of(self, key: Any, value: Any) -> tuple[bytes, bytes | None]:
         """Errors: SerializationError, which names the store."""

@@ -47,6 +47,8 @@ class VersionedBytes:
         self._history_ms = history_retention_ms
         self._interval_ms = segment_interval_ms
         self._stream_time = -1
+        self.changes = 0
+        """Odd while a write or commit changes several entries: for readers in other threads."""
 
     def open(self, context: StoreContext, name: str) -> None:
         self._overlay = Overlay(context.open_engine(name))
@@ -68,16 +70,24 @@ class VersionedBytes:
         if self.is_expired(timestamp):
             return NOT_PUT
         self._stream_time = max(self._stream_time, timestamp)
-        return self._put(key, value, timestamp, self._stream_time)
+        self.changes += 1
+        try:
+            return self._put(key, value, timestamp, self._stream_time)
+        finally:
+            self.changes += 1
 
     def restore(self, records: Iterable[ChangelogRecord]) -> None:
         """Segments that are expired at the end of the batch are not written."""
         batch = list(records)
         end = max([self._stream_time, *(record.timestamp for record in batch)])
-        for record in batch:
-            if not self.is_expired(record.timestamp):
-                self._stream_time = max(self._stream_time, record.timestamp)
-                self._put(record.key, record.value, record.timestamp, end)
+        self.changes += 1
+        try:
+            for record in batch:
+                if not self.is_expired(record.timestamp):
+                    self._stream_time = max(self._stream_time, record.timestamp)
+                    self._put(record.key, record.value, record.timestamp, end)
+        finally:
+            self.changes += 1
 
     def _put(self, key: bytes, value: bytes | None, timestamp: int, stream_time: int) -> int | None:
         self._segments.drop_expired(stream_time)
@@ -220,7 +230,11 @@ class VersionedBytes:
         return iter(found[::-1] if ascending else found)
 
     def commit(self, changelog_offset: int | None) -> None:
-        self._overlay.commit(changelog_offset, self._stream_time)
+        self.changes += 1
+        try:
+            self._overlay.commit(changelog_offset, self._stream_time)
+        finally:
+            self.changes += 1
 
     def committed_offset(self) -> int | None:
         return self._overlay.committed_offset()

@@ -175,10 +175,30 @@ class InMemoryWindowBytes:
         starts = self._starts[first:last]
         if not forward:
             starts.reverse()
-        found = [(start, self._windows[start]) for start in starts]
+        return self._rows_of(from_key, to_key, starts, forward)
+
+    def _rows_of(self, from_key: bytes | None, to_key: bytes | None, starts: list[int], forward: bool) -> Rows:
+        found = [(start, window) for start in starts if (window := self._windows.get(start)) is not None]
         if from_key is not None and from_key == to_key and not self._retain_duplicates:
             return self._rows_of_key(from_key, found)
         return self._rows_between(from_key, to_key, found, forward)
+
+    # for readers in other threads: `fetch` and `rows` that drop nothing
+
+    def peek(self, key: bytes, start: int) -> bytes | None:
+        """`fetch`."""
+        window = None if start <= self._stream_time - self._retention_ms else self._windows.get(start)
+        return None if window is None else window.get(key)
+
+    def peek_rows(
+        self, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int, forward: bool
+    ) -> Rows:
+        """`rows`."""
+        from_time = max(from_time, self._stream_time - self._retention_ms + 1)
+        starts = [start for start in self._starts[:] if from_time <= start <= to_time]
+        if not forward:
+            starts.reverse()
+        return self._rows_of(from_key, to_key, starts, forward)
 
     def all_rows(self, from_time: int, to_time: int, forward: bool) -> Rows:
         return self.rows(None, None, from_time, to_time, forward)

@@ -144,7 +144,8 @@ class CachedWindowStore(TypedWindowStore):
 
     def of_values(self, serde: Serde[Any], can_wait: Callable[[Any], bool]) -> Self:
         same = super().of_values(serde, can_wait)
-        same._deferred = self._deferred.beside(can_wait, same._put_at)  # noqa: SLF001  # a copy of this store
+        beside = self._deferred.beside(can_wait, same._put_at, same._dumps)  # noqa: SLF001  # a copy of this
+        same._deferred = beside  # noqa: SLF001  # as above
         return same
 
     def put(self, key: Any, value: Any, window_start: int) -> None:

@@ -1,0 +1,1 @@
+"""Interactive queries: reads of the stores of a running application, from other threads and processes."""

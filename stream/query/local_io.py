@@ -1,0 +1,257 @@
+"""The stores of the tasks of this instance, for queries from any thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...clients.serdes import BAD_DATA
+from ...protocol.errors import HeadraceError, SerializationError
+from ...runtime.nearest import did_you_mean
+from ..task.states import TaskState
+from .errors import (
+    InvalidStorePartitionError,
+    StoreMigratedError,
+    StoreUnavailableError,
+    UnknownStoreError,
+    WrongStoreKindError,
+)
+from .execute import run_query
+from .position import Position, position_of
+from .queries import FailureReason, QueryResult, StateQueryResult
+from .reader_io import OpenQueryIterators, default_isolation, reader_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ..records import TaskId
+    from ..state.store_spec import StoreKind
+    from ..worker.plan import AppPlan
+    from .gate_io import QueryGate
+
+READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
+ISOLATIONS = (READ_COMMITTED, READ_UNCOMMITTED)
+
+
+class Holder(NamedTuple):
+    """A task that is here: an active one, or a standby. `position`: of its stores, from any thread; of the
+    last commit with True."""
+
+    id: TaskId
+    stores: Mapping[str, Any]
+    gate: QueryGate
+    is_active: bool
+    is_running: Callable[[], bool]
+    position: Callable[[bool], Position]
+
+
+class StoreInfo(NamedTuple):
+    """A store of the topology. `sub_topology` None: of a global store."""
+
+    name: str
+    kind: StoreKind
+    sub_topology: int | None
+
+
+class LocalStores:
+    """`plan` and `holders` are asked for each query: None before the instance runs, or behind its end."""
+
+    def __init__(
+        self,
+        plan: Callable[[], AppPlan | None],
+        holders: Callable[[], Iterable[Holder]],
+        global_stores: Callable[[], tuple[Mapping[str, Any], QueryGate] | None],
+        *,
+        isolation: str,
+    ) -> None:
+        self._plan = plan
+        self._holders = holders
+        self._global_stores = global_stores
+        self._isolation = isolation
+        self.opened = OpenQueryIterators()
+
+    # --- what there is ----------------------------------------------------------------------------------
+
+    def plan(self) -> AppPlan:
+        """Errors: StoreUnavailableError if the instance does not run."""
+        plan = self._plan()
+        if plan is None:
+            raise StoreUnavailableError("the instance does not run: start it, or ask another one")
+        return plan
+
+    def infos(self) -> dict[str, StoreInfo]:
+        """All stores of the topology by name. Errors: StoreUnavailableError."""
+        plan = self.plan()
+        found = {
+            builder.name: StoreInfo(builder.name, builder.kind, number)
+            for number, sub_topology in plan.sub_topologies.items()
+            for builder in sub_topology.stores
+        }
+        global_topology = plan.built.global_topology()
+        for builder in () if global_topology is None else global_topology.stores:
+            found[builder.name] = StoreInfo(builder.name, builder.kind, None)
+        return found
+
+    def info(self, name: str) -> StoreInfo:
+        """Errors: UnknownStoreError, StoreUnavailableError."""
+        infos = self.infos()
+        found = infos.get(name)
+        if found is None:
+            raise UnknownStoreError(f"there is no store {name!r}{did_you_mean(name, infos)}")
+        return found
+
+    def partitions(self, info: StoreInfo) -> int:
+        """The number of tasks of a store."""
+        plan = self.plan()
+        assert info.sub_topology is not None
+        return max((plan.partitions.get(topic, 0) for topic in plan.sources[info.sub_topology]), default=0)
+
+    # --- reads ------------------------------------------------------------------------------------------
+
+    def is_committed(self, store: Any, isolation: str | None) -> bool:
+        """Whether to read what the last commit wrote. Errors: ValueError for an unknown isolation."""
+        if isolation is None:
+            return default_isolation(store, is_committed=self._isolation == READ_COMMITTED)
+        if isolation not in ISOLATIONS:
+            raise ValueError(f"isolation {isolation!r} is none of {', '.join(ISOLATIONS)}")
+        return isolation == READ_COMMITTED
+
+    def here(self, info: StoreInfo, *, stale: bool) -> dict[int, Holder]:
+        """By partition the task that answers for it now: the active one if it runs, else with `stale` any
+        that is open."""
+        found: dict[int, Holder] = {}
+        for holder in self._holders():
+            if holder.id.sub_topology != info.sub_topology or info.name not in holder.stores:
+                continue
+            known = found.get(holder.id.partition)
+            if known is None or (_answers(holder) and not _answers(known)):
+                found[holder.id.partition] = holder
+        return found if stale else {number: each for number, each in found.items() if each.is_active}
+
+    def reader(self, info: StoreInfo, holder: Holder, isolation: str | None, *, in_bytes: bool = False) -> Any:
+        """Errors: WrongStoreKindError for a store that answers no queries."""
+        return self._reader(holder.stores[info.name], holder.gate, isolation, in_bytes=in_bytes)
+
+    def _reader(self, store: Any, gate: QueryGate, isolation: str | None, *, in_bytes: bool) -> Any:
+        if not store.is_open:
+            raise StoreUnavailableError(f"store {store.name!r} is not open yet: ask again")
+        committed = self.is_committed(store, isolation)
+        return reader_of(store, gate, self.opened, is_committed=committed, in_bytes=in_bytes)
+
+    def global_reader(self, info: StoreInfo, *, in_bytes: bool = False) -> tuple[Any, QueryGate]:
+        """Errors: StoreUnavailableError."""
+        found = self._global_stores()
+        if found is None or info.name not in found[0]:
+            raise StoreUnavailableError(f"global store {info.name!r} is not open: ask again")
+        stores, gate = found
+        return self._reader(stores[info.name], gate, READ_UNCOMMITTED, in_bytes=in_bytes), gate
+
+    # --- IQv2 -------------------------------------------------------------------------------------------
+
+    def query(
+        self,
+        name: str,
+        query: Any,
+        *,
+        partitions: Iterable[int] | None = None,
+        bound: Any = None,
+        require_active: bool = False,
+        isolation: str | None = None,
+        in_bytes: bool = False,
+    ) -> StateQueryResult:
+        """See AppInstance.query."""
+        info = self.info(name)
+        if info.sub_topology is None:
+            return StateQueryResult({}, self._ask_global(info, query, in_bytes=in_bytes))
+        here = self.here(info, stale=True)
+        count = self.partitions(info)
+        wanted = sorted(here) if partitions is None else list(partitions)
+        position = position_of(bound)
+        results: dict[int, QueryResult] = {}
+        for number in wanted:
+            holder = here.get(number)
+            if not 0 <= number < count:
+                text = f"store {name!r} has the partitions 0 to {count - 1}, not {number}"
+                results[number] = QueryResult(None, FailureReason.DOES_NOT_EXIST, text)
+            elif holder is None:
+                text = f"partition {number} of store {name!r} is not on this instance"
+                results[number] = QueryResult(None, FailureReason.NOT_PRESENT, text)
+            else:
+                results[number] = self._ask(
+                    info, holder, query, position, isolation, require_active=require_active, in_bytes=in_bytes
+                )
+        return StateQueryResult(results)
+
+    def _ask_global(self, info: StoreInfo, query: Any, *, in_bytes: bool) -> QueryResult:
+        try:
+            reader, gate = self.global_reader(info, in_bytes=in_bytes)
+            with gate:
+                return QueryResult(run_query(info.kind, reader, query))
+        except (HeadraceError, *BAD_DATA) as error:
+            return _failed(error)
+
+    def _ask(
+        self,
+        info: StoreInfo,
+        holder: Holder,
+        query: Any,
+        bound: Position | None,
+        isolation: str | None,
+        *,
+        require_active: bool,
+        in_bytes: bool,
+    ) -> QueryResult:
+        try:
+            with holder.gate:
+                if require_active and not _answers(holder):
+                    text = f"task {holder.id} is a standby, or is being restored"
+                    return QueryResult(None, FailureReason.NOT_ACTIVE, text)
+                # Order: the position first, so that the store has seen at least that
+                position = holder.position(self.is_committed(holder.stores[info.name], isolation))
+                missing = position.missing(bound or {}, holder.id.partition)
+                if missing:
+                    text = f"task {holder.id} is at {position}, before {missing}"
+                    return QueryResult(None, FailureReason.NOT_UP_TO_BOUND, text, position)
+                reader = self.reader(info, holder, isolation, in_bytes=in_bytes)
+                return QueryResult(run_query(info.kind, reader, query), position=position)
+        except (HeadraceError, *BAD_DATA) as error:
+            return _failed(error)
+
+
+def _answers(holder: Holder) -> bool:
+    return holder.is_active and holder.is_running()
+
+
+def _failed(error: BaseException) -> QueryResult:
+    reason = FailureReason.STORE_EXCEPTION
+    if isinstance(error, WrongStoreKindError):
+        reason = FailureReason.UNKNOWN_QUERY_TYPE
+    elif isinstance(error, StoreMigratedError):
+        reason = FailureReason.NOT_PRESENT
+    elif isinstance(error, StoreUnavailableError):
+        reason = FailureReason.NOT_ACTIVE
+    elif isinstance(error, BAD_DATA) and not isinstance(error, SerializationError):
+        return QueryResult(None, reason, f"the key or value does not fit: {type(error).__name__}: {error}")
+    return QueryResult(None, reason, str(error))
+
+
+def running_task(task: Any, committed: Mapping[Any, Any]) -> Holder:
+    """An active task of a stream thread. `committed`: the offsets of the thread's tasks."""
+
+    def position(is_committed: bool) -> Position:
+        found = {}
+        for partition in task.partitions:
+            queue = task.group.queues.get(partition)
+            known = committed.get(partition)
+            at_commit = -1 if known is None else known.offset - 1
+            found[partition] = at_commit if is_committed or queue is None else max(queue.consumed, at_commit)
+        return Position(found)
+
+    return Holder(
+        task.id, task.stores, task.context.gate, True, lambda: task.state is TaskState.RUNNING, position
+    )
+
+
+def check_partition(number: int, count: int, name: str) -> None:
+    """Errors: InvalidStorePartitionError."""
+    if not 0 <= number < count:
+        raise InvalidStorePartitionError(f"store {name!r} has the partitions 0 to {count - 1}, not {number}")
