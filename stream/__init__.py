@@ -42,6 +42,32 @@ if TYPE_CHECKING:
     from .processors.aggregate_functions import Min as Min
     from .processors.aggregate_functions import Sum as Sum
     from .processors.aggregate_functions import TopN as TopN
+    from .query.errors import InvalidStorePartitionError as InvalidStorePartitionError
+    from .query.errors import QueryError as QueryError
+    from .query.errors import QueryTimeoutError as QueryTimeoutError
+    from .query.errors import ResultTooLargeError as ResultTooLargeError
+    from .query.errors import StoreMigratedError as StoreMigratedError
+    from .query.errors import StoreUnavailableError as StoreUnavailableError
+    from .query.errors import UnknownStoreError as UnknownStoreError
+    from .query.errors import WrongStoreKindError as WrongStoreKindError
+    from .query.position import Position as Position
+    from .query.queries import CountQuery as CountQuery
+    from .query.queries import FailureReason as FailureReason
+    from .query.queries import KeyQuery as KeyQuery
+    from .query.queries import MultiVersionedKeyQuery as MultiVersionedKeyQuery
+    from .query.queries import PrefixQuery as PrefixQuery
+    from .query.queries import QueryResult as QueryResult
+    from .query.queries import RangeQuery as RangeQuery
+    from .query.queries import StateQueryResult as StateQueryResult
+    from .query.queries import TimestampedKeyQuery as TimestampedKeyQuery
+    from .query.queries import TimestampedRangeQuery as TimestampedRangeQuery
+    from .query.queries import VersionedKeyQuery as VersionedKeyQuery
+    from .query.queries import WindowKeyQuery as WindowKeyQuery
+    from .query.queries import WindowRangeQuery as WindowRangeQuery
+    from .query.views_io import ReadOnlyKeyValueStore as ReadOnlyKeyValueStore
+    from .query.views_io import ReadOnlySessionStore as ReadOnlySessionStore
+    from .query.views_io import ReadOnlyVersionedStore as ReadOnlyVersionedStore
+    from .query.views_io import ReadOnlyWindowStore as ReadOnlyWindowStore
     from .records import AggregationWithHeaders as AggregationWithHeaders
     from .records import LateRecord as LateRecord
     from .records import Record as Record
@@ -146,6 +172,29 @@ _MODULES = {
             "WallclockTimestampExtractor",
         ),
         "task.timestamps",
+    ),
+    **dict.fromkeys(
+        (
+            *("InvalidStorePartitionError", "QueryError", "QueryTimeoutError", "ResultTooLargeError"),
+            *("StoreMigratedError", "StoreUnavailableError", "UnknownStoreError", "WrongStoreKindError"),
+        ),
+        "query.errors",
+    ),
+    **dict.fromkeys(
+        (
+            *("CountQuery", "KeyQuery", "MultiVersionedKeyQuery", "PrefixQuery", "RangeQuery"),
+            *("TimestampedKeyQuery", "TimestampedRangeQuery", "VersionedKeyQuery", "WindowKeyQuery"),
+            *("WindowRangeQuery", "FailureReason", "QueryResult", "StateQueryResult"),
+        ),
+        "query.queries",
+    ),
+    "Position": "query.position",
+    **dict.fromkeys(
+        (
+            *("ReadOnlyKeyValueStore", "ReadOnlySessionStore", "ReadOnlyVersionedStore"),
+            "ReadOnlyWindowStore",
+        ),
+        "query.views_io",
     ),
     "TestDriver": "testing.driver",
     "MockProcessorContext": "testing.mock_context",

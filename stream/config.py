@@ -163,6 +163,13 @@ class StreamsConfig(Config):
         unit="ms",
         doc="Time between deletions of consumed records of repartition topics.",
     )
+    state_isolation: str = key(
+        "default.state.isolation.level",
+        "",
+        choices=("", "READ_UNCOMMITTED", "READ_COMMITTED"),
+        doc="What queries read of persistent stores: all writes, or those of the last commit; empty:"
+        " READ_UNCOMMITTED with at_least_once, READ_COMMITTED with exactly_once_v2.",
+    )
     task_timeout_ms: int = key(
         "task.timeout.ms",
         5 * MINUTE,
@@ -204,6 +211,12 @@ class StreamsConfig(Config):
                 " or hyphens: it is part of topic names"
             )
         _ = self.optimizations
+
+    @property
+    def query_isolation(self) -> str:
+        """default.state.isolation.level, or that of the guarantee: read_committed or read_uncommitted."""
+        given = "READ_COMMITTED" if self.is_exactly_once else "READ_UNCOMMITTED"
+        return (self.state_isolation or given).lower()
 
     @property
     def is_exactly_once(self) -> bool:

@@ -6,7 +6,6 @@ of segments, is copied at its begin.
 
 from __future__ import annotations
 
-import time
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     Rows = Iterator[tuple[bytes, bytes]]
 
 T = TypeVar("T")
-_MOST_TRIES = 1000
+_MOST_TRIES = 100_000  # each takes microseconds, and a write some more
 
 
 class _Reads:
@@ -140,7 +139,6 @@ def _versioned(inner: VersionedBytes, spaces: SpaceReads) -> _Reads:
                 found = read(twin)
                 if inner.changes == before:
                     return found
-            time.sleep(0)
         raise StoreUnavailableError("the store is written without a pause: ask again")
 
     return _Reads(
@@ -162,4 +160,6 @@ _TWINS: dict[type[Any], Callable[[Any, Any], Any]] = {
     InMemorySessionBytes: _session_in_memory,
     VersionedBytes: _versioned,
 }
-_COMMITTED = frozenset((PersistentKeyValueBytes, PersistentWindowBytes, PersistentSessionBytes, VersionedBytes))
+_COMMITTED = frozenset(
+    (PersistentKeyValueBytes, PersistentWindowBytes, PersistentSessionBytes, VersionedBytes)
+)

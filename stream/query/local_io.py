@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clients.serdes import BAD_DATA
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..records import TaskId
     from ..state.store_spec import StoreKind
     from ..worker.plan import AppPlan
+    from ..worker.task_manager_io import TaskManager
     from .gate_io import QueryGate
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
@@ -81,15 +83,15 @@ class LocalStores:
     def infos(self) -> dict[str, StoreInfo]:
         """All stores of the topology by name. Errors: StoreUnavailableError."""
         plan = self.plan()
-        found = {
+        known: list[tuple[int | None, Any]] = list(plan.sub_topologies.items())
+        global_topology = plan.built.global_topology()
+        if global_topology is not None:
+            known.append((None, global_topology))
+        return {
             builder.name: StoreInfo(builder.name, builder.kind, number)
-            for number, sub_topology in plan.sub_topologies.items()
+            for number, sub_topology in known
             for builder in sub_topology.stores
         }
-        global_topology = plan.built.global_topology()
-        for builder in () if global_topology is None else global_topology.stores:
-            found[builder.name] = StoreInfo(builder.name, builder.kind, None)
-        return found
 
     def info(self, name: str) -> StoreInfo:
         """Errors: UnknownStoreError, StoreUnavailableError."""
@@ -104,6 +106,13 @@ class LocalStores:
         plan = self.plan()
         assert info.sub_topology is not None
         return max((plan.partitions.get(topic, 0) for topic in plan.sources[info.sub_topology]), default=0)
+
+    def warn_of_leaks(self) -> None:
+        """A ResourceWarning, an error in tests, if the instance ends while iterators are open."""
+        if self.opened.count:
+            text = f"{self.opened.count} iterators of queries were not closed: use a with statement"
+            self.opened.count = 0
+            warnings.warn(text, ResourceWarning, stacklevel=3)
 
     # --- reads ------------------------------------------------------------------------------------------
 
@@ -127,7 +136,9 @@ class LocalStores:
                 found[holder.id.partition] = holder
         return found if stale else {number: each for number, each in found.items() if each.is_active}
 
-    def reader(self, info: StoreInfo, holder: Holder, isolation: str | None, *, in_bytes: bool = False) -> Any:
+    def reader(
+        self, info: StoreInfo, holder: Holder, isolation: str | None, *, in_bytes: bool = False
+    ) -> Any:
         """Errors: WrongStoreKindError for a store that answers no queries."""
         return self._reader(holder.stores[info.name], holder.gate, isolation, in_bytes=in_bytes)
 
@@ -234,8 +245,8 @@ def _failed(error: BaseException) -> QueryResult:
     return QueryResult(None, reason, str(error))
 
 
-def running_task(task: Any, committed: Mapping[Any, Any]) -> Holder:
-    """An active task of a stream thread. `committed`: the offsets of the thread's tasks."""
+def holder_of(task: Any, committed: Mapping[Any, Any], *, is_active: bool = True) -> Holder:
+    """A task of a stream thread, or of a standby. `committed`: the offsets of the thread's tasks."""
 
     def position(is_committed: bool) -> Position:
         found = {}
@@ -247,8 +258,15 @@ def running_task(task: Any, committed: Mapping[Any, Any]) -> Holder:
         return Position(found)
 
     return Holder(
-        task.id, task.stores, task.context.gate, True, lambda: task.state is TaskState.RUNNING, position
+        task.id, task.stores, task.context.gate, is_active, lambda: task.state is TaskState.RUNNING, position
     )
+
+
+def holders_of(manager: TaskManager) -> list[Holder]:
+    """The tasks and standbys of a stream thread. From any thread."""
+    active = [holder_of(task, manager.committed) for task in list(manager.tasks.values())]
+    standbys = [each.task for each in manager.standbys.tasks.values()]
+    return active + [holder_of(task, manager.committed, is_active=False) for task in standbys]
 
 
 def check_partition(number: int, count: int, name: str) -> None:

@@ -1,7 +1,7 @@
 """A read-only, typed twin of a store of a task, for other threads than its stream thread.
 
 Values move downwards: deferred writes, cache, store of bytes. Each is written below before it is taken away
-above, so a read that goes from top to bottom never gives an older value than the one at its begin (ADR 35).
+above, so a read that goes from top to bottom never gives an older value than the one at its begin (ADR 38).
 """
 
 from __future__ import annotations
@@ -57,6 +57,12 @@ class Above:
             stored_key = self._cached.cache_key(stored_key)
         entry = self._cache.entries.get(stored_key) or self._cache.leaving.get(stored_key)
         return None if entry is None else (entry[0],)
+
+    def cache_key(self, stored_key: bytes) -> bytes:
+        """The key in the cache of a segmented store, where there are entries."""
+        assert self._cached is not None
+        key: bytes = self._cached.cache_key(stored_key)
+        return key
 
     def entries(self) -> dict[bytes, bytes | None]:
         """All, by the key in the cache."""
@@ -147,7 +153,7 @@ class _Segmented:
         if not over:
             return under
         over.sort(key=_key_of, reverse=not forward)
-        cache_key = self._above._cached.cache_key  # noqa: SLF001  # it has entries, so it has a cache
+        cache_key = self._above.cache_key
         segmented = ((cache_key(key), value) for key, value in under)
         return ((key[8:], value) for key, value in merged(iter(over), segmented, forward))
 
@@ -228,7 +234,7 @@ class _GatedIterators:
         self._opened = opened
 
     def open(self, rows: Iterator[Any]) -> StoreIterator[Any]:
-        """An iterator that counts until it is closed. Its errors: StoreMigratedError once the task is closed."""
+        """An iterator that counts until it is closed. Errors of rows: StoreMigratedError."""
         self._opened.add(1)
         return StoreIterator(self._gated(rows), lambda: self._opened.add(-1))
 
@@ -255,18 +261,21 @@ def reader_of(
     kind = next((reader for base, reader in _READERS if isinstance(store, base)), None)
     if kind is None:
         raise WrongStoreKindError(f"store {store.name!r} ({type(store).__name__}) answers no queries")
-    reader = kind.__new__(kind)
-    reader.__dict__.update(store.__dict__)
-    reader._iterators = _GatedIterators(gate, opened)
-    reader._reads = ByteReads(store._inner, is_committed=is_committed)  # noqa: SLF001  # the twin of this store
-    reader._above = _Nothing() if is_committed else Above(store)
-    reader._typed_key = _same
+    reads = ByteReads(store._inner, is_committed=is_committed)  # noqa: SLF001  # the twin of this store
+    reader: Any = object.__new__(kind)
+    own = vars(reader)
+    own.update(vars(store))
+    own.update(
+        _iterators=_GatedIterators(gate, opened),
+        _reads=reads,
+        _above=_Nothing() if is_committed else Above(store),
+        _typed_key=_same,
+    )
     if in_bytes:
-        loads_key = store._loads_key  # noqa: SLF001  # the twin of this store
-        reader._typed_key = loads_key
-        reader._dumps_key = reader._loads_key = reader._dumps = reader._loads = _same
+        own["_typed_key"] = own["_loads_key"]
+        own.update(dict.fromkeys(("_dumps_key", "_loads_key", "_dumps", "_loads"), _same))
     if kind is _VersionedReader:
-        reader._inner = _VersionedTwin(reader._reads)
+        own["_inner"] = _VersionedTwin(reads)
     return reader
 
 
@@ -286,6 +295,9 @@ class _VersionedTwin:
 
 class _Nothing:
     """Above a store that is read as of its last commit."""
+
+    def cache_key(self, stored_key: bytes) -> bytes:
+        return stored_key
 
     def get(self, _key: Any, _place: Any, _stored_key: bytes) -> None:
         return None

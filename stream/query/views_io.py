@@ -160,7 +160,9 @@ class ReadOnlyWindowStore(_View):
         self, from_key: Any, to_key: Any, from_time: int, to_time: int
     ) -> StoreIterator[tuple[Windowed[Any], Any]]:
         """`fetch_key_range` from the end."""
-        return self._rows(lambda reader: reader.backward_fetch_key_range(from_key, to_key, from_time, to_time))
+        return self._rows(
+            lambda reader: reader.backward_fetch_key_range(from_key, to_key, from_time, to_time)
+        )
 
     def fetch_all(self, from_time: int, to_time: int) -> StoreIterator[tuple[Windowed[Any], Any]]:
         """Windows of all keys that start between the times."""
@@ -198,7 +200,9 @@ class ReadOnlySessionStore(_View):
         """All sessions of several keys."""
         return self._rows(lambda reader: reader.fetch_key_range(from_key, to_key))
 
-    def backward_fetch_key_range(self, from_key: Any, to_key: Any) -> StoreIterator[tuple[Windowed[Any], Any]]:
+    def backward_fetch_key_range(
+        self, from_key: Any, to_key: Any
+    ) -> StoreIterator[tuple[Windowed[Any], Any]]:
         """`fetch_key_range` from the end."""
         return self._rows(lambda reader: reader.backward_fetch_key_range(from_key, to_key))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
-import time
 from typing import TYPE_CHECKING, Any
 
 from rocksdict import (
@@ -38,6 +37,8 @@ _log = logging.getLogger(__name__)
 # shared by all stores of the process.
 BLOCK_CACHE_BYTES = 50 << 20
 WRITE_BUFFER_BYTES = 16 << 20
+
+_MOST_TRIES = 100_000
 
 _OFFSET = b"\0offset"  # below all key spaces: their names are not empty
 _FULL = ("no space left on device", "disk quota exceeded", "file too large")
@@ -194,14 +195,15 @@ class RocksEngine:
         _log.info("opened the store in %s again after its disk was full", self._path)
 
     def _close(self) -> None:
-        while True:
+        for _ in range(_MOST_TRIES):
             try:
                 self._db.close()
-                return
             except RuntimeError as error:  # a query reads in another thread at this moment
                 if "borrowed" not in str(error):
                     raise
-                time.sleep(0)
+            else:
+                return
+        self._db.close()
 
     def offset(self) -> int | None:
         data = self._db.get(_OFFSET)

@@ -29,6 +29,9 @@ class BytesStore:
     persistent = False
     """Whether committed writes are there when the store is opened again. A store that is not is restored from
     the start of its changelog."""
+    thread_safe = False
+    """Whether other threads may read while the task's thread writes. Only then, and only a key-value store,
+    answers queries."""
 
     def open(self, context: StoreContext, name: str) -> None:
         """Open the store of task `context.task_id`. Files belong into `context.store_folder(name)`, which is

@@ -177,7 +177,9 @@ class InMemoryWindowBytes:
             starts.reverse()
         return self._rows_of(from_key, to_key, starts, forward)
 
-    def _rows_of(self, from_key: bytes | None, to_key: bytes | None, starts: list[int], forward: bool) -> Rows:
+    def _rows_of(
+        self, from_key: bytes | None, to_key: bytes | None, starts: list[int], forward: bool
+    ) -> Rows:
         found = [(start, window) for start in starts if (window := self._windows.get(start)) is not None]
         if from_key is not None and from_key == to_key and not self._retain_duplicates:
             return self._rows_of_key(from_key, found)

@@ -46,6 +46,8 @@ class TaskContext:
         self.open_engine = open_engine
         self.folder: Path | None = None
         """Of the task, for the stores of suppliers."""
+        self.gate: Any = None
+        """Where queries read the stores in other threads (`QueryGate`); closed before the stores are."""
         self.current = CurrentRecord()
         self.calls = TaskCalls(self.current)
         self.sections: list[Section] = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import WakeupError
 from ...protocol.model import TopicPartition
+from ..query.gate_io import QueryGate
 from ..records import TaskId
 from ..state.thread_cache import ThreadCache
 from ..task.global_task import GlobalTask
@@ -62,6 +63,7 @@ class GlobalThread:
             wall_ms=wall_ms(),
         )
         self._task.context.folder = folder
+        self.gate = QueryGate()
         settings = {**plan.client_configs["global.consumer"], "auto.offset.reset": "earliest"}
         self._consumer = clients.consumer(settings)
         self._on_error = on_error
@@ -126,5 +128,6 @@ class GlobalThread:
         self._consumer.wakeup()
         if self._thread.ident is not None:
             self._thread.join()
+        self.gate.close()
         self._task.close()
         self._consumer.close()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...clients.admin.admin_types import LATEST
 from ...protocol.errors import HeadraceError
 from ..errors import StreamsError
+from ..query.local_io import LocalStores
+from ..query.views_io import ViewOptions, view_of
 from .async_calls_io import FunctionLoop
 from .clients_io import Clients
 from .global_thread_io import GlobalThread
@@ -24,13 +26,16 @@ from .topic_watch_io import TopicWatch
 from .upkeep_io import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
     from ...protocol.model import TopicPartition
     from ..config import StreamsConfig
+    from ..query.gate_io import QueryGate
+    from ..query.local_io import Holder
+    from ..query.queries import Query, StateQueryResult
     from ..state.engines import Engine
     from ..task.settings import TaskSettings
     from ..topology.topology import Topology
@@ -93,6 +98,9 @@ class AppInstance:
         self._watch: TopicWatch | None = None
         self._loop = FunctionLoop(f"{config.application_id}-functions")
         self._is_stopped = False
+        self.queries = LocalStores(
+            *(self._plan_of_queries, self._holders, self._global_stores), isolation=config.query_isolation
+        )
 
     # --- state ------------------------------------------------------------------------------------------
 
@@ -153,6 +161,69 @@ class AppInstance:
                 lags = found.setdefault(store, {})
                 lags[changelog.partition] = LagInfo(current, end, max(end - current, 0))
         return found
+
+    # --- queries ------------------------------------------------------------------------------------------
+
+    def store(
+        self,
+        name: str,
+        *,
+        kind: str | None = None,
+        partition: int | None = None,
+        stale: bool = False,
+        isolation: str | None = None,
+        values_only: bool = False,
+    ) -> Any:
+        """A read-only view of a store, over the tasks that this instance has, for any thread; keys of other
+        instances are not found. It is a ReadOnlyKeyValueStore, ReadOnlyWindowStore, ReadOnlySessionStore or
+        ReadOnlyVersionedStore.
+
+        `kind`: "key_value", "window", "session" or "versioned", where it is to be checked. `partition`: only
+        that of this task. `stale`: standbys and stores that are being restored answer, too. `isolation`:
+        "read_committed" or "read_uncommitted", in place of default.state.isolation.level. `values_only`:
+        values without their timestamps. Iterators must be closed.
+
+        Errors: UnknownStoreError, WrongStoreKindError, StoreUnavailableError if the instance does not run;
+        of the calls of a view StoreMigratedError and StoreUnavailableError, both retriable.
+        """
+        return view_of(self.queries, name, kind, ViewOptions(partition, stale, isolation, values_only))
+
+    def query(
+        self,
+        store: str,
+        query: Query,
+        *,
+        partitions: Iterable[int] | None = None,
+        bound: Mapping[TopicPartition, int] | None = None,
+        require_active: bool = False,
+        isolation: str | None = None,
+    ) -> StateQueryResult:
+        """The results of a query by partition (IQv2), from the tasks and standbys that this instance has.
+
+        `partitions` None: all that are here. `bound`: only stores that have seen the records up to these
+        offsets answer; the position of a result can be given. `require_active`: no standbys, and nothing that
+        is being restored. Results with several rows are iterators, which must be closed.
+
+        Errors: UnknownStoreError, StoreUnavailableError if the instance does not run; those of a partition
+        are in its result.
+        """
+        return self.queries.query(
+            *(store, query),
+            partitions=partitions,
+            bound=bound,
+            require_active=require_active,
+            isolation=isolation,
+        )
+
+    def _plan_of_queries(self) -> AppPlan | None:
+        runs = self._state in (InstanceState.RUNNING, InstanceState.REBALANCING)
+        return self._plan if runs else None
+
+    def _holders(self) -> list[Holder]:
+        return [holder for thread in list(self._threads) for holder in thread.holders()]
+
+    def _global_stores(self) -> tuple[Mapping[str, Any], QueryGate] | None:
+        return None if self._global is None else (self._global.stores, self._global.gate)
 
     # --- start and end ----------------------------------------------------------------------------------
 
@@ -264,6 +335,7 @@ class AppInstance:
         if self._directory is not None and ended:
             self._directory.clean(wall_ms(), self.config.state_cleanup_delay_ms)
             self._directory.close()
+        self.queries.warn_of_leaks()
         self._move(state)
         return ended
 

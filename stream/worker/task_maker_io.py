@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from ..query.gate_io import QueryGate
 from ..state.engines import DamagedStoreError
 from ..task.columns import ColumnIo
 from ..task.states import TaskState
@@ -89,7 +90,7 @@ class TaskMaker:
             global_stores=self._global_stores,
         )
         output.collector = task.collector
-        task.context.folder = folder
+        task.context.folder, task.context.gate = folder, QueryGate()
         try:
             return task, task.initialize()
         except BaseException:
@@ -100,6 +101,7 @@ class TaskMaker:
         """Close the stores; what is not committed is dropped. The folder is free for other threads."""
         if task.state is not TaskState.SUSPENDED:
             task.suspend()
+        task.context.gate.close()
         task.close()
         self.directory.release(task.id)
 

@@ -21,6 +21,7 @@ from ..errors import (
     TaskMigratedError,
     TaskRetryError,
 )
+from ..query.local_io import holders_of
 from ..state.engines import StoreFullError
 from ..state.thread_cache import ThreadCache
 from .assignor import TaskAssignor
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...clients.sync.consumer_io import Consumer
+    from ..query.local_io import Holder
     from ..task.task import Task
     from .assignor import GroupNews
     from .async_calls_io import FunctionLoop
@@ -178,6 +180,10 @@ class StreamThread:
         }
         active = changelogs_of(list(self.manager.tasks.values()))
         return {**found, **{each: self._restorer.position(each[1]) for each in active}}
+
+    def holders(self) -> list[Holder]:
+        """The tasks and standbys of the thread, for queries. From any thread."""
+        return [] if self.manager is None else holders_of(self.manager)
 
     @property
     def is_restored(self) -> bool:
