@@ -141,7 +141,8 @@ def test_the_states_are_those_without_a_cache(
     kind: str, records: list[tuple[Any, Any, int]], commit_every: int, headers: bool
 ) -> None:
     """Also where a function fails on some records. What is sent does not depend on what waits; without a
-    cache the last record of each key is the same."""
+    cache the last record of each key is the same, but for sessions: those merged between two commits never
+    were in the changelog, and a cached session is found a little longer than the store's retention."""
     runs = []
     for options in ({}, {"waits": False}, {"cache_bytes": 0}):
         run = Run(operators(kind), store_headers=headers, processing_handler=LogAndContinue(), **options)
@@ -149,8 +150,9 @@ def test_the_states_are_those_without_a_cache(
     waiting, cached, plain = runs
     assert waiting.sent == cached.sent
     dropped = [run.task.context.dropped_records for run in runs]
-    assert dropped[0] == dropped[1] == dropped[2]
-    if kind != "session":  # sessions that were merged between two commits never were in the changelog
+    assert dropped[0] == dropped[1]
+    if kind != "session":
+        assert dropped[1] == dropped[2]
         assert last_sent(waiting) == last_sent(plain)
 
 
