@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ..cluster.network import Reply
     from ..config import ConsumerConfig
     from ..group.assignors import Assignor
+    from ..group.streams import StreamsApplication
     from ..records import OffsetAndTimestamp
     from .fetch_state import PartitionState
 T = TypeVar("T")
@@ -93,6 +94,7 @@ class ConsumerEngine:
         is_threaded: bool,
         assignors: Iterable[str | Assignor] | None = None,
         interceptors: Interceptors = NO_INTERCEPTORS,
+        streams: StreamsApplication | None = None,
     ) -> None:
         self._hub, self.config, self._topics = hub, config, TopicDiscovery(topics)
         self.interceptors = interceptors
@@ -131,7 +133,7 @@ class ConsumerEngine:
             on(NotifyReader, ignore),  # once, after the other effects
         )
         keep_freed_memory()
-        self.group = join_group(self, hub, config, self._backoff, assignors)
+        self.group = join_group(self, hub, config, self._backoff, assignors, streams)
         hub.join(self)
         hub.metadata.add_listener(self._on_view)
         hub.metadata.watch(topics)

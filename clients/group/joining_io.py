@@ -12,6 +12,7 @@ from .member import MemberConfig
 from .membership_io import Membership
 from .modern import ModernMember
 from .sticky import CooperativeStickyAssignor, StickyAssignor
+from .streams import StreamsMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..config import ConsumerConfig
     from .assignors import Assignor
     from .member import MemberCore
+    from .streams import StreamsApplication
     from .membership_io import PartitionReader
 
 
@@ -30,8 +32,10 @@ def join_group(
     config: ConsumerConfig,
     backoff: Backoff,
     assignors: Iterable[str | Assignor] | None,
+    streams: StreamsApplication | None = None,
 ) -> Membership | None:
-    """None without a group.id. Errors: ConfigError for unknown assignors."""
+    """None without a group.id. With `streams` the group is a streams group. Errors: ConfigError for unknown
+    assignors."""
     if not config.group:
         return None
     member = MemberConfig(
@@ -45,14 +49,20 @@ def join_group(
         server_assignor=config.group_remote_assignor or None,
     )
     core: MemberCore
-    if config.group_protocol == "consumer":
+    if streams is not None:
+        core = StreamsMember(member, _new_id(hub), backoff, streams)
+    elif config.group_protocol == "consumer":
         if assignors is not None:
             raise ConfigError("assignors= are of group_protocol='classic': here the coordinator assigns")
-        core = ModernMember(member, str(UUID(int=hub.random.getrandbits(128), version=4)), backoff)
+        core = ModernMember(member, _new_id(hub), backoff)
     else:
         chosen = checked_assignors(config.assignors if assignors is None else assignors)
         core = ClassicMember(member, chosen, backoff)
     return Membership(engine, hub, config, core, backoff)
+
+
+def _new_id(hub: Hub) -> str:
+    return str(UUID(int=hub.random.getrandbits(128), version=4))
 
 
 def checked_assignors(wanted: Iterable[str | Assignor]) -> tuple[Assignor, ...]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ..consumer.interceptors import SomeConsumerInterceptor
     from ..group.assignors import Assignor
     from ..group.listeners import SomeListener
+    from ..group.streams import StreamsApplication
     from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -62,7 +63,8 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
     members, as after `subscribe`. Without topics it reads those given to `assign`. `bootstrap` is as for
     `Producer`. `iter_timeout` ends an iteration after that many seconds without a record. `assignors`
     are those of partition.assignment.strategy, by name, or the user's own; `interceptors` as in
-    `ConsumerInterceptor`. Other keyword arguments are keys of ConsumerConfig.
+    `ConsumerInterceptor`. `streams` makes the consumer a member of a streams group, as the threads of a
+    streams application need it. Other keyword arguments are keys of ConsumerConfig.
 
     With enable.auto.commit a record counts as processed when the next one (or the next batch) is requested.
     """
@@ -79,6 +81,7 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
         listener: SomeListener | None = None,
         assignors: Iterable[str | Assignor] | None = None,
         interceptors: Iterable[SomeConsumerInterceptor] = (),
+        streams: StreamsApplication | None = None,
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
@@ -103,6 +106,7 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
                     is_threaded=self._io.is_threaded,
                     assignors=own,
                     interceptors=seeing,
+                    streams=streams,
                 )
                 if first is not None and engine.group is not None:
                     engine.group.subscribe(first)

@@ -70,8 +70,8 @@ class _IncorrectPartitionsError(Exception):
 
 
 def configure(topology: StreamsGroupTopologyValue, count_of: PartitionCountOf) -> ConfiguredTopology:
-    """Errors: StreamsInvalidTopologyError if the number of partitions of a repartition topic depends on
-    itself."""
+    """`topology` without expressions (source_patterns.py). Errors: StreamsInvalidTopologyError if the number
+    of partitions of a repartition topic depends on itself."""
     missing_sources = sorted(
         {name for each in topology.subtopologies for name in each.source_topics if count_of(name) is None}
         - {topic.name for each in topology.subtopologies for topic in each.repartition_source_topics}
@@ -128,7 +128,7 @@ def _partition_counts(topology: StreamsGroupTopologyValue, count_of: PartitionCo
 
 def _task_count(subtopology: Subtopology, counts: Mapping[str, int], count_of: PartitionCountOf) -> int:
     found = (counts.get(name) or count_of(name) for name in sources_of(subtopology))
-    return max(count for count in found if count is not None)
+    return max((count for count in found if count is not None), default=0)  # no topic matches an expression
 
 
 def _repartition_counts(topology: StreamsGroupTopologyValue, count_of: PartitionCountOf) -> dict[str, int]:
@@ -193,8 +193,8 @@ def _missing_topics(
     missing: dict[str, TopicInfo] = {}
     for topic in _internal_topics(topology.subtopologies):
         expected, found = counts.get(topic.name), count_of(topic.name)
-        if expected is None:
-            continue  # a changelog that is also a source topic
+        if not expected:
+            continue  # a changelog that is also a source topic, or no topic matches an expression yet
         if found is None:
             missing[topic.name] = topic._replace(partitions=expected)
         elif found != expected:

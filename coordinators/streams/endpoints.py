@@ -14,6 +14,7 @@ from .tasks import Role
 from .topology import sources_of
 
 if TYPE_CHECKING:
+    from ...protocol.records.streams_group_records import StreamsGroupTopologyValue
     from .configured_topology import PartitionCountOf
     from .streams_group import StreamsGroup
     from .streams_member import Member
@@ -50,13 +51,11 @@ def _shown(member: Member | None) -> tuple[object, ...]:
 
 
 def partitions_by_endpoint(
-    group: StreamsGroup, count_of: PartitionCountOf
+    group: StreamsGroup, topology: StreamsGroupTopologyValue, count_of: PartitionCountOf
 ) -> tuple[EndpointToPartitions, ...]:
-    """The information of all members with an endpoint, in the order of their ids."""
-    sources = {
-        each.subtopology_id: tuple(sources_of(each))
-        for each in (() if group.topology is None else group.topology.subtopologies)
-    }
+    """The information of all members with an endpoint, in the order of their ids. `topology`: without
+    expressions."""
+    sources = {each.subtopology_id: tuple(sources_of(each)) for each in topology.subtopologies}
 
     def partitions_of(member: Member, role: Role) -> tuple[TopicPartitions, ...]:
         found: dict[str, list[int]] = {}

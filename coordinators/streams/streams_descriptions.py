@@ -54,13 +54,13 @@ def _topology(group: StreamsGroup, members: StreamsMembers) -> DescribedTopology
     if group.topology is None:
         return None
     try:
-        configured = members.current_topology(group.group_id, group.topology).configured
+        current = members.current_topology(group.group_id, group.topology)
     except KafkaError:
         return DescribedTopology(group.topology.epoch, None)
-    if configured.tasks is None:
+    if current.configured.tasks is None:
         return DescribedTopology(group.topology.epoch, None)
-    counts = configured.partition_counts
-    found = sorted(group.topology.subtopologies, key=_by_id)
+    counts = current.configured.partition_counts
+    found = sorted(current.resolved.subtopologies, key=_by_id)
     return DescribedTopology(group.topology.epoch, tuple(_subtopology(each, counts) for each in found))
 
 

@@ -28,9 +28,9 @@ from ...protocol.records.streams_group_records import (
 )
 from ..group.group import GroupType
 from ..runtime.ports import Record
+from .source_patterns import subtopology_of
 from .streams_member import NO_EPOCH, Member, MemberState
 from .tasks import Role, by_role, epochs_in, from_roles
-from .topology import source_subtopologies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -274,7 +274,7 @@ class StreamsGroup:
         return member_id in self.members
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return bool(self.members) and topic in source_subtopologies(self.topology)
+        return bool(self.members) and self._subtopology_of(topic) is not None
 
     def check_offset_commit(
         self,
@@ -297,11 +297,14 @@ class StreamsGroup:
         member = self.members.get(member_id)
         if member is None or epoch > member.epoch:
             return False
-        subtopologies = source_subtopologies(self.topology)
         return all(
-            member.since.get((subtopologies.get(topic, ""), partition), member.epoch + 1) <= epoch
+            member.since.get((self._subtopology_of(topic) or "", partition), member.epoch + 1) <= epoch
             for topic, _, partition in places
         )
+
+    def _subtopology_of(self, topic: str) -> str | None:
+        topology = self.topology
+        return None if topology is None else subtopology_of(topology, self._group_id, topic)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Errors: UnknownMemberIdError, StaleMemberEpochError."""

@@ -58,7 +58,7 @@ class StreamsHeartbeats:
         was_empty, epoch_before = draft.group.is_empty, draft.group.epoch
         owned = owned_by(body)
         before = self._member_for(draft, body, owned)
-        configured = self._update(draft, before, body, owned, token)
+        configured = self._update(draft, before, body, owned, token, was_empty=was_empty)
         if was_empty:
             self._members.delay_first_assignment(body.group_id, now)
         statuses = self._statuses(draft, body, configured)
@@ -124,10 +124,12 @@ class StreamsHeartbeats:
         body: StreamsGroupHeartbeatRequest,
         owned: Tasks | None,
         token: Token,
+        *,
+        was_empty: bool,
     ) -> ConfiguredTopology:
         """Write the member's metadata, the topology, and the next group epoch if anything changed.
 
-        Errors: InvalidRequestError, StreamsInvalidTopologyError.
+        Errors: InvalidRequestError, StreamsInvalidTopologyError, InvalidRegularExpressionError.
         """
         metadata = _member_metadata(before, body, token)
         if before is not None and before.process_id != metadata.process_id:
@@ -135,8 +137,8 @@ class StreamsHeartbeats:
                 raise InvalidRequestError("the process id of the member has changed: rejoin with epoch 0")
             draft.write_assignment(Member(body.member_id, before.metadata))  # its tasks were the process's
         has_changed = draft.write_member_metadata(body.member_id, metadata)
-        topology = _topology_for(draft.group, body)
-        if topology is not draft.group.topology:
+        topology = _topology_for(None if was_empty else draft.group.topology, body)
+        if topology != draft.group.topology:
             draft.write(draft.group.topology_record(topology))
             has_changed = True
         current = self._members.current_topology(body.group_id, topology)
@@ -244,7 +246,9 @@ class StreamsHeartbeats:
         endpoint_epoch = self._members.endpoint_epochs.epoch_of(body.group_id)
         endpoints = None
         if endpoint_epoch != body.endpoint_information_epoch:
-            endpoints = partitions_by_endpoint(group, self._members.partition_count)
+            assert group.topology is not None
+            current = self._members.current_topology(body.group_id, group.topology)
+            endpoints = partitions_by_endpoint(group, current.resolved, self._members.partition_count)
         settings = self._members.settings_of(body.group_id)
         return StreamsGroupHeartbeatResponse(
             0,
@@ -292,17 +296,20 @@ def _check_epoch(member: Member, epoch: int, owned: Tasks | None) -> None:
     )
 
 
-def _topology_for(group: StreamsGroup, body: StreamsGroupHeartbeatRequest) -> StreamsGroupTopologyValue:
-    """The group's topology; that of the first member if there is none. Errors: InvalidRequestError."""
-    known, sent = group.topology, body.topology
+def _topology_for(
+    known: StreamsGroupTopologyValue | None, body: StreamsGroupHeartbeatRequest
+) -> StreamsGroupTopologyValue:
+    """The group's topology; that of the first member if there is none, or if the group was empty.
+    Errors: InvalidRequestError."""
+    sent = body.topology
     if known is None:
         if sent is None:
             raise InvalidRequestError(f"streams group {body.group_id!r} has no topology: rejoin")
         return sent
     if sent is not None and sent.epoch >= known.epoch and not _are_equal(known, sent):
         raise InvalidRequestError(
-            f"the topology differs from that of streams group {body.group_id!r}: topology updates are not"
-            " supported yet"
+            f"the topology differs from that of streams group {body.group_id!r}, which its members keep while"
+            " there are any: stop all instances of the application before one with another topology starts"
         )
     return known
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import GroupIdNotFoundError, StreamsInvalidTopologyError
+from ...protocol.errors import GroupIdNotFoundError, KafkaError
 from ...storage_node.configs.group_config import streams_settings_of_group
 from ..group.member_timers import MemberTimers
 from ..group.topic_index import TopicIndex
@@ -17,6 +17,7 @@ from ..runtime.ports import Outcome
 from .configured_topology import configure
 from .endpoints import EndpointEpochs
 from .internal_topics import InternalTopics
+from .source_patterns import resolved
 from .streams_draft import StreamsDraft
 from .streams_group import StreamsGroup
 from .streams_member import MemberState
@@ -27,7 +28,6 @@ from .warmups import AssignmentConfigs
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from ...protocol.errors import KafkaError
     from ...protocol.records.streams_group_records import StreamsGroupTopologyValue
     from ...storage_node.configs.group_config import StreamsGroupSettings
     from ...storage_node.embedded.contract import Now
@@ -39,9 +39,11 @@ if TYPE_CHECKING:
 
 
 class CurrentTopology(NamedTuple):
-    """A topology with the topics of the image at `offset`, and the hash of the topics that it requires."""
+    """A topology with the topics of the image at `offset`, and the hash of the topics that it requires.
+    `resolved`: with topics in place of expressions."""
 
     topology: StreamsGroupTopologyValue
+    resolved: StreamsGroupTopologyValue
     offset: int
     metadata_hash: int
     configured: ConfiguredTopology
@@ -88,21 +90,22 @@ class StreamsMembers:
     def current_topology(self, group_id: str, topology: StreamsGroupTopologyValue) -> CurrentTopology:
         """The topology with the topics of the current image; computed again only if they changed.
 
-        Errors: StreamsInvalidTopologyError.
+        Errors: StreamsInvalidTopologyError, InvalidRegularExpressionError.
         """
         image, known = self.context.image, self._topologies.get(group_id)
         is_same = known is not None and (known.topology is topology or known.topology == topology)
         if known is not None and is_same and known.offset == image.offset:
             return known
         self._topics.look_at(image)
-        metadata_hash = self._topics.hash_of(required_topics(topology))
+        found = resolved(topology, group_id, self._topics.names)
+        metadata_hash = self._topics.hash_of(required_topics(found))
         if known is not None and is_same and known.metadata_hash == metadata_hash:
             configured = known.configured
         else:
-            configured = configure(topology, self.partition_count)
-        found = CurrentTopology(topology, image.offset, metadata_hash, configured)
-        self._topologies[group_id] = found
-        return found
+            configured = configure(found, self.partition_count)
+        current = CurrentTopology(topology, found, image.offset, metadata_hash, configured)
+        self._topologies[group_id] = current
+        return current
 
     def report(self, group_id: str, member: Member, owned: Tasks) -> None:
         """Keep the tasks that the member reports. Bound: only those that are its own."""
@@ -192,7 +195,7 @@ class StreamsMembers:
             return Outcome()
         try:
             configured = self.current_topology(group_id, group.topology).configured
-        except StreamsInvalidTopologyError:
+        except KafkaError:
             return Outcome()  # the next heartbeat returns the error
         configs = self.assignment_configs(group_id)
         draft.assign(configured, configs, self.task_offsets.lags(group_id), now.wall_ms)

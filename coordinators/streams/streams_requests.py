@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import InvalidRequestError
 from ...runtime.config import MAX_INT
 from ..runtime.routing import MAX_ID_LENGTH
+from .source_patterns import check_expressions
 from .streams_member import JOIN_EPOCH, LEAVE_EPOCH
 from .tasks import from_roles
 from .topology import check_topology
@@ -91,6 +92,7 @@ def _check_join(body: StreamsGroupHeartbeatRequest) -> None:
     if body.topology is None:
         raise InvalidRequestError("a joining member must send the topology")
     check_topology(body.topology)
+    check_expressions(body.topology)
 
 
 def owned_by(body: StreamsGroupHeartbeatRequest) -> Tasks | None:

@@ -41,7 +41,7 @@ def required_topics(topology: StreamsGroupTopologyValue) -> frozenset[str]:
 
 
 def source_subtopologies(topology: StreamsGroupTopologyValue | None) -> dict[str, str]:
-    """The subtopology of each source topic."""
+    """The subtopology of each source topic that the topology names."""
     if topology is None:
         return {}
     return {name: each.subtopology_id for each in topology.subtopologies for name in sources_of(each)}
@@ -61,10 +61,8 @@ def copartition_groups(subtopology: Subtopology) -> Iterator[frozenset[str]]:
 
 
 def check_topology(topology: StreamsGroupTopologyValue) -> None:
-    """Errors: InvalidRequestError for regular expressions, as in Kafka, and for too many topics;
+    """All but its regular expressions (source_patterns.py). Errors: InvalidRequestError for too many topics;
     StreamsInvalidTopologyError."""
-    if any(each.source_topic_regex for each in topology.subtopologies):
-        raise InvalidRequestError("regular expressions for source topics are not supported by streams groups")
     if topology.epoch < 0:
         raise StreamsInvalidTopologyError(f"the topology epoch {topology.epoch} is negative")
     if not topology.subtopologies:
@@ -85,11 +83,12 @@ def check_topology(topology: StreamsGroupTopologyValue) -> None:
 def _mentions(subtopology: Subtopology) -> int:
     return (
         len(subtopology.source_topics)
+        + len(subtopology.source_topic_regex)
         + len(subtopology.repartition_sink_topics)
         + len(subtopology.repartition_source_topics)
         + len(subtopology.state_changelog_topics)
         + sum(
-            len(group.source_topics) + len(group.repartition_source_topics)
+            len(group.source_topics) + len(group.source_topic_regex) + len(group.repartition_source_topics)
             for group in subtopology.copartition_groups
         )
     )
@@ -97,7 +96,7 @@ def _mentions(subtopology: Subtopology) -> int:
 
 def _check_subtopology(subtopology: Subtopology) -> None:
     where = f"subtopology {subtopology.subtopology_id!r}"
-    if next(sources_of(subtopology), None) is None:
+    if next(sources_of(subtopology), None) is None and not subtopology.source_topic_regex:
         raise StreamsInvalidTopologyError(f"{where} has no source topics")
     for name in (*sources_of(subtopology), *subtopology.repartition_sink_topics):
         _check_name(name, where)
@@ -112,6 +111,7 @@ def _check_subtopology(subtopology: Subtopology) -> None:
     for group in subtopology.copartition_groups:
         sizes = (
             (group.source_topics, len(subtopology.source_topics)),
+            (group.source_topic_regex, len(subtopology.source_topic_regex)),
             (group.repartition_source_topics, len(subtopology.repartition_source_topics)),
         )
         if any(not 0 <= index < size for indices, size in sizes for index in indices):

@@ -125,7 +125,7 @@ def _internal_topics(
 
     Errors: ConfigError for one that is none of the application.
     """
-    from ...stream.worker.application_topics import is_internal_topic
+    from ...protocol.application_topics import is_internal_topic
 
     kept = {scope_of(text)[0] for text in inputs}
     found = [

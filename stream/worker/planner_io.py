@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ...clients.config import ConnectionConfig
+from ...protocol.application_topics import is_internal_topic
 from ..errors import InternalTopicError
 from ..processors.named_tables import takes_columns
 from ..task.timestamps import FailOnInvalidTimestamp
 from ..topology.column_paths import column_paths
-from .application_topics import is_internal_topic
 from .plan import AppPlan
 from .topics_io import create_internal_topics, existing_topics
 
