@@ -220,7 +220,8 @@ class _Servers:
             for index in range(1, max(controllers, there) + 1)
         ]
         # a single process has no other members to wait for; Kafka's quickstart config does the same
-        node_pairs = {"group.initial.rebalance.delay.ms": 0, **scaled(node_pairs, nodes)}
+        delays = {"group.initial.rebalance.delay.ms": 0, "group.streams.initial.rebalance.delay.ms": 0}
+        node_pairs = {**delays, **scaled(node_pairs, nodes)}
         self._node_configs = [
             NodeConfig.of(of_node(node_pairs, index, str(data_dir / f"node-{index}")))
             for index in range(1, nodes + 1)

@@ -1,7 +1,8 @@
 """Config keys of a streams application, with Kafka's names and defaults. Source: Kafka StreamsConfig.java.
 
 Keys of the embedded clients are given with a prefix: `consumer.`, `main.consumer.`, `restore.consumer.`,
-`global.consumer.`, `producer.`, `admin.`; `topic.` gives keys of internal topics.
+`global.consumer.`, `producer.`, `admin.`; `topic.` gives keys of internal topics, `client.tag.` the tags of
+the instance.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ CLIENT_PREFIXES = (
     "producer.",
     "admin.",
     "topic.",
+    "client.tag.",
 )
+MAX_PORT = 65_535
 _APPLICATION_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -193,6 +196,12 @@ class StreamsConfig(Config):
         False,
         doc="The processing exception handler is called for global stores, too.",
     )
+    application_server: str = key(
+        "application.server",
+        "",
+        doc="host:port at which this instance can be asked for its stores; the group tells it to all members."
+        " Empty: none.",
+    )
     log_summary_interval_ms: int = key(
         "log.summary.interval.ms",
         2 * MINUTE,
@@ -210,7 +219,19 @@ class StreamsConfig(Config):
                 f"application.id {self.application_id!r} must be 1 to 249 letters, digits, dots, underscores"
                 " or hyphens: it is part of topic names"
             )
-        _ = self.optimizations
+        _ = self.optimizations, self.endpoint
+
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        """Host and port of application.server; None without. Errors: ConfigError."""
+        if not self.application_server:
+            return None
+        host, _, port = self.application_server.rpartition(":")
+        if not host or not port.isascii() or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
+            raise ConfigError(
+                f"application.server {self.application_server!r} is not host:port, as in node1:8080"
+            )
+        return host.removeprefix("[").removesuffix("]"), int(port)
 
     @property
     def query_isolation(self) -> str:

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from ..cluster.metadata import ClusterView
     from ..cluster.network import Reply
     from ..config import ConsumerConfig
-    from ..group.assignors import Assignor
-    from ..group.streams import StreamsApplication
+    from ..group.joining_io import SomeAssignors
     from ..records import OffsetAndTimestamp
     from .fetch_state import PartitionState
 T = TypeVar("T")
@@ -92,9 +91,8 @@ class ConsumerEngine:
         on_bad_record: BadRecordAction | None,
         *,
         is_threaded: bool,
-        assignors: Iterable[str | Assignor] | None = None,
+        assignors: SomeAssignors | None = None,
         interceptors: Interceptors = NO_INTERCEPTORS,
-        streams: StreamsApplication | None = None,
     ) -> None:
         self._hub, self.config, self._topics = hub, config, TopicDiscovery(topics)
         self.interceptors = interceptors
@@ -133,7 +131,7 @@ class ConsumerEngine:
             on(NotifyReader, ignore),  # once, after the other effects
         )
         keep_freed_memory()
-        self.group = join_group(self, hub, config, self._backoff, assignors, streams)
+        self.group = join_group(self, hub, config, self._backoff, assignors)
         hub.join(self)
         hub.metadata.add_listener(self._on_view)
         hub.metadata.watch(topics)

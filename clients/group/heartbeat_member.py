@@ -1,5 +1,5 @@
-"""A group member that sends heartbeats while the coordinator assigns: consumer groups (KIP-848, modern.py) and
-streams groups (KIP-1071, streams.py). Pure.
+"""A member of a group whose coordinator assigns: a consumer group (KIP-848, modern.py) or a streams group
+(KIP-1071, streams.py). Pure.
 
 A heartbeat has the fields that changed since the last acknowledged one. A response may have a new target
 assignment. The member first revokes what the target lacks, and reports that at once, so that it can be

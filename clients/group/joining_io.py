@@ -12,7 +12,7 @@ from .member import MemberConfig
 from .membership_io import Membership
 from .modern import ModernMember
 from .sticky import CooperativeStickyAssignor, StickyAssignor
-from .streams import StreamsMember
+from .streams import StreamsApplication, StreamsMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from ..config import ConsumerConfig
     from .assignors import Assignor
     from .member import MemberCore
-    from .streams import StreamsApplication
+
+    SomeAssignors = Iterable[str | Assignor] | StreamsApplication
+    """Of a consumer of a classic group; StreamsApplication: a member of a streams group."""
     from .membership_io import PartitionReader
 
 
@@ -31,11 +33,9 @@ def join_group(
     hub: Hub,
     config: ConsumerConfig,
     backoff: Backoff,
-    assignors: Iterable[str | Assignor] | None,
-    streams: StreamsApplication | None = None,
+    assignors: SomeAssignors | None,
 ) -> Membership | None:
-    """None without a group.id. With `streams` the group is a streams group. Errors: ConfigError for unknown
-    assignors."""
+    """None without a group.id. Errors: ConfigError for unknown assignors."""
     if not config.group:
         return None
     member = MemberConfig(
@@ -49,8 +49,8 @@ def join_group(
         server_assignor=config.group_remote_assignor or None,
     )
     core: MemberCore
-    if streams is not None:
-        core = StreamsMember(member, _new_id(hub), backoff, streams)
+    if isinstance(assignors, StreamsApplication):
+        core = StreamsMember(member, _new_id(hub), backoff, assignors)
     elif config.group_protocol == "consumer":
         if assignors is not None:
             raise ConfigError("assignors= are of group_protocol='classic': here the coordinator assigns")
@@ -59,6 +59,11 @@ def join_group(
         chosen = checked_assignors(config.assignors if assignors is None else assignors)
         core = ClassicMember(member, chosen, backoff)
     return Membership(engine, hub, config, core, backoff)
+
+
+def kept_assignors(given: SomeAssignors | None) -> SomeAssignors | None:
+    """With an iterable of its own."""
+    return given if given is None or isinstance(given, StreamsApplication) else tuple(given)
 
 
 def _new_id(hub: Hub) -> str:

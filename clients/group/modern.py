@@ -161,6 +161,4 @@ class ModernMember(HeartbeatMember):
 
     def _leave_request(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
         config = self.config
-        return ConsumerGroupHeartbeatRequest(
-            config.group_id, self.member_id, epoch, config.group_instance_id
-        )
+        return ConsumerGroupHeartbeatRequest(config.group_id, self.member_id, epoch, config.group_instance_id)

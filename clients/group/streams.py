@@ -251,7 +251,7 @@ class StreamsMember(HeartbeatMember):
             config.rack_id,
             config.max_poll_interval_ms,
             None if self.is_member else application.topology,
-            *map(_task_ids, held),
+            *(_task_ids(held.active), _task_ids(held.standby), _task_ids(held.warmup)),
             application.process_id,
             application.endpoint,
             application.client_tags,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..consumer.arguments import OnDeserializeError
     from ..consumer.interceptors import SomeConsumerInterceptor
-    from ..group.assignors import Assignor
+    from ..group.joining_io import SomeAssignors
     from ..group.listeners import SomeListener
     from ..options import AdminOptions, ConnectionOptions, ConsumerOptions, ProducerOptions
     from ..producer.partitioner import Partitioner
@@ -78,7 +78,7 @@ class ClientFactory:
         on_deserialize_error: OnDeserializeError = "raise",
         pattern: str | re.Pattern[str] | None = None,
         listener: SomeListener | None = None,
-        assignors: Iterable[str | Assignor] | None = None,
+        assignors: SomeAssignors | None = None,
         interceptors: Iterable[SomeConsumerInterceptor] = (),
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ConsumerOptions],

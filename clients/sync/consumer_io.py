@@ -23,6 +23,7 @@ from ..consumer.arguments import (
 )
 from ..consumer.consumer_io import ConsumerEngine, limited_warning
 from ..consumer.interceptors import Interceptors
+from ..group.joining_io import kept_assignors
 from ..group.listeners import Callbacks
 from ..group.membership_io import CLOSE_TIMEOUT_S
 from ..group.subscription import first_subscription
@@ -44,9 +45,8 @@ if TYPE_CHECKING:
     from ..cluster.hub_io import Hub
     from ..consumer.arguments import OnDeserializeError, SomePartitions
     from ..consumer.interceptors import SomeConsumerInterceptor
-    from ..group.assignors import Assignor
+    from ..group.joining_io import SomeAssignors
     from ..group.listeners import SomeListener
-    from ..group.streams import StreamsApplication
     from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -62,9 +62,9 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
     With topics it reads all their partitions, later ones too; with a `group` it shares them with the other
     members, as after `subscribe`. Without topics it reads those given to `assign`. `bootstrap` is as for
     `Producer`. `iter_timeout` ends an iteration after that many seconds without a record. `assignors`
-    are those of partition.assignment.strategy, by name, or the user's own; `interceptors` as in
-    `ConsumerInterceptor`. `streams` makes the consumer a member of a streams group, as the threads of a
-    streams application need it. Other keyword arguments are keys of ConsumerConfig.
+    are those of partition.assignment.strategy, by name, or the user's own (the threads of a streams
+    application give their topology here); `interceptors` as in `ConsumerInterceptor`. Other keyword arguments
+    are keys of ConsumerConfig.
 
     With enable.auto.commit a record counts as processed when the next one (or the next batch) is requested.
     """
@@ -79,9 +79,8 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
         on_deserialize_error: OnDeserializeError = "raise",
         pattern: str | re.Pattern[str] | None = None,
         listener: SomeListener | None = None,
-        assignors: Iterable[str | Assignor] | None = None,
+        assignors: SomeAssignors | None = None,
         interceptors: Iterable[SomeConsumerInterceptor] = (),
-        streams: StreamsApplication | None = None,
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
@@ -91,7 +90,7 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
             deserializers_of(key, value),
             bad_record_action(on_deserialize_error, limited_warning()),
         )
-        seeing, own = Interceptors(interceptors), None if assignors is None else tuple(assignors)
+        seeing, own = Interceptors(interceptors), kept_assignors(assignors)
         self._iter_timeout = iter_timeout
         self._io, self.config = attach(ClusterIo, bootstrap, ConsumerConfig, config, options)
         self._topics = () if self.config.group else wanted
@@ -106,7 +105,6 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
                     is_threaded=self._io.is_threaded,
                     assignors=own,
                     interceptors=seeing,
-                    streams=streams,
                 )
                 if first is not None and engine.group is not None:
                     engine.group.subscribe(first)

@@ -12,7 +12,7 @@ from .specs import NodeSpec, ProcessorSpec, SinkSpec, SourceSpec
 from .sub_topology import SubTopology, TopicsInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from .specs import OffsetReset, StoreBuilder
     from .topology_builder import TopologyBuilder
@@ -126,12 +126,26 @@ class BuiltTopology:
 
     def copartition_groups(self) -> tuple[frozenset[str], ...]:
         """Groups of topics that need the same number of partitions. Groups with a common topic are one."""
+        return self._copartitioned(self._topics_of_source)
+
+    def copartition_subscriptions(self) -> tuple[frozenset[str], ...]:
+        """`copartition_groups` with the names of sources in place of those that have patterns."""
+
+        def of_source(name: str) -> list[str]:
+            topics = [self.topic_name(topic) for topic in self._builder.source_topics(name)]
+            spec = self._builder.nodes[name]
+            return [*topics, name] if isinstance(spec, SourceSpec) and spec.pattern is not None else topics
+
+        return self._copartitioned(of_source)
+
+    def _copartitioned(self, items_of: Callable[[str], list[str]]) -> tuple[frozenset[str], ...]:
+        """Groups of the items of sources; groups with a common item are one."""
         groups: list[set[str]] = []
         for required in self._builder.copartition_groups:
-            topics = {topic for name in required.sources for topic in self._topics_of_source(name)}
-            touching = [group for group in groups if group & topics]
-            groups = [group for group in groups if not group & topics]
-            groups.append(topics.union(*touching))
+            items = {item for name in required.sources for item in items_of(name)}
+            touching = [group for group in groups if group & items]
+            groups = [group for group in groups if not group & items]
+            groups.append(items.union(*touching))
         return tuple(sorted((frozenset(group) for group in groups if group), key=sorted))
 
     def offset_reset(self, topic: str) -> OffsetReset | None:

@@ -9,9 +9,9 @@ from ...clients.sync.consumer_io import Consumer
 from ...clients.sync.producer_io import Producer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from ...clients.group.assignors import Assignor
+    from ...clients.group.streams import StreamsApplication
 
 
 class Clients:
@@ -21,11 +21,10 @@ class Clients:
         self._bootstrap = bootstrap
 
     def consumer(
-        self, config: Mapping[str, Any], assignors: Sequence[Assignor] = ()
+        self, config: Mapping[str, Any], streams: StreamsApplication | None = None
     ) -> Consumer[bytes, bytes]:
-        """A consumer of bytes, in a group where `assignors` are given."""
-        options: dict[str, Any] = {"assignors": list(assignors)} if assignors else {}
-        return Consumer(bootstrap=self._bootstrap, config=dict(config), **options)
+        """A consumer of bytes; with `streams` a member of a streams group."""
+        return Consumer(bootstrap=self._bootstrap, config=dict(config), assignors=streams)
 
     def producer(self, config: Mapping[str, Any]) -> Producer[bytes, bytes]:
         """A producer of bytes."""

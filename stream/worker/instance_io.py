@@ -228,7 +228,8 @@ class AppInstance:
     # --- start and end ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Check the topics, create the internal ones, restore global stores, start the threads.
+        """Check the topics, restore global stores, start the threads. The coordinator of the group creates
+        internal topics.
 
         Errors: InternalTopicError, StateDirectoryError, StreamsError if it was started before.
         """
@@ -253,7 +254,7 @@ class AppInstance:
             raise
 
     def prepare(self) -> AppPlan:
-        """Check the topics, create the internal ones, open the state directory, restore global stores.
+        """Check the topics, open the state directory, restore global stores.
 
         Errors: InternalTopicError, StateDirectoryError.
         """
@@ -426,7 +427,7 @@ class AppInstance:
             self._fail(error)
 
     def _end_application(self, error: BaseException, threads: list[StreamThread]) -> None:
-        """Tell all instances to end, in the rebalance that these threads begin."""
+        """Tell all instances to end, through the heartbeats of these threads."""
         self._shutdown_error = error
         for thread in threads:
             thread.request_shutdown()
@@ -452,10 +453,10 @@ class AppInstance:
             self._shutdown_error or StreamsError("another instance has requested the end of the application")
         )
 
-    def topics_known(self, topics: frozenset[str]) -> None:
-        """The leader of the group knows these source topics."""
+    def group_changed(self) -> None:
+        """Topics may be the reason."""
         if self._watch is not None:
-            self._watch.expect(topics)
+            self._watch.look_soon()
 
     def _fail(self, error: BaseException) -> None:
         """End the instance from another thread: the one that failed cannot wait for itself."""

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from ...protocol.records.streams_group_records import StreamsGroupTopologyValue
     from ..config import StreamsConfig
     from ..state.engines import Engine
     from ..task.settings import TaskSettings
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class AppPlan:
     """`client_configs` by prefix ("main.consumer", "producer", ...). `partitions` is the number of partitions
-    of each source topic. `open_engine` opens the files of a store in the folder of its task."""
+    of each source topic, also of repartition topics that do not exist yet; `topic_ids` are those of topics
+    that exist. `open_engine` opens the files of a store in the folder of its task."""
 
     config: StreamsConfig
     settings: TaskSettings
@@ -34,6 +36,9 @@ class AppPlan:
     topic_ids: Mapping[str, str]
     client_configs: Mapping[str, Mapping[str, Any]]
     open_engine: Callable[[Path, str], Engine]
+    group_topology: StreamsGroupTopologyValue
+    """What the members of the group send."""
+    client_tags: Mapping[str, str] = field(default_factory=dict)
     column_paths: Mapping[int, Mapping[str, ColumnPath]] = field(default_factory=dict)
     """Of each sub-topology. If there are any, threads read by column."""
     restore_listener: RestoreListener | None = None

@@ -12,8 +12,10 @@ from ..errors import InternalTopicError
 from ..processors.named_tables import takes_columns
 from ..task.timestamps import FailOnInvalidTimestamp
 from ..topology.column_paths import column_paths
+from .group_topology import group_topology
 from .plan import AppPlan
-from .topics_io import create_internal_topics, existing_topics
+from .topic_plan import plan_topics
+from .topics_io import existing_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,16 +71,16 @@ class Planner:
         return config.metadata_max_age_ms
 
     def first_plan(self, admin: Admin) -> AppPlan:
-        """Check the topics, and create the internal ones. Errors: InternalTopicError, TopologyError."""
+        """Check the topics that exist. Errors: InternalTopicError, TopologyError."""
         existing = existing_topics(admin)
-        return self._plan(admin, self._built(existing), existing)
+        return self._plan(self._built(existing), existing)
 
     def next_plan(self, admin: Admin, plan: AppPlan) -> AppPlan | None:
         """A plan with the topics that match patterns now; None if they are those of `plan`. Errors: as
         `first_plan`."""
         existing = existing_topics(admin)
         built = self._built(existing)
-        return None if built.matched == plan.built.matched else self._plan(admin, built, existing)
+        return None if built.matched == plan.built.matched else self._plan(built, existing)
 
     def _built(self, existing: Mapping[str, TopicListing]) -> BuiltTopology:
         config = self._config
@@ -89,9 +91,9 @@ class Planner:
         ]
         return self._topology.build(config.application_id, caching=config.cache_bytes > 0, matched=matched)
 
-    def _plan(self, admin: Admin, built: BuiltTopology, existing: Mapping[str, TopicListing]) -> AppPlan:
+    def _plan(self, built: BuiltTopology, existing: Mapping[str, TopicListing]) -> AppPlan:
         defaults = {name: str(value) for name, value in self._given.get("topic", {}).items()}
-        topics = create_internal_topics(admin, built, self._config, defaults)
+        counts = _partition_counts(built, existing)
         sub_topologies = {number: built.sub_topology(number) for number in built.sub_topology_ids}
         return AppPlan(
             config=self._config,
@@ -99,10 +101,10 @@ class Planner:
             built=built,
             sub_topologies=sub_topologies,
             sources={number: frozenset(each.sources) for number, each in sub_topologies.items()},
-            partitions={
-                name: topics[name].partitions for each in sub_topologies.values() for name in each.sources
-            },
-            topic_ids={name: topic.topic_id.hex() for name, topic in topics.items()},
+            partitions={name: counts[name] for each in sub_topologies.values() for name in each.sources},
+            topic_ids={name: existing[name].topic_id.hex() for name in counts if name in existing},
+            group_topology=group_topology(built, self._config, defaults),
+            client_tags={name: str(value) for name, value in self._given.get("client.tag", {}).items()},
             repartition_topics=frozenset(
                 topic for each in sub_topologies.values() for topic in each.repartition_topics
             ),
@@ -112,6 +114,16 @@ class Planner:
             restore_listener=self._restore_listener,
             global_partitions=_global_partitions(built, existing),
         )
+
+
+def _partition_counts(built: BuiltTopology, existing: Mapping[str, TopicListing]) -> dict[str, int]:
+    """Of source and internal topics; the coordinator creates those that do not exist. Errors:
+    InternalTopicError for topics that do not fit."""
+    infos = {number: built.topics_of(number) for number in built.sub_topology_ids}
+    counts = {name: topic.partitions for name, topic in existing.items()}
+    planned = {topic.name: count for topic, count in plan_topics(infos, built.copartition_groups(), counts)}
+    sources = frozenset[str]().union(*(info.source_topics for info in infos.values()))
+    return {**planned, **{name: counts[name] for name in sources if name in counts}}
 
 
 def _global_partitions(built: BuiltTopology, existing: Mapping[str, TopicListing]) -> dict[str, int]:

@@ -17,12 +17,12 @@ from ..errors import (
 from ..task.states import TaskState
 from ..task.task import CommitOffset, Task
 from ..task.timeouts import TaskTimeouts
-from .assignor import tasks_of
 from .commit_schedule import CommitSchedule
 from .commits_io import TaskCommits
 from .standbys_io import Standbys
 from .start_positions import seek_to_start
 from .task_changelogs import TaskChangelogs
+from .tasks import tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -11,11 +11,19 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...protocol.coordinator_errors import InconsistentGroupProtocolError
-from ...protocol.errors import ClosedError, CommitFailedError, HeadraceError, WakeupError
+from ...clients.group.streams import StreamsApplication
+from ...protocol.errors import (
+    ClosedError,
+    CommitFailedError,
+    GroupIdNotFoundError,
+    HeadraceError,
+    InvalidRequestError,
+    UnsupportedVersionError,
+    WakeupError,
+)
 from ...protocol.model import TopicPartition
+from ...protocol.records.streams_group_records import Endpoint, KeyValue
 from ..errors import (
-    MissingSourceTopicError,
     StreamsError,
     TaskCorruptedError,
     TaskMigratedError,
@@ -24,8 +32,8 @@ from ..errors import (
 from ..query.local_io import holders_of
 from ..state.engines import StoreFullError
 from ..state.thread_cache import ThreadCache
-from .assignor import TaskAssignor
 from .async_calls_io import ThreadCalls
+from .group_status import GroupStatus, requests_shutdown
 from .metadata import ThreadMetadata, ThreadState, changelogs_of, described
 from .output_io import Output
 from .restorer_io import Restorer
@@ -33,14 +41,14 @@ from .standby_reader_io import StandbyReader
 from .summary import Summary
 from .task_maker_io import TaskMaker
 from .task_manager_io import TaskManager
+from .topics_io import with_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from ...clients.sync.consumer_io import Consumer
     from ..query.local_io import Holder
     from ..task.task import Task
-    from .assignor import GroupNews
     from .async_calls_io import FunctionLoop
     from .clients_io import Clients
     from .plan import AppPlan
@@ -61,8 +69,8 @@ def wall_ms() -> int:
 
 class ThreadListener(Protocol):
     """What a thread calls. `tasks_changed`: tasks were assigned, restored or closed; `shutdown_requested`: a
-    member of the group wants the application to end; `topics_known`: the source topics that the leader of the
-    group reads."""
+    member of the group wants the application to end; `group_changed`: members or topics of the group
+    changed."""
 
     def tasks_changed(self) -> None: ...
 
@@ -70,7 +78,7 @@ class ThreadListener(Protocol):
 
     def shutdown_requested(self) -> None: ...
 
-    def topics_known(self, topics: frozenset[str]) -> None: ...
+    def group_changed(self) -> None: ...
 
 
 class StreamThread:
@@ -96,8 +104,9 @@ class StreamThread:
         self._cache_bytes = cache_bytes
         self._listener = listener
         self._requests_shutdown = False
-        self._next_plan = plan
-        self._deleted: Sequence[str] = ()
+        self._next_plan = self._newest_plan = plan  # `_plan` is the newest one, completed
+        self._status = GroupStatus()
+        self._member_epoch = -1
         self._closing = threading.Event()
         self._is_stopped = False
         self._state = ThreadState.CREATED
@@ -126,7 +135,7 @@ class StreamThread:
         return not self._thread.is_alive()
 
     def request_shutdown(self) -> None:
-        """Tell all members of the group to end, with the next rebalance, which begins at once."""
+        """Tell all members of the group to end, with a heartbeat at once."""
         self._requests_shutdown = True
 
     def use_plan(self, plan: AppPlan) -> None:
@@ -228,17 +237,17 @@ class StreamThread:
             transactional_id = (
                 f"{plan.config.application_id}-{self._directory.process_id}-{self.name.rpartition('-')[2]}"
             )
-        self._assignor = TaskAssignor(
-            plan.sources,
-            plan.stateful(),
+        endpoint = plan.config.endpoint
+        self._application = StreamsApplication(
+            plan.group_topology,
             self._directory.process_id,
-            self._directory.stored_tasks,
-            self._hear,
-            plan.built.matched,
+            _by_subtopology(plan),
+            endpoint=None if endpoint is None else Endpoint(*endpoint),
+            client_tags=[KeyValue(*tag) for tag in sorted(plan.client_tags.items())],
         )
-        self._assignor.requests_shutdown = self._requests_shutdown
+        self._application.requests_shutdown = self._requests_shutdown
         self._output = Output(self._clients, configs["producer"], transactional_id, plan.changelogs())
-        self._consumer = consumer = self._clients.consumer(configs["main.consumer"], [self._assignor])
+        self._consumer = consumer = self._clients.consumer(configs["main.consumer"], self._application)
         self._restorer = Restorer(
             *(self._clients, configs["restore.consumer"], configs["admin"], self._committed),
             plan.restore_listener,
@@ -259,15 +268,18 @@ class StreamThread:
 
     def _subscribe(self) -> None:
         """Read the source topics of the plan; without any, because none matches a pattern yet, be a member of
-        the group all the same."""
+        the group all the same. A topology with global stores only has no tasks, and needs no group."""
         assert self._consumer is not None
+        if not self._plan.sub_topologies:
+            self._state = ThreadState.PARTITIONS_ASSIGNED
+            return
         topics = sorted(self._plan.partitions)
         self._consumer.subscribe(topics, pattern=None if topics else _NO_TOPIC, listener=self)
 
     def _use_next_plan(self) -> None:
-        """Topics that match a pattern came or went: the new subscription begins a rebalance."""
-        self._plan = plan = self._next_plan
-        self._assignor.use_sources(plan.sources, plan.built.matched)
+        """Topics that match a pattern came or went. The heartbeat that follows has the coordinator look."""
+        self._plan = plan = self._newest_plan = self._next_plan
+        self._application.sources = _by_subtopology(plan)
         self._subscribe()
         self._tasks.use_plan(plan)
 
@@ -283,16 +295,10 @@ class StreamThread:
 
     # called inside `poll`
 
-    def _hear(self, news: GroupNews) -> None:
-        """What the leader of the group tells."""
-        self._deleted = news.deleted
-        if news.ends_application:
-            self._listener.shutdown_requested()
-        self._listener.topics_known(frozenset(news.topics))
-
     def on_assigned(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Open the tasks of these partitions."""
         self._move(ThreadState.PARTITIONS_ASSIGNED)
+        self._complete_plan()
         self._tasks.assign(partitions)
 
     def on_revoked(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
@@ -309,6 +315,14 @@ class StreamThread:
         self._move(ThreadState.PARTITIONS_REVOKED)
         self._tasks.lose(partitions)
 
+    def _complete_plan(self) -> None:
+        """The coordinator has created the internal topics of the assigned tasks: their ids are needed now."""
+        sub_topologies = {int(number) for tasks in self._application.tasks for number, _ in tasks}
+        plan = with_topics(self._plan, self._clients, sub_topologies)
+        if plan is not self._plan:
+            self._plan = plan
+            self._tasks.use_plan(plan)
+
     def _move(self, state: ThreadState) -> None:
         self._state = state
         self._listener.tasks_changed()
@@ -324,18 +338,11 @@ class StreamThread:
     def _step(self) -> None:
         tasks = self._tasks
         tasks.check_transaction()
-        if self._deleted:
-            raise MissingSourceTopicError(
-                f"source topics {', '.join(self._deleted)} were deleted while the application runs"
-            )
-        if self._next_plan is not self._plan:
+        self._check_group()
+        if self._next_plan is not self._newest_plan:
             self._use_next_plan()
         if tasks.is_stopped != self._is_stopped:
             tasks.stop(is_stopped=self._is_stopped)
-        if self._requests_shutdown and not self._assignor.requests_shutdown:
-            assert self._consumer is not None
-            self._assignor.requests_shutdown = True
-            self._consumer.enforce_rebalance("the application is to end")
         self._read(0 if self._has_work() else self._idle_s())
         self._restore()
         if self._state is ThreadState.PARTITIONS_ASSIGNED:
@@ -355,6 +362,24 @@ class StreamThread:
         text = self._summary.text_if_due(now, len(running))
         if text is not None:
             log.info("%s %s", self.name, text)
+
+    def _check_group(self) -> None:
+        """What the last heartbeat response said of the group. Errors: MissingSourceTopicError,
+        InternalTopicError."""
+        application = self._application
+        if self._requests_shutdown and not application.requests_shutdown:
+            assert self._consumer is not None
+            application.requests_shutdown = True
+            self._consumer.enforce_rebalance("the application is to end")
+        statuses = application.statuses
+        problem = self._status.problem(statuses, application.responses, wall_ms())
+        if problem is not None:
+            raise problem
+        if requests_shutdown(statuses):
+            self._listener.shutdown_requested()
+        if self._member_epoch != application.member_epoch:
+            self._member_epoch = application.member_epoch
+            self._listener.group_changed()
 
     def _has_work(self) -> bool:
         return (
@@ -381,12 +406,8 @@ class StreamThread:
             self._read_once(self._consumer, timeout_s if may_wait else 0)
         except WakeupError:
             return
-        except InconsistentGroupProtocolError as error:
-            raise StreamsError(
-                f"group {self._plan.config.application_id!r} has members of another program, such as Kafka"
-                " Streams in Java: stop them; one that did not leave stays until its session.timeout.ms has"
-                " passed"
-            ) from error
+        except (GroupIdNotFoundError, InvalidRequestError, UnsupportedVersionError) as error:
+            raise self._refused(error) from error
         finally:
             self._calls.end_wait()
         tasks = self._tasks.running
@@ -394,6 +415,19 @@ class StreamThread:
             lags = {tp: lag for tp, lag in self._consumer.lag().items() if lag is not None}
             for task in tasks:
                 task.group.use_lags(lags)
+
+    def _refused(self, error: HeadraceError) -> StreamsError:
+        """The coordinator does not take the thread as a member."""
+        group = f"group {self._plan.config.application_id!r}"
+        if isinstance(error, GroupIdNotFoundError):
+            return StreamsError(
+                f"{group} has members of another kind, such as Kafka Streams in Java with"
+                " group.protocol=classic: stop them, or give them group.protocol=streams; one that did not leave"
+                f" stays until its session.timeout.ms has passed ({error})"
+            )
+        if isinstance(error, UnsupportedVersionError):
+            return StreamsError(f"the cluster has no streams groups: upgrade it ({error})")
+        return StreamsError(f"{group} does not take this member: {error}")
 
     def _read_once(self, consumer: Consumer[bytes, bytes], timeout_s: float) -> None:
         if not self._plan.column_paths:
@@ -443,3 +477,8 @@ class StreamThread:
             except HeadraceError as error:
                 log.warning("%s, while it closes: %s", self.name, error)
         self._listener.tasks_changed()
+
+
+def _by_subtopology(plan: AppPlan) -> dict[str, frozenset[str]]:
+    """The source topics of each subtopology, as the group names it."""
+    return {str(number): topics for number, topics in plan.sources.items()}

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.stream")
 
-_SOON_S = 0.2  # between two looks for topics that the leader of the group knows
-_EXPECTED_S = 30.0  # until the leader is taken to be behind
+_SOON_S = 0.2  # between two looks after a change of the group
+_EXPECTED_S = 2.0  # after a change of the group: a node may list a topic later than the coordinator
 
 
 class TopicWatch:
-    """A thread of its own, which lists the topics every metadata.max.age.ms, and at once when the leader of
-    the group reads others than this instance. `on_plan` gets each new plan.
+    """A thread of its own, which lists the topics every metadata.max.age.ms, and at once when the group has
+    changed. `on_plan` gets each new plan.
 
     `on_error` gets an error that another attempt does not mend, such as topics that are not co-partitioned,
     and the watch ends; other errors are logged.
@@ -42,7 +42,6 @@ class TopicWatch:
         self._plan = plan
         self._on_plan = on_plan
         self._on_error = on_error
-        self._expected: frozenset[str] | None = None
         self._expects_until = 0.0
         self._woken = threading.Event()
         self._is_closed = False
@@ -53,12 +52,10 @@ class TopicWatch:
         """Begin."""
         self._thread.start()
 
-    def expect(self, topics: frozenset[str]) -> None:
-        """The leader of the group reads these source topics. From any thread."""
-        self._expected = topics
+    def look_soon(self) -> None:
+        """The group has changed, perhaps because its coordinator knows other topics. From any thread."""
         self._expects_until = time.monotonic() + _EXPECTED_S
-        if topics != self._plan.partitions.keys():
-            self._woken.set()
+        self._woken.set()
 
     def close(self) -> None:
         """End the thread, after the call that is under way."""
@@ -77,10 +74,7 @@ class TopicWatch:
 
     def _pause_s(self) -> float:
         interval_s = self._planner.interval_ms / 1000
-        topics = self._expected
-        if topics is None or topics == self._plan.partitions.keys() or time.monotonic() > self._expects_until:
-            return interval_s
-        return min(_SOON_S, interval_s)
+        return interval_s if time.monotonic() > self._expects_until else min(_SOON_S, interval_s)
 
     def _look(self, admin: Admin) -> bool:
         """Make a new plan if there are other topics now. False after an error that stays."""

@@ -1,23 +1,23 @@
-"""The topics of an application in the cluster: which exist, and the creation of internal ones."""
+"""The topics of an application in the cluster. The group coordinator creates the internal ones."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...clients.admin.admin_types import NewTopic, TopicListing
-from ...protocol.errors import TopicAlreadyExistsError
-from ..errors import InternalTopicError
-from .topic_plan import plan_topics
+from ...protocol.errors import HeadraceError
+from ..errors import InternalTopicError, is_retriable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
+    from ...clients.admin.admin_types import TopicListing
     from ...clients.sync.admin_io import Admin
-    from ..config import StreamsConfig
-    from ..topology.built import BuiltTopology
+    from .clients_io import Clients
+    from .plan import AppPlan
 
 log = logging.getLogger("headrace.stream")
 
@@ -29,51 +29,45 @@ def existing_topics(admin: Admin) -> dict[str, TopicListing]:
     return {topic.name: topic for topic in admin.list_topics(internal=True)}
 
 
-def create_internal_topics(
-    admin: Admin, built: BuiltTopology, config: StreamsConfig, topic_defaults: Mapping[str, str]
-) -> dict[str, TopicListing]:
-    """Create the internal topics that are missing; all topics of the application, once each is listed.
+def with_topics(plan: AppPlan, clients: Clients, sub_topologies: Iterable[int]) -> AppPlan:
+    """The plan with ids and numbers of partitions of all topics of these sub-topologies, whose tasks the
+    coordinator assigns: they exist, but a node lists a new topic only when it has followed the metadata.
 
-    Several instances may start at once: a topic that another one has created is checked like an old one.
-    Errors: InternalTopicError.
+    Errors: InternalTopicError if they are not listed in time.
     """
-    infos = {number: built.topics_of(number) for number in built.sub_topology_ids}
-    groups = built.copartition_groups()
-    existing = existing_topics(admin)
-    planned = plan_topics(infos, groups, _partitions(existing))
-    missing = [
-        NewTopic(
-            topic.name,
-            partitions,
-            None if config.replication_factor < 0 else config.replication_factor,
-            topic.configs(topic_defaults, config.window_store_additional_retention_ms),
-        )
-        for topic, partitions in planned
-        if topic.name not in existing
-    ]
-    if missing:
-        for name, error in admin.create_topics(*missing).errors.items():
-            if not isinstance(error, TopicAlreadyExistsError):
-                raise InternalTopicError(f"internal topic {name} cannot be created: {error}") from error
-        log.info("created internal topics %s", ", ".join(sorted(topic.name for topic in missing)))
-        existing = _listed(admin, {topic.name for topic in missing})
-        planned = plan_topics(infos, groups, _partitions(existing))
-    names = {topic.name for topic, _ in planned}.union(*(info.source_topics for info in infos.values()))
-    return {name: existing[name] for name in names}
-
-
-def _partitions(topics: Mapping[str, TopicListing]) -> dict[str, int]:
-    return {name: topic.partitions for name, topic in topics.items()}
+    wanted = {
+        topic
+        for number in sub_topologies
+        for topic in (*plan.sub_topologies[number].changelogs.values(), *plan.sources[number])
+    }
+    if wanted <= plan.topic_ids.keys():
+        return plan
+    with clients.admin(plan.client_configs["admin"]) as admin:
+        listed = _listed(admin, wanted)
+    return replace(
+        plan,
+        partitions={**plan.partitions, **{
+            name: topic.partitions for name, topic in listed.items() if name in plan.partitions
+        }},
+        topic_ids={**plan.topic_ids, **{name: topic.topic_id.hex() for name, topic in listed.items()}},
+    )  # fmt: skip
 
 
 def _listed(admin: Admin, names: set[str]) -> dict[str, TopicListing]:
-    """All topics, once these are among them: a node lists a new topic when it has followed the metadata."""
+    """These topics, once all of them are listed."""
     ends_at, pause = time.monotonic() + _LISTED_S, threading.Event()
     while True:
-        existing = existing_topics(admin)
-        if names <= existing.keys():
-            return existing
+        missing = names
+        try:
+            existing = existing_topics(admin)
+        except HeadraceError as error:
+            if not is_retriable(error):
+                raise
+            log.warning("the topics of the application are not known yet: %s", error)
+        else:
+            if names <= existing.keys():
+                return {name: existing[name] for name in names}
+            missing = names - existing.keys()
         if time.monotonic() > ends_at:
-            missing = ", ".join(sorted(names - existing.keys()))
-            raise InternalTopicError(f"internal topics {missing} were created and are not listed")
+            raise InternalTopicError(f"topics {', '.join(sorted(missing))} are not listed by the cluster")
         pause.wait(0.05)

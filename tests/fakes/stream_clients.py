@@ -94,9 +94,9 @@ class FakeStreamsCluster:
         self.admins.append(FakeAdmin(self))
         return self.admins[-1]
 
-    def consumer(self, config: Mapping[str, Any], assignors: Sequence[Any] = ()) -> Any:
+    def consumer(self, config: Mapping[str, Any], streams: Any = None) -> Any:
         is_committed = config.get("isolation.level") == "read_committed"
-        self.consumers.append(FakeConsumer(self, assignors, is_committed))
+        self.consumers.append(FakeConsumer(self, streams, is_committed))
         return self.consumers[-1]
 
     def producer(self, config: Mapping[str, Any]) -> Any:
@@ -143,10 +143,10 @@ class FakeAdmin:
 class FakeConsumer:
     """`give` and `take` change its assignment with the next poll, as a rebalance does."""
 
-    def __init__(self, cluster: FakeStreamsCluster, assignors: Sequence[Any], is_committed: bool) -> None:
+    def __init__(self, cluster: FakeStreamsCluster, streams: Any, is_committed: bool) -> None:
         self.cluster = cluster
         self.is_committed = is_committed
-        self.assignors = assignors
+        self.streams = streams  # the StreamsApplication of a member
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
         self.listener: Any = None

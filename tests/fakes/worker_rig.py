@@ -13,6 +13,7 @@ from headrace.stream.state.engines import DamagedStoreError, StoreFullError
 from headrace.stream.state.memory_engine import MemoryEngine
 from headrace.stream.state.thread_cache import ThreadCache
 from headrace.stream.worker.async_calls_io import FunctionLoop, ThreadCalls
+from headrace.stream.worker.group_topology import group_topology
 from headrace.stream.worker.output_io import Output
 from headrace.stream.worker.plan import AppPlan
 from headrace.stream.worker.restorer_io import Restorer
@@ -110,12 +111,13 @@ def plan_of(app: App, partitions: dict[str, int], open_engine: Any) -> AppPlan:
         sources={number: frozenset(each.sources) for number, each in sub_topologies.items()},
         partitions=partitions,
         repartition_topics=frozenset(),
-        topic_ids=dict.fromkeys(changelogs, "id"),
+        topic_ids=dict.fromkeys([*changelogs, *partitions], "id"),
         client_configs={
             name: {"auto.offset.reset": "earliest", "isolation.level": isolation}
             for name in ("main.consumer", "restore.consumer", "global.consumer", "producer", "admin")
         },
         open_engine=open_engine,
+        group_topology=group_topology(built, app.config, {}),
     )
 
 
@@ -256,7 +258,7 @@ class ThreadRig:
         self.on_change: Callable[[], object] = lambda: None
         self.errors: list[BaseException] = []
         self.shutdowns: list[str] = []
-        self.topics: list[frozenset[str]] = []
+        self.group_changes = 0
         self.directory = StateDirectory(str(folder), "app")
         options = {"commit_interval_ms": 0, **options}
         make_app = options.pop("make_app", counting_app)
@@ -282,8 +284,8 @@ class ThreadRig:
     def shutdown_requested(self) -> None:
         self.shutdowns.append("requested")
 
-    def topics_known(self, topics: frozenset[str]) -> None:
-        self.topics.append(topics)
+    def group_changed(self) -> None:
+        self.group_changes += 1
 
     # the test
 

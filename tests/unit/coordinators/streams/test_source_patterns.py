@@ -58,8 +58,9 @@ def test_invalid_expression_is_refused() -> None:
 
 
 def test_topics_come_and_go() -> None:
-    """Without topics the group is ready, without tasks. The first topic brings the changelog and tasks. Another
-    changes the group epoch only. A wider one does not fit the changelog. Without any topic no task is left."""
+    """Without topics the group is ready, without tasks. The first topic brings the changelog and tasks.
+    Another changes the group epoch only. A wider one does not fit the changelog. Without any topic no task is
+    left."""
     rig = StreamsGroupRig()
     rig.set_topics(other=3)
     member = StreamsMember(rig, "a", topology=topology(MATCHING))
@@ -91,7 +92,9 @@ def test_expression_of_a_changelog_name_does_not_match() -> None:
     """The application would read its own changelog."""
     rig = StreamsGroupRig()
     rig.set_topics(**{"events": 1, "app-counts-changelog": 1})
-    counting = MATCHING._replace(source_topic_regex=(".*",), state_changelog_topics=(topic("app-counts-changelog"),))
+    counting = MATCHING._replace(
+        source_topic_regex=(".*",), state_changelog_topics=(topic("app-counts-changelog"),)
+    )
     member = StreamsMember(rig, "a", topology=topology(counting))
     run_app(member)
     assert rig.described().topology.subtopologies[0].source_topics == ("events",)

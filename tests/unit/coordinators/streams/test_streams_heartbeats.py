@@ -15,7 +15,6 @@ from headrace.protocol.records.streams_group_records import KeyValue, Subtopolog
 from tests.fakes.consumer_group_rig import SimMember, with_config
 from tests.fakes.streams_group_rig import (
     APP,
-    COUNTING,
     JOINING,
     KEYING,
     MAPPING,
