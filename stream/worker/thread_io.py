@@ -11,20 +11,14 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...clients.group.streams import StreamsApplication
 from ...protocol.errors import (
     ClosedError,
     CommitFailedError,
-    GroupIdNotFoundError,
     HeadraceError,
-    InvalidRequestError,
-    UnsupportedVersionError,
     WakeupError,
 )
 from ...protocol.model import TopicPartition
-from ...protocol.records.streams_group_records import Endpoint, KeyValue
 from ..errors import (
-    StreamsError,
     TaskCorruptedError,
     TaskMigratedError,
     TaskRetryError,
@@ -33,7 +27,6 @@ from ..query.local_io import holders_of
 from ..state.engines import StoreFullError
 from ..state.thread_cache import ThreadCache
 from .async_calls_io import ThreadCalls
-from .group_status import GroupStatus, requests_shutdown
 from .metadata import ThreadMetadata, ThreadState, changelogs_of, described
 from .output_io import Output
 from .restorer_io import Restorer
@@ -41,6 +34,7 @@ from .standby_reader_io import StandbyReader
 from .summary import Summary
 from .task_maker_io import TaskMaker
 from .task_manager_io import TaskManager
+from .thread_membership import REFUSALS, ThreadMembership
 from .topics_io import with_topics
 
 if TYPE_CHECKING:
@@ -105,8 +99,6 @@ class StreamThread:
         self._listener = listener
         self._requests_shutdown = False
         self._next_plan = self._newest_plan = plan  # `_plan` is the newest one, completed
-        self._status = GroupStatus()
-        self._member_epoch = -1
         self._closing = threading.Event()
         self._is_stopped = False
         self._state = ThreadState.CREATED
@@ -237,17 +229,15 @@ class StreamThread:
             transactional_id = (
                 f"{plan.config.application_id}-{self._directory.process_id}-{self.name.rpartition('-')[2]}"
             )
-        endpoint = plan.config.endpoint
-        self._application = StreamsApplication(
-            plan.group_topology,
-            self._directory.process_id,
-            _by_subtopology(plan),
-            endpoint=None if endpoint is None else Endpoint(*endpoint),
-            client_tags=[KeyValue(*tag) for tag in sorted(plan.client_tags.items())],
+        listener = self._listener
+        self._membership = ThreadMembership(
+            *(plan, self._directory.process_id, listener.shutdown_requested, listener.group_changed)
         )
-        self._application.requests_shutdown = self._requests_shutdown
+        self._membership.application.requests_shutdown = self._requests_shutdown
         self._output = Output(self._clients, configs["producer"], transactional_id, plan.changelogs())
-        self._consumer = consumer = self._clients.consumer(configs["main.consumer"], self._application)
+        self._consumer = consumer = self._clients.consumer(
+            configs["main.consumer"], self._membership.application
+        )
         self._restorer = Restorer(
             *(self._clients, configs["restore.consumer"], configs["admin"], self._committed),
             plan.restore_listener,
@@ -279,7 +269,7 @@ class StreamThread:
     def _use_next_plan(self) -> None:
         """Topics that match a pattern came or went. The heartbeat that follows has the coordinator look."""
         self._plan = plan = self._newest_plan = self._next_plan
-        self._application.sources = _by_subtopology(plan)
+        self._membership.use_plan(plan)
         self._subscribe()
         self._tasks.use_plan(plan)
 
@@ -298,12 +288,17 @@ class StreamThread:
     def on_assigned(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Open the tasks of these partitions."""
         self._move(ThreadState.PARTITIONS_ASSIGNED)
-        self._complete_plan()
+        roles = self._membership.roles
+        self._complete_plan(roles.sub_topologies)
+        self._tasks.use_roles(*roles)
         self._tasks.assign(partitions)
 
     def on_revoked(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Commit and close the tasks of these partitions."""
         self._move(ThreadState.PARTITIONS_REVOKED)
+        roles = self._membership.roles
+        self._complete_plan(roles.sub_topologies)
+        self._tasks.use_roles(*roles)
         try:
             self._tasks.revoke(partitions)
         except (TaskMigratedError, TaskRetryError, CommitFailedError) as error:
@@ -313,11 +308,11 @@ class StreamThread:
     def on_lost(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
         """Close the tasks of these partitions without a commit."""
         self._move(ThreadState.PARTITIONS_REVOKED)
+        self._tasks.use_roles(*self._membership.roles)
         self._tasks.lose(partitions)
 
-    def _complete_plan(self) -> None:
+    def _complete_plan(self, sub_topologies: frozenset[int]) -> None:
         """The coordinator has created the internal topics of the assigned tasks: their ids are needed now."""
-        sub_topologies = {int(number) for tasks in self._application.tasks for number, _ in tasks}
         plan = with_topics(self._plan, self._clients, sub_topologies)
         if plan is not self._plan:
             self._plan = plan
@@ -364,22 +359,16 @@ class StreamThread:
             log.info("%s %s", self.name, text)
 
     def _check_group(self) -> None:
-        """What the last heartbeat response said of the group. Errors: MissingSourceTopicError,
-        InternalTopicError."""
-        application = self._application
+        """Errors: those of `ThreadMembership.check`."""
+        application = self._membership.application
         if self._requests_shutdown and not application.requests_shutdown:
             assert self._consumer is not None
             application.requests_shutdown = True
             self._consumer.enforce_rebalance("the application is to end")
-        statuses = application.statuses
-        problem = self._status.problem(statuses, application.responses, wall_ms())
-        if problem is not None:
-            raise problem
-        if requests_shutdown(statuses):
-            self._listener.shutdown_requested()
-        if self._member_epoch != application.member_epoch:
-            self._member_epoch = application.member_epoch
-            self._listener.group_changed()
+        now = wall_ms()
+        self._membership.check(now)
+        if self._membership.offsets_due(now):
+            self._membership.use_offsets(self._tasks.task_offsets(), self._tasks.task_end_offsets())
 
     def _has_work(self) -> bool:
         return (
@@ -406,8 +395,8 @@ class StreamThread:
             self._read_once(self._consumer, timeout_s if may_wait else 0)
         except WakeupError:
             return
-        except (GroupIdNotFoundError, InvalidRequestError, UnsupportedVersionError) as error:
-            raise self._refused(error) from error
+        except REFUSALS as error:
+            raise self._membership.refused(error) from error
         finally:
             self._calls.end_wait()
         tasks = self._tasks.running
@@ -415,19 +404,6 @@ class StreamThread:
             lags = {tp: lag for tp, lag in self._consumer.lag().items() if lag is not None}
             for task in tasks:
                 task.group.use_lags(lags)
-
-    def _refused(self, error: HeadraceError) -> StreamsError:
-        """The coordinator does not take the thread as a member."""
-        group = f"group {self._plan.config.application_id!r}"
-        if isinstance(error, GroupIdNotFoundError):
-            return StreamsError(
-                f"{group} has members of another kind, such as Kafka Streams in Java with"
-                " group.protocol=classic: stop them, or give them group.protocol=streams; one that did not leave"
-                f" stays until its session.timeout.ms has passed ({error})"
-            )
-        if isinstance(error, UnsupportedVersionError):
-            return StreamsError(f"the cluster has no streams groups: upgrade it ({error})")
-        return StreamsError(f"{group} does not take this member: {error}")
 
     def _read_once(self, consumer: Consumer[bytes, bytes], timeout_s: float) -> None:
         if not self._plan.column_paths:
@@ -477,8 +453,3 @@ class StreamThread:
             except HeadraceError as error:
                 log.warning("%s, while it closes: %s", self.name, error)
         self._listener.tasks_changed()
-
-
-def _by_subtopology(plan: AppPlan) -> dict[str, frozenset[str]]:
-    """The source topics of each subtopology, as the group names it."""
-    return {str(number): topics for number, topics in plan.sources.items()}

@@ -1,0 +1,122 @@
+"""The membership of a stream thread in the streams group of its application, as the thread sees it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...clients.group.streams import StreamsApplication
+from ...protocol.errors import GroupIdNotFoundError, InvalidRequestError, UnsupportedVersionError
+from ...protocol.records.streams_group_records import Endpoint, KeyValue
+from ..errors import StreamsError
+from ..records import TaskId
+from .group_status import GroupStatus, requests_shutdown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ...clients.group.streams import Task
+    from ...protocol.errors import HeadraceError
+    from .plan import AppPlan
+
+REFUSALS = (GroupIdNotFoundError, InvalidRequestError, UnsupportedVersionError)
+"""Errors of the coordinator that another attempt does not mend."""
+
+
+class Roles(NamedTuple):
+    """The tasks of a thread by role."""
+
+    active: frozenset[TaskId] = frozenset()
+    standby: frozenset[TaskId] = frozenset()
+    warmup: frozenset[TaskId] = frozenset()
+
+    @property
+    def sub_topologies(self) -> frozenset[int]:
+        """Those that have a task here."""
+        return frozenset(task.sub_topology for tasks in self for task in tasks)
+
+
+class ThreadMembership:
+    """`application` is the thread's side of its group member. `on_shutdown` and `on_change` are called by
+    `check`: the end of the application is requested; members or topics of the group changed."""
+
+    def __init__(
+        self,
+        plan: AppPlan,
+        process_id: str,
+        on_shutdown: Callable[[], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        endpoint = plan.config.endpoint
+        self.application = StreamsApplication(
+            plan.group_topology,
+            process_id,
+            _by_subtopology(plan),
+            endpoint=None if endpoint is None else Endpoint(*endpoint),
+            client_tags=[KeyValue(*tag) for tag in sorted(plan.client_tags.items())],
+        )
+        self._group = plan.config.application_id
+        self._on_shutdown, self._on_change = on_shutdown, on_change
+        self._status = GroupStatus()
+        self._member_epoch = -1
+        self._offsets_at_ms = 0
+
+    def use_plan(self, plan: AppPlan) -> None:
+        """Topics that match a pattern came or went; the consumer subscribes to them next."""
+        self.application.sources = _by_subtopology(plan)
+
+    @property
+    def roles(self) -> Roles:
+        """The tasks after the change of ownership that the consumer performs now."""
+        active, standby, warmup = self.application.tasks
+        return Roles(_task_ids(active), _task_ids(standby), _task_ids(warmup))
+
+    def check(self, now_ms: int) -> None:
+        """Act on the last heartbeat response. Errors: MissingSourceTopicError, InternalTopicError."""
+        application = self.application
+        statuses = application.statuses
+        problem = self._status.problem(statuses, application.responses, now_ms)
+        if problem is not None:
+            raise problem
+        if requests_shutdown(statuses):
+            self._on_shutdown()
+        if self._member_epoch != application.member_epoch:
+            self._member_epoch = application.member_epoch
+            self._on_change()
+
+    def offsets_due(self, now_ms: int) -> bool:
+        """Whether `use_offsets` is to be called, every task.offset.interval.ms of the group."""
+        is_due = now_ms >= self._offsets_at_ms
+        if is_due:
+            self._offsets_at_ms = now_ms + max(self.application.task_offset_interval_ms, 1000)
+        return is_due
+
+    def use_offsets(self, offsets: Mapping[TaskId, int], ends: Mapping[TaskId, int]) -> None:
+        """The next heartbeat has these sums of changelog offsets, if they changed."""
+        self.application.task_end_offsets = _by_task(ends)
+        self.application.task_offsets = _by_task(offsets)
+
+    def refused(self, error: HeadraceError) -> StreamsError:
+        """The error of a thread that the coordinator does not take as a member, from one of REFUSALS."""
+        group = f"group {self._group!r}"
+        if isinstance(error, GroupIdNotFoundError):
+            return StreamsError(
+                f"{group} has members of another kind, such as Kafka Streams in Java with"
+                " group.protocol=classic: stop them, or give them group.protocol=streams; one that did not"
+                f" leave stays until its session.timeout.ms has passed ({error})"
+            )
+        if isinstance(error, UnsupportedVersionError):
+            return StreamsError(f"the cluster has no streams groups: upgrade it ({error})")
+        return StreamsError(f"{group} does not take this member: {error}")
+
+
+def _by_subtopology(plan: AppPlan) -> dict[str, frozenset[str]]:
+    """The source topics of each subtopology, as the group names it."""
+    return {str(number): topics for number, topics in plan.sources.items()}
+
+
+def _task_ids(tasks: Iterable[Task]) -> frozenset[TaskId]:
+    return frozenset(TaskId(int(subtopology), partition) for subtopology, partition in tasks)
+
+
+def _by_task(offsets: Mapping[TaskId, int]) -> dict[Task, int]:
+    return {(str(task.sub_topology), task.partition): offset for task, offset in offsets.items()}
