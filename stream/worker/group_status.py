@@ -22,12 +22,12 @@ _ERRORS: dict[StatusCode, type[StreamsError]] = {
     StatusCode.MISSING_INTERNAL_TOPICS: InternalTopicError,
 }
 _ADVICE = {
-    StatusCode.MISSING_SOURCE_TOPICS: "a source topic was deleted, or was not created before the start",
+    StatusCode.MISSING_SOURCE_TOPICS: "they were deleted while the application runs",
     StatusCode.INCORRECTLY_PARTITIONED_TOPICS: (
         "a source topic or the topology has changed; stop it and run `headrace stream reset`, or give it"
         " another application.id"
     ),
-    StatusCode.MISSING_INTERNAL_TOPICS: "create it, or mend what the error says",
+    StatusCode.MISSING_INTERNAL_TOPICS: "mend what the error says, or create the topics",
 }
 _CREATION_FAILED = "Creation failed:"
 
@@ -46,7 +46,7 @@ class GroupStatus:
         for code, (first, since_ms) in sorted(self._since.items()):
             if responses > first and now_ms - since_ms >= GRACE_MS:
                 status = StatusCode(code)
-                return _ERRORS[status](f"{found[code]} ({_ADVICE[status]})")
+                return _ERRORS[status](f"{found[code].rstrip('.')}: {_ADVICE[status]}")
         return None
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.clients.admin.admin_types import NewTopic, TopicListing
 from headrace.clients.group.group_metadata import GroupMetadata
+from headrace.clients.group.streams import TaskRoles
 from headrace.clients.records import OffsetAndTimestamp
 from headrace.protocol.model import TopicPartition
 from headrace.stream.testing.topics import StoredRecord
@@ -188,6 +189,7 @@ class FakeConsumer:
             self.cluster.on_poll()
         changes, self._changes = self._changes, []
         for kind, partitions in changes:
+            self._show_tasks(kind, partitions)
             if kind == "assigned":
                 self.add(partitions)
                 self.listener.on_assigned(self, partitions)
@@ -204,6 +206,23 @@ class FakeConsumer:
                 found += [record for record in log[first:last] if record is not None]
                 self.positions[tp] = max(position, last)
         return found
+
+    def _show_tasks(self, kind: str, partitions: tuple[TopicPartition, ...]) -> None:
+        """As a member of a streams group does before it calls the listener."""
+        held = {*self.positions, *partitions} if kind == "assigned" else {*self.positions} - {*partitions}
+        active = {
+            (subtopology, tp.partition)
+            for subtopology, topics in self.streams.sources.items()
+            for tp in held
+            if tp.topic in topics
+        }
+        self.streams.tasks = TaskRoles(frozenset(active))
+        for each in self.streams.topology.subtopologies:  # the coordinator has created its changelogs
+            counts = [
+                self.cluster.partitions.get(topic, 0) for topic in self.streams.sources[each.subtopology_id]
+            ]
+            for topic in each.state_changelog_topics:
+                self.cluster.partitions.setdefault(topic.name, max(counts))
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         self.positions[tp] = offset

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.clients.serdes import int64, utf8
+from headrace.protocol.messages.streams_groups import Status, StatusCode
 from headrace.protocol.model import TopicPartition
 from headrace.stream import App
 from headrace.stream.state.engines import DamagedStoreError, StoreFullError
@@ -288,6 +289,13 @@ class ThreadRig:
         self.group_changes += 1
 
     # the test
+
+    def answer(self, *codes: StatusCode, epoch: int = 7) -> None:
+        """The response of the coordinator to a heartbeat."""
+        application = self.consumer.streams
+        application.statuses = tuple(Status(code.value, code.name) for code in codes)
+        application.member_epoch = epoch
+        application.responses += 1
 
     @property
     def consumer(self) -> FakeConsumer:

@@ -220,9 +220,7 @@ def test_members_of_another_program_are_named(lines: Lines) -> None:
         instance = lines.instance()
         instance.start()
         assert instance.wait_for(InstanceState.ERROR, timeout_s=PATIENCE_S)
-        with pytest.raises(
-            StreamsError, match="has members of another program, such as Kafka Streams in Java"
-        ):
+        with pytest.raises(StreamsError, match="has members of another kind, such as Kafka Streams in Java"):
             instance.wait()
 
 

@@ -161,7 +161,7 @@ def test_a_source_topic_that_is_deleted_is_named(copies: Copies) -> None:
         admin.delete_topics(copies.source).raise_for_errors()
     error = copies.wait_for_error(instance)
     assert isinstance(error, MissingSourceTopicError)
-    assert f"source topics {copies.source} were deleted" in str(error)
+    assert f"Source topics {copies.source} are missing: they were deleted" in str(error)
 
 
 def test_partitions_that_are_added_to_a_source_topic_are_read(copies: Copies) -> None:

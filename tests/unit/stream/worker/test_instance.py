@@ -64,7 +64,7 @@ def test_configs_of_clients_by_prefix(tmp_path: Path) -> None:
     assert prepared.cluster.admin_config == found["admin"] == {"request.timeout.ms": 5}
 
 
-def test_topics_that_are_created_have_the_configs_of_the_application(tmp_path: Path) -> None:
+def test_internal_topics_are_sent_with_the_configs_of_the_application(tmp_path: Path) -> None:
     """replication.factor, windowstore.changelog.additional.retention.ms and `topic.`."""
     app = App(
         "app",
@@ -76,10 +76,11 @@ def test_topics_that_are_created_have_the_configs_of_the_application(tmp_path: P
     windows = app.stream("words").group_by_key().windowed_by(tumbling(100_000))
     windows.count(store="store").to_stream().foreach(print)
     prepared = Prepared(app, tmp_path, {"topic": {"segment.bytes": 7}}, words=2)
-    (topic,) = prepared.cluster.created
-    assert (topic.name, topic.partitions, topic.replication_factor) == ("app-store-changelog", 2, 3)
-    assert topic.configs["retention.ms"] == str(100_000 + 1000)
-    assert topic.configs["segment.bytes"] == "7"
+    (topic,) = prepared.plan.group_topology.subtopologies[0].state_changelog_topics
+    assert (topic.name, topic.partitions, topic.replication_factor) == ("app-store-changelog", 0, 3)
+    configs = dict(topic.topic_configs)
+    assert (configs["retention.ms"], configs["segment.bytes"]) == (str(100_000 + 1000), "7")
+    assert prepared.cluster.created == [], "the coordinator creates it"
 
 
 @pytest.mark.parametrize(("cache_bytes", "threads", "share"), [(0, 1, 0), (1000, 1, 1000), (1000, 4, 250)])

@@ -7,23 +7,26 @@ import logging
 import re
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 import pytest
 from headrace.clients.serdes import utf8
-from headrace.protocol.consumer_protocol import Assignment
 from headrace.protocol.errors import (
     ApiTimeoutError,
     CommitFailedError,
     DeliveryTimeoutError,
+    GroupIdNotFoundError,
+    InvalidRequestError,
     ProducerFencedError,
+    UnsupportedVersionError,
 )
+from headrace.protocol.messages.streams_groups import StatusCode
 from headrace.protocol.model import TopicPartition
 from headrace.stream import App
-from headrace.stream.errors import ProcessingError, TaskTimeoutError
-from headrace.stream.worker.assignor import GroupNews
+from headrace.stream.errors import ProcessingError, StreamsError, TaskTimeoutError
+from headrace.stream.records import TaskId
 from worker_rig import COUNTS, SOURCE, ThreadRig, plan_of
 
 if TYPE_CHECKING:
@@ -236,15 +239,22 @@ def test_a_poll_waits_no_longer_than_it_may(
     assert longest_s / 2 < max(rig.consumer.timeouts_s) <= longest_s
 
 
-def test_a_request_to_shut_down_begins_one_rebalance(rig: ThreadRig) -> None:
-    """Its user data carry the request until the application ends."""
-    rig.run(rig.thread.request_shutdown, nothing, nothing)
+def test_a_request_to_shut_down_is_sent_at_once(rig: ThreadRig) -> None:
+    """The heartbeats have it until the application ends; its status in a response ends the instance."""
+    rig.run(
+        rig.thread.request_shutdown,
+        nothing,
+        nothing,
+        lambda: rig.answer(StatusCode.SHUTDOWN_APPLICATION),
+        nothing,
+    )
     assert rig.consumer.rebalances == ["the application is to end"]
-    assert rig.consumer.assignors[0].requests_shutdown
+    assert rig.consumer.streams.requests_shutdown
+    assert rig.shutdowns[:1] == ["requested"]
 
 
 def test_topics_that_match_are_subscribed_while_the_thread_runs(tmp_path: Path) -> None:
-    """Also the first one. The instance hears which topics the leader of the group reads."""
+    """Also the first one. The member of the group maps tasks to them."""
     rig = ThreadRig(tmp_path, source=re.compile("words.*"))
     late = TopicPartition("words2", 0)
 
@@ -269,11 +279,57 @@ def test_topics_that_match_are_subscribed_while_the_thread_runs(tmp_path: Path) 
     assert rig.counts() == [("a", 1), ("a", 2), ("a", 3)]
 
 
-def test_the_topics_of_the_leader_reach_the_instance(rig: ThreadRig) -> None:
-    """They are part of the assignment."""
-    data = msgpack.packb(GroupNews(False, [], ["words"]))
-    rig.run(lambda: rig.consumer.assignors[0].on_assigned(Assignment(3, (), data), 1))
-    assert rig.topics == [{"words"}]
+def test_a_new_member_epoch_reaches_the_instance(rig: ThreadRig) -> None:
+    """Topics may be the reason. The same epoch in further responses is no news."""
+    rig.run(rig.answer, rig.answer, nothing, partial(rig.answer, epoch=8), nothing)
+    assert rig.group_changes == 2
+
+
+def test_internal_topics_are_known_when_their_tasks_are_assigned(tmp_path: Path) -> None:
+    """The coordinator creates them. An error of the cluster delays only."""
+    rig = ThreadRig(tmp_path)
+    rig.thread.use_plan(replace(rig.plan, topic_ids={}))
+    rig.cluster.failures["admin.list_topics"] = [ApiTimeoutError("no node")]
+    rig.send("a")
+    rig.run(nothing, lambda: give(rig, FIRST), nothing)
+    assert rig.errors == []
+    assert rig.counts() == [("a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (GroupIdNotFoundError("a classic group"), "members of another kind"),
+        (InvalidRequestError("the topology differs"), "does not take this member: the topology differs"),
+        (UnsupportedVersionError("streams.version"), "no streams groups"),
+    ],
+)
+def test_a_refused_member_ends_the_thread(rig: ThreadRig, error: Exception, said: str) -> None:
+    """The error says why, and what to do."""
+    rig.cluster.failures["consumer.poll"] = [error]
+    rig.run(nothing)
+    assert [type(each) for each in rig.errors] == [StreamsError]
+    assert said in str(rig.errors[0])
+
+
+def test_roles_reach_the_tasks(rig: ThreadRig) -> None:
+    """Before partitions are assigned, revoked or lost."""
+    seen: list[tuple[Any, ...]] = []
+
+    def note() -> None:
+        manager = rig.thread.manager
+        assert manager is not None
+        manager.use_roles = lambda *roles: seen.append(tuple(map(sorted, roles)))  # type: ignore[method-assign]
+
+    first, second = TaskId(0, 0), TaskId(0, 1)
+    rig.run(
+        note,
+        lambda: give(rig, FIRST, SECOND),
+        lambda: rig.consumer.take(FIRST),
+        lambda: rig.consumer.take(SECOND, lost=True),
+        nothing,
+    )
+    assert seen == [([first, second], [], []), ([second], [], []), ([], [], [])]
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
