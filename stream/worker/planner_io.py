@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.config import ConnectionConfig
 from ...protocol.application_topics import is_internal_topic
+from ...protocol.errors import ConfigError
 from ..errors import InternalTopicError
 from ..processors.named_tables import takes_columns
 from ..task.timestamps import FailOnInvalidTimestamp
@@ -32,6 +33,17 @@ if TYPE_CHECKING:
     from ..topology.topology import Topology
     from .clients_io import Clients
     from .listeners_io import RestoreListener
+
+
+_NOT_OF_MEMBERS = {
+    "session.timeout.ms": "set streams.session.timeout.ms of the group",
+    "heartbeat.interval.ms": "set streams.heartbeat.interval.ms of the group",
+    "partition.assignment.strategy": "the coordinator assigns tasks",
+    "group.protocol": "its protocol is that of streams groups",
+    "group.remote.assignor": "the coordinator has one assignor for tasks",
+    "group.instance.id": "streams groups have no static members, as in Kafka",
+}
+"""Keys of consumers, and what to do instead."""
 
 
 class Planner:
@@ -154,7 +166,12 @@ def _column_paths(
 def _client_configs(
     config: StreamsConfig, given: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """The configs of each client: defaults of Kafka Streams, what the user gives, what must be."""
+    """The configs of each client: defaults of Kafka Streams, what the user gives, what must be. Errors:
+    ConfigError for keys that members of a streams group do not have."""
+    for prefix in ("consumer", "main.consumer"):
+        for name, instead in _NOT_OF_MEMBERS.items():
+            if name in given.get(prefix, {}):
+                raise ConfigError(f"{prefix}.{name}: members of streams groups have none; {instead}")
     shared = given.get("consumer", {})
     isolation = "read_committed" if config.is_exactly_once else "read_uncommitted"
     forced = {"enable.auto.commit": False, "isolation.level": isolation}

@@ -54,6 +54,7 @@ class ThreadMembership:
             endpoint=None if endpoint is None else Endpoint(*endpoint),
             client_tags=[KeyValue(*tag) for tag in sorted(plan.client_tags.items())],
         )
+        self.use_offsets({}, {})  # also the first heartbeat says that this member reports offsets
         self._group = plan.config.application_id
         self._on_shutdown, self._on_change = on_shutdown, on_change
         self._status = GroupStatus()

@@ -40,8 +40,6 @@ def app() -> stream.App:
         commit_interval_ms=50,
         cache_bytes=0,
         config={
-            "consumer.session.timeout.ms": 6_000,
-            "consumer.heartbeat.interval.ms": 500,
             "producer.transaction.timeout.ms": 10_000,
             "producer.linger.ms": 5,
             "log.summary.interval.ms": 5_000,

@@ -26,7 +26,7 @@ KEYS = 20_000  # with values of 1 KB more than fits into the small file system
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
     """One node in this process; its log is not on the small file system."""
-    with local(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=3) as running:
+    with local(offsets_topic_num_partitions=3) as running:
         yield running
 
 

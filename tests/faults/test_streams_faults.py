@@ -33,7 +33,8 @@ LONG = pytest.param(600, marks=[pytest.mark.faults, pytest.mark.timeout(1800)])
 def cluster() -> Iterator[LocalCluster]:
     """One node in this process."""
     with local(
-        group_initial_rebalance_delay_ms=0,
+        group_streams_heartbeat_interval_ms=500,
+        group_streams_session_timeout_ms=6000,
         offsets_topic_num_partitions=3,
         transaction_state_log_num_partitions=3,
     ) as running:

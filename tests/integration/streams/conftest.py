@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def cluster() -> Iterator[LocalCluster]:
     """One node; each test has topics and an application of its own."""
     with local(
-        group_initial_rebalance_delay_ms=0,
+        group_streams_heartbeat_interval_ms=500,
+        group_streams_session_timeout_ms=6000,
+        group_streams_assignment_interval_ms=0,
         offsets_topic_num_partitions=3,
         transaction_state_log_num_partitions=3,
     ) as running:

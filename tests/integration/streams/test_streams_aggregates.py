@@ -69,7 +69,7 @@ def committed(cluster: LocalCluster, topic: str, value: Any) -> list[Any]:
 def test_rows_and_late_records_are_exact_over_restarts(tmp_path: Path) -> None:
     """The second instance restores the states from the changelog; no order is counted twice, and each late
     one is in its topic once."""
-    with local(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1) as cluster:
+    with local(offsets_topic_num_partitions=1) as cluster:
         with headrace.Admin(cluster.bootstrap) as admin:
             admin.create_topics(
                 NewTopic("orders", 1), NewTopic("totals", 1), NewTopic("late", 1)

@@ -51,8 +51,7 @@ class Amounts:
     ) -> AppInstance:
         """An instance with the stores of a process. `then`: operators behind the section."""
         given = {"commit_interval_ms": 50, "state_dir": str(self.folder / str(process)), **options}
-        config = {"consumer.session.timeout.ms": 6000, "consumer.heartbeat.interval.ms": 500}
-        app = stream.App(self.name, key=utf8, value=int64, config=config, **given)
+        app = stream.App(self.name, key=utf8, value=int64, **given)
         section = app.stream(self.source).arrow(function, name="section", max_wait=20)
         (section if then is None else then(section)).to(self.sink)
         return app.instance(self.cluster.bootstrap)

@@ -46,8 +46,7 @@ class Calls:
         """An instance over the stores of a process. `call`: options of the operator."""
         call = options.pop("call", {})
         given = {"commit_interval_ms": 50, "state_dir": str(self.folder / str(process)), **options}
-        config = {"consumer.session.timeout.ms": 6000, "consumer.heartbeat.interval.ms": 500}
-        app = stream.App(self.name, key=utf8, value=utf8, config=config, **given)
+        app = stream.App(self.name, key=utf8, value=utf8, **given)
         app.stream(self.source).map_values_async(function, name="call", **call).to(self.sink)
         return app.instance(self.cluster.bootstrap)
 

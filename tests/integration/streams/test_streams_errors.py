@@ -43,8 +43,6 @@ class Copies:
             commit_interval_ms=50,
             state_dir=str(self.folder / str(process)),
             config={
-                "consumer.session.timeout.ms": 6000,
-                "consumer.heartbeat.interval.ms": 500,
                 "consumer.metadata.max.age.ms": 200,
                 "producer.max.block.ms": 1000,
             },

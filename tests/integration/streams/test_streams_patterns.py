@@ -40,8 +40,6 @@ class Counts:
             default_store="in_memory",
             state_dir=str(self.folder / str(process)),
             config={
-                "consumer.session.timeout.ms": 6000,
-                "consumer.heartbeat.interval.ms": 300,
                 "consumer.metadata.max.age.ms": max_age_ms,
             },
         )
@@ -72,8 +70,8 @@ class Counts:
 
 def test_topics_that_match_are_read_without_a_restart(cluster: LocalCluster, tmp_path: Path) -> None:
     """The first topic brings the changelog. Further ones join running tasks, whose stores stay open; a topic
-    that is deleted leaves them. The second process looks for topics once an hour: it hears of them from the
-    leader of the group. A topic that needs more partitions of the changelog ends the application."""
+    that is deleted leaves them. The second process looks for topics once an hour: the epochs
+    of the group tell it. A topic that needs more partitions of the changelog ends the application."""
     counts = Counts(cluster, tmp_path)
     quick, slow = counts.instance(1, 200), counts.instance(2, 3_600_000)
     with quick, slow:

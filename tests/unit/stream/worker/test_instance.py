@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace.clients.serdes import utf8
+from headrace.protocol.errors import ConfigError
 from headrace.stream import App, tumbling
 from headrace.stream.errors import InternalTopicError
 from headrace.stream.worker.instance_io import AppInstance
@@ -62,6 +63,35 @@ def test_configs_of_clients_by_prefix(tmp_path: Path) -> None:
     assert found["global.consumer"]["max.poll.records"] == 9
     assert found["producer"] == {"linger.ms": 1}
     assert prepared.cluster.admin_config == found["admin"] == {"request.timeout.ms": 5}
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("session.timeout.ms", "set streams.session.timeout.ms of the group"),
+        ("group.instance.id", "no static members"),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["consumer", "main.consumer"])
+def test_keys_that_members_of_streams_groups_do_not_have(
+    tmp_path: Path, prefix: str, key: str, said: str
+) -> None:
+    """The error names the key and what to do instead; consumers without a group may have it."""
+    with pytest.raises(ConfigError, match=f"{prefix}.{key}: .*{said}"):
+        Prepared(counting_app(), tmp_path, {prefix: {key: "1"}}, words=2)
+    Prepared(counting_app(), tmp_path, {"restore.consumer": {"session.timeout.ms": 7000}}, words=2)
+
+
+def test_server_and_tags_of_an_instance(tmp_path: Path) -> None:
+    """application.server and client.tag.*, which its members send."""
+    app = counting_app(application_server="[::1]:8080", config={"client.tag.zone": "a"})
+    prepared = Prepared(app, tmp_path, app.client_configs, words=2)
+    assert prepared.plan.client_tags == {"zone": "a"}
+    assert app.config.endpoint == ("::1", 8080)
+    assert counting_app().config.endpoint is None
+    for wrong in ("host", "host:", ":1", "host:0", "host:65536", "host:x"):
+        with pytest.raises(ConfigError, match=r"application\.server .* is not host:port"):
+            counting_app(application_server=wrong)
 
 
 def test_internal_topics_are_sent_with_the_configs_of_the_application(tmp_path: Path) -> None:

@@ -217,6 +217,19 @@ def test_an_instance_that_fails_tells_it(tmp_path: Path) -> None:
     assert running.states[-2:] == [(S.PENDING_ERROR, S.RUNNING), (S.ERROR, S.PENDING_ERROR)]
 
 
+def test_a_thread_that_fails_while_the_instance_ends_is_not_asked_about(tmp_path: Path) -> None:
+    """SHUTDOWN_APPLICATION would start a thread to carry the request, which an instance that ends refuses."""
+    asked: list[BaseException] = []
+    running = Running(tmp_path, on_uncaught=lambda error: asked.append(error) or SHUTDOWN_APPLICATION)
+    with running.instance as instance:
+        assert instance.wait_for(S.RUNNING, timeout_s=PATIENCE_S)
+        (thread,) = instance._threads
+        instance.shutdown_requested()
+        instance.thread_failed(thread, StreamsError("boom"))
+        assert instance.wait_for(S.ERROR, timeout_s=PATIENCE_S)
+    assert asked == []
+
+
 def test_changes_of_state_are_told_in_their_order() -> None:
     """Also when a listener causes another change, or fails."""
     told: list[InstanceState] = []
