@@ -89,6 +89,7 @@ class MemberCore(ABC):
     """
 
     transitions: dict[MemberState, dict[MemberState, str]]
+    logs_missing_topics = True  # of the subscription
 
     def __init__(self, config: MemberConfig) -> None:
         self.config = config

@@ -477,7 +477,7 @@ class Membership:
         if self.subscription is None or self._is_closed:
             return
         subscription, core = self.subscription, self._core
-        for topic in subscription.topics:
+        for topic in subscription.topics if core.logs_missing_topics else ():
             if topic in view.missing and topic not in self._missing_topics:
                 self._missing_topics.add(topic)
                 log.warning("group %r waits for topic %r, which does not exist", core.config.group_id, topic)

@@ -88,6 +88,7 @@ class StreamsMember(HeartbeatMember):
     """`tasks` are those that the member has; `owned` are the source partitions of the active ones."""
 
     api = STREAMS_GROUP_HEARTBEAT
+    logs_missing_topics = False  # the coordinator creates internal topics, and has a status for others
     sent_on_change = (
         ("rack_id",),
         ("active", "standby", "warmup"),

@@ -434,8 +434,8 @@ class AppInstance:
 
     def thread_failed(self, thread: StreamThread, error: BaseException) -> None:
         log.error("%s ended", thread.name, exc_info=error)
-        if self._state in (InstanceState.PENDING_SHUTDOWN, InstanceState.NOT_RUNNING):
-            return
+        if self._state not in (InstanceState.RUNNING, InstanceState.REBALANCING):
+            return  # it ends already
         decision = self._on_uncaught(error)
         if decision not in (REPLACE_THREAD, SHUTDOWN_APPLICATION):
             self._fail(error)

@@ -64,7 +64,6 @@ class Lines:
             config,
             TaskSettings(),
             bootstrap=self.cluster.bootstrap,
-            client_configs={"consumer": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}},
             open_engine=no_stores,
             **({} if on_uncaught is None else {"on_uncaught": on_uncaught}),
         )
