@@ -19,6 +19,7 @@ from headrace.stream import (
 )
 from headrace.stream.errors import StreamsError
 from headrace.stream.task.states import TaskState
+from headrace.stream.worker.instance_io import SHUTDOWN_APPLICATION
 from headrace.stream.worker.listeners_io import StateNotices
 from stream_clients import FakeStreamsCluster
 from worker_rig import SOURCE, Files, ThreadRig, counting_app
