@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import control, data, envelope, groups, log_dirs, quorum, quotas, streams_groups, transactions
+from . import (
+    control,
+    data,
+    envelope,
+    groups,
+    log_dirs,
+    quorum,
+    quotas,
+    streams_groups,
+    streams_queries,
+    transactions,
+)
 from .envelope import Api, Role
 
 if TYPE_CHECKING:
@@ -80,6 +91,7 @@ FETCH_METADATA = _api(10_000, control, "FetchMetadata")
 DRAIN_NODE = _api(10_001, control, "DrainNode", Role.FORWARDED)
 QUORUM_FETCH = _api(10_003, quorum, "QuorumFetch")
 PREPARE_TXN = _api(10_004, transactions, "PrepareTxn", Role.TRANSACTION)
+STREAMS_QUERY = _api(10_005, streams_queries, "StreamsQuery")
 
 ALL_APIS: tuple[Api, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Api))
 

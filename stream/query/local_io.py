@@ -9,6 +9,7 @@ from ...clients.serdes import BAD_DATA
 from ...protocol.errors import HeadraceError, SerializationError
 from ...runtime.nearest import did_you_mean
 from ..task.states import TaskState
+from ..topology.serdes import resolve
 from .errors import (
     InvalidStorePartitionError,
     StoreMigratedError,
@@ -26,17 +27,21 @@ if TYPE_CHECKING:
 
     from ..records import TaskId
     from ..state.store_spec import StoreKind
+    from ..task.standby_task import StandbyTask
     from ..worker.plan import AppPlan
     from ..worker.task_manager_io import TaskManager
     from .gate_io import QueryGate
 
+    Read = Callable[[StoreKind, Any], Any]
+
+GLOBAL = -1  # in place of a partition
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 ISOLATIONS = (READ_COMMITTED, READ_UNCOMMITTED)
 
 
 class Holder(NamedTuple):
     """A task that is here: an active one, or a standby. `position`: of its stores, from any thread; of the
-    last commit with True."""
+    last commit with True. `lag`: records of the changelogs that the stores lack, None: unknown."""
 
     id: TaskId
     stores: Mapping[str, Any]
@@ -44,6 +49,7 @@ class Holder(NamedTuple):
     is_active: bool
     is_running: Callable[[], bool]
     position: Callable[[bool], Position]
+    lag: Callable[[], int | None]
 
 
 class StoreInfo(NamedTuple):
@@ -52,6 +58,17 @@ class StoreInfo(NamedTuple):
     name: str
     kind: StoreKind
     sub_topology: int | None
+
+
+class _Asked(NamedTuple):
+    """One query of a store."""
+
+    info: StoreInfo
+    read: Read
+    bound: Position | None
+    max_lag: int | None
+    isolation: str | None
+    in_bytes: bool
 
 
 class LocalStores:
@@ -114,6 +131,14 @@ class LocalStores:
             self.opened.count = 0
             warnings.warn(text, ResourceWarning, stacklevel=3)
 
+    def typed_key(self, info: StoreInfo, key: bytes) -> Any:
+        """A key of the store from its bytes, by the serde of the topology. Errors: those of the serde."""
+        plan = self.plan()
+        assert info.sub_topology is not None
+        stores: Iterable[Any] = plan.sub_topologies[info.sub_topology].stores
+        builder = next(each for each in stores if each.name == info.name)
+        return resolve(builder.key_serde, "key", key=plan.settings.key_serde, value=None).loads(key)
+
     # --- reads ------------------------------------------------------------------------------------------
 
     def is_committed(self, store: Any, isolation: str | None) -> bool:
@@ -167,63 +192,79 @@ class LocalStores:
         bound: Any = None,
         require_active: bool = False,
         isolation: str | None = None,
-        in_bytes: bool = False,
     ) -> StateQueryResult:
         """See AppInstance.query."""
         info = self.info(name)
+        results = self.read(
+            info,
+            lambda kind, reader: run_query(kind, reader, query),
+            partitions=partitions,
+            bound=position_of(bound),
+            max_lag=-1 if require_active else None,
+            isolation=isolation,
+        )
         if info.sub_topology is None:
-            return StateQueryResult({}, self._ask_global(info, query, in_bytes=in_bytes))
-        here = self.here(info, stale=True)
-        count = self.partitions(info)
-        wanted = sorted(here) if partitions is None else list(partitions)
-        position = position_of(bound)
-        results: dict[int, QueryResult] = {}
-        for number in wanted:
-            holder = here.get(number)
-            if not 0 <= number < count:
-                text = f"store {name!r} has the partitions 0 to {count - 1}, not {number}"
-                results[number] = QueryResult(None, FailureReason.DOES_NOT_EXIST, text)
-            elif holder is None:
-                text = f"partition {number} of store {name!r} is not on this instance"
-                results[number] = QueryResult(None, FailureReason.NOT_PRESENT, text)
-            else:
-                results[number] = self._ask(
-                    info, holder, query, position, isolation, require_active=require_active, in_bytes=in_bytes
-                )
+            return StateQueryResult({}, results[GLOBAL])
         return StateQueryResult(results)
 
-    def _ask_global(self, info: StoreInfo, query: Any, *, in_bytes: bool) -> QueryResult:
+    def read(
+        self,
+        info: StoreInfo,
+        read: Read,
+        *,
+        partitions: Iterable[int] | None,
+        bound: Position | None,
+        max_lag: int | None,
+        isolation: str | None,
+        in_bytes: bool = False,
+    ) -> dict[int, QueryResult]:
+        """By partition what `read` gives, which gets the kind and a reader of the store; GLOBAL for a global
+        store. `max_lag`: how many records a store may lack that is not of a running active task; negative: it
+        does not answer; None: any. Errors: StoreUnavailableError."""
+        if info.sub_topology is None:
+            return {GLOBAL: self._ask_global(info, read, in_bytes=in_bytes)}
+        here = self.here(info, stale=True)
+        asked = _Asked(info, read, bound, max_lag, isolation, in_bytes)
+        wanted = sorted(here) if partitions is None else list(partitions)
+        count = self.partitions(info)
+        return {number: self._ask_partition(asked, number, here.get(number), count) for number in wanted}
+
+    def _ask_partition(self, asked: _Asked, number: int, holder: Holder | None, count: int) -> QueryResult:
+        name = asked.info.name
+        if not 0 <= number < count:
+            text = f"store {name!r} has the partitions 0 to {count - 1}, not {number}"
+            return QueryResult(None, FailureReason.DOES_NOT_EXIST, text)
+        if holder is None:
+            text = f"partition {number} of store {name!r} is not on this instance"
+            return QueryResult(None, FailureReason.NOT_PRESENT, text)
         try:
-            reader, gate = self.global_reader(info, in_bytes=in_bytes)
-            with gate:
-                return QueryResult(run_query(info.kind, reader, query))
+            with holder.gate:
+                return self._ask(asked, holder)
         except (HeadraceError, *BAD_DATA) as error:
             return _failed(error)
 
-    def _ask(
-        self,
-        info: StoreInfo,
-        holder: Holder,
-        query: Any,
-        bound: Position | None,
-        isolation: str | None,
-        *,
-        require_active: bool,
-        in_bytes: bool,
-    ) -> QueryResult:
+    def _ask(self, asked: _Asked, holder: Holder) -> QueryResult:
+        """Within the gate."""
+        if asked.max_lag is not None and not _answers(holder):
+            lag = None if asked.max_lag < 0 else holder.lag()
+            if lag is None or lag > asked.max_lag:
+                behind = "" if lag is None else f", {lag} records behind"
+                text = f"task {holder.id} is a standby, or is being restored{behind}"
+                return QueryResult(None, FailureReason.NOT_ACTIVE, text)
+        # Order: the position first, so that the store has seen at least that
+        position = holder.position(self.is_committed(holder.stores[asked.info.name], asked.isolation))
+        missing = position.missing(asked.bound or {}, holder.id.partition)
+        if missing:
+            text = f"task {holder.id} is at {dict(position)}, before {missing}"
+            return QueryResult(None, FailureReason.NOT_UP_TO_BOUND, text, position)
+        reader = self.reader(asked.info, holder, asked.isolation, in_bytes=asked.in_bytes)
+        return QueryResult(asked.read(asked.info.kind, reader), position=position)
+
+    def _ask_global(self, info: StoreInfo, read: Read, *, in_bytes: bool) -> QueryResult:
         try:
-            with holder.gate:
-                if require_active and not _answers(holder):
-                    text = f"task {holder.id} is a standby, or is being restored"
-                    return QueryResult(None, FailureReason.NOT_ACTIVE, text)
-                # Order: the position first, so that the store has seen at least that
-                position = holder.position(self.is_committed(holder.stores[info.name], isolation))
-                missing = position.missing(bound or {}, holder.id.partition)
-                if missing:
-                    text = f"task {holder.id} is at {position}, before {missing}"
-                    return QueryResult(None, FailureReason.NOT_UP_TO_BOUND, text, position)
-                reader = self.reader(info, holder, isolation, in_bytes=in_bytes)
-                return QueryResult(run_query(info.kind, reader, query), position=position)
+            reader, gate = self.global_reader(info, in_bytes=in_bytes)
+            with gate:
+                return QueryResult(read(info.kind, reader))
         except (HeadraceError, *BAD_DATA) as error:
             return _failed(error)
 
@@ -245,28 +286,36 @@ def _failed(error: BaseException) -> QueryResult:
     return QueryResult(None, reason, str(error))
 
 
-def holder_of(task: Any, committed: Mapping[Any, Any], *, is_active: bool = True) -> Holder:
-    """A task of a stream thread, or of a standby. `committed`: the offsets of the thread's tasks."""
+def _position_of(task: Any, committed: Mapping[Any, Any], *, is_committed: bool) -> Position:
+    found = {}
+    for partition in task.partitions:
+        queue = task.group.queues.get(partition)
+        known = committed.get(partition)
+        at_commit = -1 if known is None else known.offset - 1
+        found[partition] = at_commit if is_committed or queue is None else max(queue.consumed, at_commit)
+    return Position(found)
 
-    def position(is_committed: bool) -> Position:
-        found = {}
-        for partition in task.partitions:
-            queue = task.group.queues.get(partition)
-            known = committed.get(partition)
-            at_commit = -1 if known is None else known.offset - 1
-            found[partition] = at_commit if is_committed or queue is None else max(queue.consumed, at_commit)
-        return Position(found)
+
+def _holder(task: Any, manager: TaskManager, standby: StandbyTask | None = None) -> Holder:
+    committed = manager.committed if standby is None else {}
+
+    def lag() -> int | None:
+        if standby is not None:
+            return standby.lag
+        return 0 if task.state is TaskState.RUNNING else None
 
     return Holder(
-        task.id, task.stores, task.context.gate, is_active, lambda: task.state is TaskState.RUNNING, position
+        *(task.id, task.stores, task.context.gate, standby is None),
+        lambda: task.state is TaskState.RUNNING,
+        lambda is_committed: _position_of(task, committed, is_committed=is_committed),
+        lag,
     )
 
 
 def holders_of(manager: TaskManager) -> list[Holder]:
     """The tasks and standbys of a stream thread. From any thread."""
-    active = [holder_of(task, manager.committed) for task in list(manager.tasks.values())]
-    standbys = [each.task for each in manager.standbys.tasks.values()]
-    return active + [holder_of(task, manager.committed, is_active=False) for task in standbys]
+    active = [_holder(task, manager) for task in list(manager.tasks.values())]
+    return active + [_holder(each.task, manager, each) for each in manager.standbys.tasks.values()]
 
 
 def check_partition(number: int, count: int, name: str) -> None:

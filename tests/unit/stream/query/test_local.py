@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from headrace.clients.serdes import int64
@@ -23,37 +23,16 @@ from headrace.stream import (
     WindowKeyQuery,
     WrongStoreKindError,
 )
-from headrace.stream.query.local_io import LocalStores, holders_of
-from headrace.stream.query.views_io import ReadOnlyKeyValueStore, ViewOptions, view_of
+from headrace.stream.query.views_io import ReadOnlyKeyValueStore
 from headrace.stream.records import TaskId
-from worker_rig import SOURCE, WorkerRig
+from query_rig import QueryRig
+from worker_rig import SOURCE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FIRST, SECOND = (TopicPartition(SOURCE, number) for number in (0, 1))
 TASK = TaskId(0, 0)
-
-
-class QueryRig(WorkerRig):
-    """A worker whose stores are queried."""
-
-    def __init__(self, folder: Path, isolation: str = "read_uncommitted", **options: Any) -> None:
-        super().__init__(folder, **options)
-        self.runs = True
-        self.stores = LocalStores(
-            lambda: self.plan if self.runs else None,
-            lambda: holders_of(self.manager),
-            lambda: None,
-            isolation=isolation,
-        )
-
-    def view(self, name: str = "store", kind: str | None = None, **options: Any) -> ReadOnlyKeyValueStore:
-        found: ReadOnlyKeyValueStore = view_of(self.stores, name, kind, ViewOptions(**options))
-        return found
-
-    def ask(self, query: Any, **options: Any) -> Any:
-        return self.stores.query("store", query, **options)
 
 
 @pytest.fixture

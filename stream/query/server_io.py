@@ -1,0 +1,212 @@
+"""Answers the queries of other processes about the stores of this instance, at `application.server`.
+
+One thread with an event loop: point queries are answered in the call that receives them, others by a second
+thread, one after the other. Both are bounded: the transport refuses what is above its limits, and ranges that
+wait beyond `MOST_WAITING` are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from ...clients.serdes import BAD_DATA
+from ...protocol.errors import HeadraceError, ThrottlingQuotaExceededError
+from ...protocol.messages.registry import STREAMS_QUERY
+from ...protocol.messages.streams_queries import (
+    StoreDescription,
+    StreamsQueryPartition,
+    StreamsQueryResponse,
+)
+from ...protocol.transport.peers import RouterLimits, ServerIdentity
+from ...protocol.transport.router_io import Router
+from ...runtime.loop_thread_io import LoopThread
+from ..topology.specs import SinkSpec, WindowedKeyPartitioner
+from .errors import QueryError, UnknownStoreError
+from .queries import FailureReason
+from .wire import POINT_QUERIES, offsets_of, position_from, query_from, read_rows
+
+if TYPE_CHECKING:
+    from ...protocol.messages.streams_queries import StreamsQueryRequest
+    from ...protocol.transport.peers import Request
+    from .local_io import LocalStores, StoreInfo
+
+log = logging.getLogger("headrace.stream")
+
+MOST_WAITING = 64  # ranges
+_START_S = 30.0
+_STOP_S = 10.0
+_SWITCH_S = 0.0005
+_LIMITS = RouterLimits(
+    max_request_bytes=1 << 20,
+    max_body_bytes=1 << 20,
+    max_frames=8,
+    max_peers=1024,
+    max_queued_bytes=16 << 20,
+    max_response_bytes_pending=128 << 20,
+    max_peer_response_bytes_pending=32 << 20,
+)
+
+
+class QueryServer:
+    """Listens from `start` to `close`. A query that finds the task gone, or not complete, says so: a wrong
+    answer is never given."""
+
+    def __init__(self, stores: LocalStores, application_id: str, host: str, port: int) -> None:
+        self._stores = stores
+        self._application_id = application_id
+        self._address = host, port
+        self.port = port
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._router: Router | None = None
+        self._ranges = ThreadPoolExecutor(1, f"{application_id}-ranges")
+        self._waiting = 0
+        self._thread = LoopThread(f"{application_id}-queries", self._serve, self._ended)
+
+    def start(self) -> None:
+        """Errors: OSError if the port cannot be used."""
+        # A stream thread that computes gives other threads their turn after this time; the default is 5 ms
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_S))
+        self._thread.start()
+        self._started.wait(_START_S)
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Stop serving; queries without an answer fail at their clients, which ask again."""
+        if not self._thread.has_ended and self._router is not None:
+            router = self._router
+            self._thread.wake(router.close)
+            self._thread.join(_STOP_S)
+        self._ranges.shutdown(wait=False, cancel_futures=True)
+
+    async def _serve(self) -> None:
+        router = Router(
+            *self._address,
+            self._receive,
+            [STREAMS_QUERY],
+            ServerIdentity(cluster_id=self._application_id),
+            _LIMITS,
+        )
+        self.port = router.start()
+        self._router = router
+        self._started.set()
+        await router.run()
+
+    def _ended(self, failure: BaseException | None) -> None:
+        self._failure = failure
+        if failure is not None and self._started.is_set():
+            log.error("the query server of %s ended", self._application_id, exc_info=failure)
+        self._started.set()
+
+    # --- requests ---------------------------------------------------------------------------------------
+
+    def _receive(self, request: Request) -> None:
+        """Errors: ThrottlingQuotaExceededError if too many ranges wait."""
+        body: StreamsQueryRequest = request.body
+        router = self._router
+        assert router is not None
+        if not body.query or body.query == "Locate" or body.query in _POINTS:
+            router.reply(request, self._answer(body))
+            return
+        if self._waiting >= MOST_WAITING:
+            raise ThrottlingQuotaExceededError(f"{self._waiting} range queries wait already")
+        self._waiting += 1
+        answered = asyncio.get_running_loop().run_in_executor(self._ranges, self._answer, body)
+
+        def reply(done: asyncio.Future[StreamsQueryResponse]) -> None:
+            self._waiting -= 1
+            if not done.cancelled():
+                router.reply(request, done.result())
+
+        answered.add_done_callback(reply)
+
+    def _answer(self, body: StreamsQueryRequest) -> StreamsQueryResponse:
+        try:
+            return self._respond(body)
+        except UnknownStoreError as error:
+            return StreamsQueryResponse("UNKNOWN_STORE", str(error))
+        except QueryError as error:
+            return StreamsQueryResponse("NOT_RUNNING", str(error), error.retriable)
+        except (HeadraceError, ValueError, *BAD_DATA) as error:
+            return StreamsQueryResponse("INVALID", f"{type(error).__name__}: {error}")
+
+    def _respond(self, body: StreamsQueryRequest) -> StreamsQueryResponse:
+        if body.application_id != self._application_id:
+            return StreamsQueryResponse(
+                "UNKNOWN_APPLICATION",
+                f"this is an instance of application {self._application_id!r}, not {body.application_id!r}",
+            )
+        if not body.query:
+            infos = self._stores.infos()
+            return StreamsQueryResponse(stores=tuple(map(self._describe, infos.values())))
+        info = self._stores.info(body.store)
+        if body.query == "Locate":
+            number = self._locate(info, body.arguments)
+            return StreamsQueryResponse(results=(StreamsQueryPartition(number),))
+        query = query_from(body.query, body.arguments)
+        isolation = body.isolation or None
+        results = self._stores.read(
+            info,
+            lambda kind, reader: read_rows(kind, reader, query, body.resume),
+            partitions=body.partitions or None,
+            bound=position_from(body.bound),
+            max_lag=body.max_lag,
+            isolation=isolation,
+            in_bytes=True,
+        )
+        return StreamsQueryResponse(results=tuple(map(_partition, results.items())))
+
+    def _describe(self, info: StoreInfo) -> StoreDescription:
+        if info.sub_topology is None:
+            return StoreDescription(info.name, info.kind.value, -1)
+        plan = self._stores.plan()
+        topics = sorted(plan.sources[info.sub_topology])
+        counts = tuple((topic, plan.partitions.get(topic, 0)) for topic in topics)
+        locates = self._partitioner(info) is not None
+        return StoreDescription(info.name, info.kind.value, info.sub_topology, counts, locates)
+
+    def _partitioner(self, info: StoreInfo) -> tuple[str, Any] | None:
+        """A topic from which the tasks read, and the function by which the application distributes it."""
+        plan = self._stores.plan()
+        assert info.sub_topology is not None
+        own = {
+            node.topic: node.partitioner
+            for sub_topology in plan.sub_topologies.values()
+            for node in sub_topology.nodes
+            if isinstance(node, SinkSpec) and isinstance(node.topic, str)
+            if node.partitioner is not None and not isinstance(node.partitioner, WindowedKeyPartitioner)
+        }
+        # Co-partitioned topics have the same distribution: that of one without a function of the application
+        topics = sorted(plan.sources[info.sub_topology])
+        if not topics or any(topic not in own for topic in topics):
+            return None
+        return topics[0], own[topics[0]]
+
+    def _locate(self, info: StoreInfo, arguments: tuple[Any, ...]) -> int:
+        """Errors: ValueError for a partitioner that names no partition, or several."""
+        found = None if info.sub_topology is None else self._partitioner(info)
+        if found is None or len(arguments) != 1 or not isinstance(arguments[0], bytes):
+            raise ValueError("keys of this store are distributed by the hash of their bytes")
+        topic, partitioner = found
+        key = self._stores.typed_key(info, arguments[0])
+        chosen = partitioner(topic, key, None, self._stores.plan().partitions[topic])
+        if not isinstance(chosen, int):
+            raise ValueError(f"the partitioner of {topic} chose {chosen!r}, not one partition")  # noqa: TRY004
+        return chosen
+
+
+_POINTS = frozenset(each.__name__ for each in POINT_QUERIES)
+
+
+def _partition(found: tuple[int, Any]) -> StreamsQueryPartition:
+    number, result = found
+    position = offsets_of(result.position)
+    if result.failure is not None:
+        return StreamsQueryPartition(number, FailureReason(result.failure).name, result.message, position)
+    return StreamsQueryPartition(number, "", "", position, result.value.rows, result.value.has_more)
