@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from .processors.aggregate_functions import Min as Min
     from .processors.aggregate_functions import Sum as Sum
     from .processors.aggregate_functions import TopN as TopN
+    from .query.client_io import Queries as Queries
+    from .query.connect_io import connect_queries as connect_queries
     from .query.errors import InvalidStorePartitionError as InvalidStorePartitionError
     from .query.errors import QueryError as QueryError
     from .query.errors import QueryTimeoutError as QueryTimeoutError
@@ -50,6 +52,10 @@ if TYPE_CHECKING:
     from .query.errors import StoreUnavailableError as StoreUnavailableError
     from .query.errors import UnknownStoreError as UnknownStoreError
     from .query.errors import WrongStoreKindError as WrongStoreKindError
+    from .query.hosts import HostInfo as HostInfo
+    from .query.hosts import HostMetadata as HostMetadata
+    from .query.hosts import KeyQueryMetadata as KeyQueryMetadata
+    from .query.http_io import http_app as http_app
     from .query.position import Position as Position
     from .query.queries import CountQuery as CountQuery
     from .query.queries import FailureReason as FailureReason
@@ -189,6 +195,10 @@ _MODULES = {
         "query.queries",
     ),
     "Position": "query.position",
+    "Queries": "query.client_io",
+    "connect_queries": "query.connect_io",
+    "http_app": "query.http_io",
+    **dict.fromkeys(("HostInfo", "HostMetadata", "KeyQueryMetadata"), "query.hosts"),
     **dict.fromkeys(
         (
             *("ReadOnlyKeyValueStore", "ReadOnlySessionStore", "ReadOnlyVersionedStore"),

@@ -25,6 +25,7 @@ from .worker.states import InstanceState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from .query.client_io import Queries
     from .state.suppliers import Supplier
     from .task.handlers import DeserializationHandler, ProcessingHandler, ProductionHandler
     from .worker.listeners_io import RestoreListener, StateListener
@@ -129,6 +130,17 @@ class App(Builder):
             on_state_change=on_state_change,
             on_restore=on_restore,
         )
+
+    def queries(self, bootstrap: Any = None, *, timeout_s: float = 10.0) -> Queries:
+        """A handle for queries about all instances of the application, wherever they run: with the serdes of
+        this program, and `application.server` set for each instance. `bootstrap` as for `Producer`. Close it,
+        or use it in a `with` statement."""
+        from .query.connect_io import queries_of
+        from .query.hosts_io import GroupHosts
+
+        hosts = GroupHosts(self.application_id, bootstrap)
+        built = self.build(self.application_id)
+        return queries_of(self.application_id, built, self.settings, hosts, timeout_s=timeout_s)
 
     def run(
         self,

@@ -154,6 +154,10 @@ class Queries:
         standbys. Errors: UnknownStoreError, QueryTimeoutError."""
         return self._call(lambda deadline: self._owner(store, key, deadline), timeout_s)
 
+    def key_serde(self, store: str) -> Serde[Any]:
+        """The serde of the keys of a store."""
+        return self._serdes(store)[0]
+
     # --- queries ----------------------------------------------------------------------------------------
 
     def get(self, store: str, key: Any, **options: Any) -> Any:
