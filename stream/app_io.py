@@ -135,10 +135,11 @@ class App(Builder):
         """A handle for queries about all instances of the application, wherever they run: with the serdes of
         this program, and `application.server` set for each instance. `bootstrap` as for `Producer`. Close it,
         or use it in a `with` statement."""
+        from ..clients.sync.admin_io import Admin
         from .query.connect_io import queries_of
         from .query.hosts_io import GroupHosts
 
-        hosts = GroupHosts(self.application_id, bootstrap)
+        hosts = GroupHosts(self.application_id, Admin(bootstrap))
         built = self.build(self.application_id)
         return queries_of(self.application_id, built, self.settings, hosts, timeout_s=timeout_s)
 

@@ -199,8 +199,8 @@ class StreamsConfig(Config):
     application_server: str = key(
         "application.server",
         "",
-        doc="host:port at which this instance can be asked for its stores; the group tells it to all members."
-        " Empty: none.",
+        doc="host:port at which this instance answers queries of other processes, which learn it from the"
+        " group; it listens at this port on all addresses of the host. Empty: none.",
     )
     log_summary_interval_ms: int = key(
         "log.summary.interval.ms",

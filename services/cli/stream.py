@@ -22,6 +22,7 @@ from .common import (
     reading_command,
 )
 from .output import note, write_line
+from .stream_query import query
 from .stream_reset import reset
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def group() -> None:
     """Streams applications."""
 
 
+group.add_command(query)
 group.add_command(reset)
 
 

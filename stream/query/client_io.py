@@ -155,7 +155,8 @@ class Queries:
         return self._call(lambda deadline: self._owner(store, key, deadline), timeout_s)
 
     def key_serde(self, store: str) -> Serde[Any]:
-        """The serde of the keys of a store."""
+        """The serde of the keys of a store. Errors: UnknownStoreError, QueryTimeoutError."""
+        self._call(lambda deadline: self._store(store, deadline), None)
         return self._serdes(store)[0]
 
     # --- queries ----------------------------------------------------------------------------------------

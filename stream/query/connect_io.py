@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.producer.partitioner import murmur2_sticky
 from ...clients.serdes import Serde, bytes_
+from ...clients.sync.admin_io import Admin
 from ..topology.serdes import resolve
 from .client_io import TIMEOUT_S, Queries
 from .errors import WrongStoreKindError
@@ -37,7 +38,7 @@ def connect_queries(
     the application is at hand, `App.queries` knows all of that.
     """
     known = dict(serdes or {})
-    hosts = GroupHosts(application_id, bootstrap)
+    hosts = GroupHosts(application_id, Admin(bootstrap))
     return Queries(
         application_id,
         hosts,

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ...clients.admin.streams_groups import StreamsGroupDescription
-    from ...protocol.messages.streams_groups import EndpointToPartitions
 
     HostTable = Mapping["HostInfo", "HostMetadata"]
 
@@ -48,18 +47,6 @@ def find(table: HostTable, topics: Iterable[str], partition: int) -> KeyQueryMet
     active = [host for host, each in table.items() if each.active & wanted]
     standbys = [host for host, each in table.items() if each.standby & wanted and not each.active & wanted]
     return KeyQueryMetadata(partition, min(active, default=None), tuple(sorted(standbys)))
-
-
-def table_of_endpoints(endpoints: Iterable[EndpointToPartitions]) -> HostTable:
-    """From a heartbeat of a streams group. Several threads of one instance have one endpoint."""
-    found: dict[HostInfo, HostMetadata] = {}
-    for each in endpoints:
-        host = HostInfo(each.user_endpoint.host, each.user_endpoint.port)
-        known = found.get(host, HostMetadata(host))
-        active = {(tps.topic, number) for tps in each.active_partitions for number in tps.partitions}
-        standby = {(tps.topic, number) for tps in each.standby_partitions for number in tps.partitions}
-        found[host] = HostMetadata(host, known.active | active, known.standby | standby)
-    return found
 
 
 def table_of_group(group: StreamsGroupDescription) -> HostTable:

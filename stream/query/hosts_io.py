@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ...clients.sync.admin_io import Admin
 from ...protocol.errors import GroupIdNotFoundError
 from ..errors import StreamsError
-from .hosts import HostInfo, HostMetadata, table_of_group
+from .hosts import table_of_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
+    from ...clients.sync.admin_io import Admin
     from .hosts import HostTable
 
 
@@ -30,7 +30,7 @@ class Hosts(Protocol):
 
 
 class KnownHosts:
-    """A table of somebody else: a fixed one, or what an instance hears from its group."""
+    """A table of somebody else, such as a fixed one."""
 
     def __init__(self, table: Callable[[], HostTable]) -> None:
         self.table = table
@@ -42,33 +42,13 @@ class KnownHosts:
         """Nothing to close."""
 
 
-def fixed_hosts(
-    hosts: Mapping[str, Iterable[tuple[str, int]]],
-    standbys: Mapping[str, Iterable[tuple[str, int]]] | None = None,
-) -> KnownHosts:
-    """By "host:port" the input partitions (topic, partition) of active tasks, and those of standbys."""
-    names = {*hosts, *(standbys or {})}
-    table = {
-        host: HostMetadata(host, frozenset(hosts.get(name, ())), frozenset((standbys or {}).get(name, ())))
-        for name in sorted(names)
-        for host in (_host_of(name),)
-    }
-    return KnownHosts(lambda: table)
-
-
-def _host_of(text: str) -> HostInfo:
-    host, separator, port = text.rpartition(":")
-    if not separator or not port.isdecimal():
-        raise ValueError(f"{text!r} is not host:port")
-    return HostInfo(host.strip("[]"), int(port))
-
-
 class GroupHosts:
-    """From the description of the application's streams group. `bootstrap` as for `Admin`."""
+    """From the description of the application's streams group."""
 
-    def __init__(self, application_id: str, bootstrap: Any) -> None:
+    def __init__(self, application_id: str, admin: Admin) -> None:
+        """`admin` is closed with it."""
         self._group = application_id
-        self._admin = Admin(bootstrap)
+        self._admin = admin
         self._lock = threading.Lock()
         self._table: HostTable = {}
 

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ...clients.admin.admin_types import LATEST
 from ...protocol.errors import HeadraceError
 from ..errors import StreamsError
+from ..query.connect_io import queries_of
+from ..query.hosts_io import GroupHosts
 from ..query.local_io import LocalStores
+from ..query.server_io import QueryServer
 from ..query.views_io import ViewOptions, view_of
 from .async_calls_io import FunctionLoop
 from .clients_io import Clients
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ..config import StreamsConfig
+    from ..query.client_io import Queries
     from ..query.gate_io import QueryGate
     from ..query.local_io import Holder
     from ..query.queries import Query, StateQueryResult
@@ -98,7 +102,9 @@ class AppInstance:
         self._watch: TopicWatch | None = None
         self._loop = FunctionLoop(f"{config.application_id}-functions")
         self._is_stopped = False
-        self.queries = LocalStores(
+        self._queries: Queries | None = None
+        self._query_server: QueryServer | None = None
+        self._stores = LocalStores(
             *(self._plan_of_queries, self._holders, self._global_stores), isolation=config.query_isolation
         )
 
@@ -186,7 +192,7 @@ class AppInstance:
         Errors: UnknownStoreError, WrongStoreKindError, StoreUnavailableError if the instance does not run;
         of the calls of a view StoreMigratedError and StoreUnavailableError, both retriable.
         """
-        return view_of(self.queries, name, kind, ViewOptions(partition, stale, isolation, values_only))
+        return view_of(self._stores, name, kind, ViewOptions(partition, stale, isolation, values_only))
 
     def query(
         self,
@@ -207,13 +213,25 @@ class AppInstance:
         Errors: UnknownStoreError, StoreUnavailableError if the instance does not run; those of a partition
         are in its result.
         """
-        return self.queries.query(
+        return self._stores.query(
             *(store, query),
             partitions=partitions,
             bound=bound,
             require_active=require_active,
             isolation=isolation,
         )
+
+    @property
+    def queries(self) -> Queries:
+        """A handle for queries about any key, sent to the instance that has it. It is closed with this
+        instance. Errors: StoreUnavailableError if the instance does not run."""
+        plan = self._stores.plan()
+        with self._changed:
+            if self._queries is None:
+                name = self.config.application_id
+                hosts = GroupHosts(name, self._planner.admin())
+                self._queries = queries_of(name, plan.built, plan.settings, hosts)
+            return self._queries
 
     def _plan_of_queries(self) -> AppPlan | None:
         runs = self._state in (InstanceState.RUNNING, InstanceState.REBALANCING)
@@ -241,6 +259,11 @@ class AppInstance:
                 self._watch = TopicWatch(self._planner, plan, self._use_plan, self._watch_failed)
             for _ in range(self.config.threads):
                 self._threads.append(self._new_thread(plan))
+            if self.config.endpoint is not None:
+                self._query_server = QueryServer(
+                    self._stores, self.config.application_id, *self.config.endpoint
+                )
+                self._query_server.start()
             for thread in self._threads:
                 thread.start()
             self._upkeep = self._new_upkeep()
@@ -325,7 +348,7 @@ class AppInstance:
             ended = thread.join(left) and ended
         if ended:
             self._loop.close()
-        for part in (self._upkeep, self._watch):
+        for part in (self._upkeep, self._watch, self._query_server, self._queries):
             if part is not None:
                 part.close()
         if self._global is not None:
@@ -336,7 +359,7 @@ class AppInstance:
         if self._directory is not None and ended:
             self._directory.clean(wall_ms(), self.config.state_cleanup_delay_ms)
             self._directory.close()
-        self.queries.warn_of_leaks()
+        self._stores.warn_of_leaks()
         self._move(state)
         return ended
 

@@ -1,0 +1,91 @@
+"""`headrace stream query`: ask a running application for a key, or for the rows of a store."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...clients import serdes
+from ...protocol.errors import ConfigError
+from .common import Settings, bootstrap_option, cluster_option, form_option, reading_command
+from .completion import group_names
+from .output import write_line
+
+if TYPE_CHECKING:
+    from ...clients.serdes import Serde
+
+_SERDES: dict[str, Serde[Any]] = {
+    "bytes": serdes.bytes_,
+    "utf8": serdes.utf8,
+    "int64": serdes.int64,
+    "json": serdes.json,
+    "msgpack": serdes.msgpack,
+}
+_serde = click.Choice(sorted(_SERDES))
+
+
+@click.command()
+@click.argument("application_id", metavar="ID", shell_complete=group_names)
+@click.argument("store")
+@click.argument("key", required=False)
+@click.option("--key-serde", type=_serde, default="utf8", show_default=True, help="Serde of the keys.")
+@click.option("--value-serde", type=_serde, default="json", show_default=True, help="Serde of the values.")
+@click.option("--from", "lower", metavar="KEY", help="Rows from this key on.")
+@click.option("--to", "upper", metavar="KEY", help="Rows up to this key.")
+@click.option("--allow-stale", type=click.IntRange(min=0), help="Standbys answer that lack so many records.")
+@click.option("--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds.")
+@reading_command(bootstrap_option, cluster_option, form_option)
+def query(
+    settings: Settings,
+    *,
+    application_id: str,
+    store: str,
+    key: str | None,
+    key_serde: str,
+    value_serde: str,
+    lower: str | None,
+    upper: str | None,
+    allow_stale: int | None,
+    timeout: float,
+) -> None:
+    """Print the value of KEY in STORE of application ID, or without KEY its rows, as JSON.
+
+    The instances of the application need `application.server`. KEY is the text of the key, or its JSON. A key
+    without value prints null. Windows and sessions of a KEY are printed as rows.
+    """
+    from ...stream import connect_queries
+    from ...stream.query.json_forms import json_form, key_from_text
+
+    serde = _SERDES[key_serde]
+
+    def typed(text: str | None) -> Any:
+        try:
+            return None if text is None else key_from_text(text, "auto", serde.dumps)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
+    with connect_queries(
+        application_id, settings.addresses(), key=serde, value=_SERDES[value_serde], timeout_s=timeout
+    ) as queries:
+        asked = _query_of(queries.stores().get(store), typed(key), typed(lower), typed(upper))
+        found = queries.query(store, asked, allow_stale=allow_stale)
+    results = [found.global_result] if found.global_result is not None else list(found.partitions.values())
+    for result in results:
+        rows = result.value if isinstance(result.value, list) else [result.value]
+        for row in rows:
+            write_line(json.dumps(json_form(row)))
+
+
+def _query_of(description: Any, key: Any, lower: Any, upper: Any) -> Any:
+    from ...stream import KeyQuery, RangeQuery, VersionedKeyQuery, WindowKeyQuery, WindowRangeQuery
+
+    kind = "" if description is None else description.kind
+    if key is None:
+        return WindowRangeQuery() if "window" in kind else RangeQuery(lower, upper)
+    if "window" in kind:
+        return WindowKeyQuery(key)
+    if "session" in kind:
+        return WindowRangeQuery(key)
+    return VersionedKeyQuery(key) if "versioned" in kind else KeyQuery(key)
