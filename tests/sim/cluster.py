@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import compacting
 import quorum_laws
+import sim_streams
 from cluster_laws import Laws, registration_of
 from cluster_losses import UNCLEAN, check_unclean
 from commit_laws import CommitLaw
@@ -77,7 +78,7 @@ class Plan:
     patience_ms: int = 60_000  # the time limit of each condition of the recovery
     compression: str = "producer"  # compression.type of all topics
     compacts: bool = False  # a compacted topic in addition
-    groups: str = ""  # "classic", "modern" or "mixed": with groups and transactions, see txn_laws.py
+    groups: str = ""  # classic, modern, mixed or streams: with groups and transactions, see txn_laws.py
     # Fewer idle events: clients refresh metadata at once for topics that are not created yet, fetches and
     # retries wait longer, the end is shorter. Off in planted bugs, whose seeds would change.
     is_brisk: bool = False
@@ -116,7 +117,7 @@ class Plan:
             unclean=min_isr > 1 and random.random() < 0.3,
             compacts=random.random() < 0.5,
             is_brisk=True,
-            groups=random.choice(("", "", "", "", "", "", "", "", "", "classic", "modern", "mixed")),
+            groups=random.choice(("streams", *[""] * 8, "classic", "modern", "mixed")),
         )
         if plan.groups:  # four more topics: the rest is kept small
             plan = replace(plan, partitions=min(plan.partitions, 2), unclean=False, drivers=True)
@@ -219,6 +220,7 @@ class SimCluster:
             "group.initial.rebalance.delay.ms": 200,
             "group.consumer.session.timeout.ms": 1_500,
             "group.consumer.heartbeat.interval.ms": 300,
+            **sim_streams.CONFIGS,
         }
         return NodeConfig.of(values)
 

@@ -40,6 +40,7 @@ from headrace.protocol.records.codec import active_codec
 from headrace.runtime.effect_performer import EffectPerformer, on
 from sim_clients import SimClient, SimConsumer
 from sim_scripts import CoordinatorLink, ask, first_error, run, sleep
+from sim_streams import member_core
 from sim_transactions import COPY, SOURCE, TIMEOUT_MS, TransactionalApp, TransactionalProducer
 
 if TYPE_CHECKING:
@@ -62,8 +63,9 @@ class SimMember(SimConsumer):
         super().__init__(cluster, name, may_seek=False, isolation=READ_COMMITTED)
         self.fetcher.reset_policy = EARLIEST_TIMESTAMP
         self.group = group
-        is_static = group == READERS and self.random.random() < 0.3
-        config = MemberConfig(
+        self.kind = kind = cluster.plan.groups
+        is_static = kind != "streams" and group == READERS and self.random.random() < 0.3
+        self.config = config = MemberConfig(
             group,
             f"instance-{name}" if is_static else None,
             session_timeout_ms=cluster.plan.session_ms,
@@ -71,7 +73,6 @@ class SimMember(SimConsumer):
             max_poll_interval_ms=1_200,
         )
         backoff = Backoff(20, 300, self.random)
-        kind = cluster.plan.groups
         is_modern = kind == "modern" or (kind == "mixed" and self.random.random() < 0.5)
         is_eager = self.random.random() < 0.5
         assignor = RangeAssignor() if is_eager else CooperativeStickyAssignor()
@@ -80,6 +81,9 @@ class SimMember(SimConsumer):
             if is_modern
             else ClassicMember(config, (assignor,), backoff)
         )
+        self._lives = 0
+        if kind == "streams":
+            self._become_thread()
         self.coordinator = CoordinatorLink(self, GROUP_KEY, group)
         self.is_reading = True
         self._counts: dict[str, int] = {}
@@ -89,6 +93,23 @@ class SimMember(SimConsumer):
             on(AssignPartitions, self._assign),
             on(ForgetCoordinator, lambda _: self.coordinator.forget()),
         )
+
+    def _become_thread(self) -> None:
+        """Begin as a thread of a streams application, which is unknown to the group."""
+        self._lives += 1
+        self.core = member_core(
+            self.cluster, self.config, self.name, self.topic, self._lives, is_stateful=self.group == READERS
+        )
+
+    def die(self) -> None:
+        """The thread dies without a word to its group, and begins again."""
+        for tp in list(self.fetcher.states):
+            self.fetcher.remove(tp)
+        self._become_thread()
+        self.core.topics_changed(self._counts, {})
+        self.core.subscribe((self.topic,))
+        self.cluster.rules.marks["thread died"] += 1
+        self._poll()
 
     # --- the member ---------------------------------------------------------------------------------------
 
@@ -150,6 +171,8 @@ class SimMember(SimConsumer):
             if reads:
                 self.cluster.groups.read_by(self, reads)
                 yield from self._commit(reads)
+            if self.kind == "streams" and self.random.random() < 0.003 and self.cluster.groups.may_die:
+                self.die()
             busy_ms = 2_500 if self.random.random() < 0.01 else 100
             yield from sleep(self, 1 + self.random.randrange(busy_ms))
 

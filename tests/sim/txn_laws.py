@@ -27,6 +27,7 @@ from history import Outcome
 from log_contents import buffers
 from sim_clients import SimConsumer
 from sim_members import COPY_OF, READERS, Copier, CopyingApp, OffsetPoller, SimMember
+from sim_streams import StreamsLaws, state_of
 from sim_transactions import COPY, SOURCE, TransactionalApp
 
 if TYPE_CHECKING:
@@ -66,7 +67,10 @@ class Groups:
         self.watcher = Watcher(cluster, "watcher")
         self.apps = [TransactionalApp(cluster, "x0"), TransactionalApp(cluster, "x1")]
         self.copiers = [CopyingApp(cluster, "y0"), CopyingApp(cluster, "y1")]
-        self.readers = [SimMember(cluster, f"r{n}", READERS) for n in range(2)]
+        is_streams = cluster.plan.groups == "streams"
+        self.readers = [SimMember(cluster, f"r{n}", READERS) for n in range(3 if is_streams else 2)]
+        self.streams = StreamsLaws(cluster) if is_streams else None
+        self.may_die = True  # threads of streams applications
         self.offset_poller = OffsetPoller(cluster)
 
     @property
@@ -83,6 +87,10 @@ class Groups:
             client.name for client in (self.watcher, *self.readers, self.offset_poller, *living, *members)
         ]
 
+    def _members(self) -> list[SimMember]:
+        producers = [each for app in self.copiers for each in app.producers]
+        return [*self.readers, *(each.member for each in producers if isinstance(each, Copier))]
+
     # --- during the run -----------------------------------------------------------------------------------
 
     def begun(self, op: Op) -> None:
@@ -92,6 +100,8 @@ class Groups:
     def check_owners(self, member: SimMember) -> None:
         """OneOwner: in one generation a partition belongs to one member."""
         self._check_assigned()
+        if self.streams is not None:
+            self.streams.check(self._members())
         core = member.core
         # In any other state a classic member may still own partitions of an earlier generation. In mixed runs
         # an empty group may be replaced by one of the other protocol, whose generations start again.
@@ -182,6 +192,8 @@ class Groups:
         cluster.require(patience_ms, self.is_watched, f"HangingTransaction: {self.watcher.positions()}")
         self._check_aborted()
         cluster.require(patience_ms, self.is_copied, "NotCopied")
+        self.may_die = False
+        cluster.require(patience_ms, self._is_assigned, "AllAssigned")
         for app in self.copiers:
             app.is_sending = False
         cluster.require(
@@ -193,6 +205,12 @@ class Groups:
         self._check_aborted()
         self._check_whole()
         self._check_copies()
+
+    def _is_assigned(self) -> bool:
+        """AllAssigned, for streams groups."""
+        count = len(self._cluster.rules.image.topics[SOURCE].partitions)
+        readers = [each for each in self._members() if each.group == READERS]
+        return self.streams is None or self.streams.all_assigned(readers, READERS, count)
 
     def _check_aborted(self) -> None:
         """AllOrNothing, for transactions with a known outcome: no aborted record was read."""
@@ -259,4 +277,5 @@ def _state_of(shard: Any) -> dict[Any, Any]:
         return {name: transaction.value for name, transaction in shard.transactions.items()}
     offsets = {group: dict(each) for group, each in shard.store._committed.items() if each}
     held = {producer: each.offsets for producer, each in shard.store._transactions.items()}
-    return {"offsets": offsets, "held": held, "groups": sorted(shard.groups)} if offsets else {}
+    groups = {name: state_of(group) for name, group in sorted(shard.groups.items())}
+    return {"offsets": offsets, "held": held, "groups": groups} if offsets else {}
