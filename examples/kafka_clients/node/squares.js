@@ -42,7 +42,8 @@ async function consumed(consumer, topic, work) {
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
   let done = 0
   await new Promise((resolve, reject) => {
-    consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error))
+    // kafkajs itself restarts a consumer after an error that passes, such as a coordinator that is not available yet
+    consumer.on(consumer.events.CRASH, ({ payload }) => payload.restart || reject(payload.error))
     consumer
       .run({
         autoCommit: false,
