@@ -126,6 +126,31 @@ class StreamsConfig(Config):
         unit="ms",
         doc="An instance that starts deletes store folders that were not used for this time; -1: none.",
     )
+    standby_replicas: int = key(
+        "num.standby.replicas",
+        -1,
+        low=-1,
+        high=MAX_INT,
+        doc="Standby tasks of each stateful task; -1: as the config streams.num.standby.replicas of the group"
+        " says, which an instance that starts with another value sets.",
+    )
+    warmup_replicas: int = key(
+        "max.warmup.replicas",
+        -1,
+        low=-1,
+        high=MAX_INT,
+        doc="Warm-up tasks at a time; -1: as the config streams.num.warmup.replicas of the group says, which"
+        " an instance that starts with another value sets.",
+    )
+    acceptable_recovery_lag: int = key(
+        "acceptable.recovery.lag",
+        -1,
+        low=-1,
+        high=MAX_LONG,
+        doc="Offsets that a warm-up task may be behind when its task moves to it; -1: as the config"
+        " streams.acceptable.recovery.lag of the group says, which an instance that starts with another value"
+        " sets.",
+    )
     group_writes_state: bool = key(
         "allow.os.group.write.access",
         False,

@@ -48,10 +48,11 @@ class StandbyTask:
     def use_committed(self, partition: TopicPartition, offset: int) -> bool:
         """The committed offset of an input topic. True if it has moved: more of the topic can be read."""
         changelog = self.changelogs[partition]
-        if offset <= (changelog.end or 0):
-            return False
-        changelog.end = offset
-        return True
+        has_moved = offset > (changelog.end or 0)
+        if has_moved:
+            changelog.end = offset
+        self._ends[partition] = changelog.end or 0
+        return has_moved
 
     def apply(self, partition: TopicPartition, records: list[Any]) -> Applied:
         """Restore the records that are before the limit. Errors: StateStoreError."""
@@ -69,8 +70,8 @@ class StandbyTask:
         end of the changelog."""
         changelog = self.changelogs[partition]
         self._move(changelog, position)
-        if lag is not None:
-            self._ends[partition] = position + lag if changelog.end is None else changelog.end
+        if lag is not None and not changelog.is_source:
+            self._ends[partition] = position + lag
 
     @staticmethod
     def _move(changelog: ChangelogRestore, position: int) -> None:
@@ -113,9 +114,9 @@ class StandbyTask:
         return sum(self.end(partition) for partition in self.changelogs)
 
     @property
-    def lag(self) -> int:
-        """Offsets that the stores do not have yet, as far as the ends are known."""
-        return self.end_offset - self.offset
+    def lag(self) -> int | None:
+        """Offsets that the stores do not have yet; None until the ends of all changelogs are known."""
+        return self.end_offset - self.offset if self._ends.keys() == self.changelogs.keys() else None
 
     def promote(self, now_ms: int) -> Restoration:
         """End the standby: its task restores what is left."""

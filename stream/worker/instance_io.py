@@ -19,6 +19,7 @@ from ..query.views_io import ViewOptions, view_of
 from .async_calls_io import FunctionLoop
 from .clients_io import Clients
 from .global_thread_io import GlobalThread
+from .group_configs_io import use_group_configs
 from .listeners_io import RestoreListener, StateListener, StateNotices
 from .metadata import LagInfo, ThreadMetadata
 from .planner_io import Planner
@@ -277,12 +278,13 @@ class AppInstance:
             raise
 
     def prepare(self) -> AppPlan:
-        """Check the topics, open the state directory, restore global stores.
+        """Check the topics, set configs of the group, open the state directory, restore global stores.
 
         Errors: InternalTopicError, StateDirectoryError.
         """
         with self._planner.admin() as admin:
             plan = self._planner.first_plan(admin)
+            use_group_configs(admin, self.config)
         self._directory = StateDirectory(
             self.config.state_dir,
             self.config.application_id,

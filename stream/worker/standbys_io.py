@@ -68,6 +68,11 @@ class Standbys:
         """Whether the thread has, or will have, the task as a standby."""
         return task_id in self._wanted
 
+    def lag_of(self, task_id: TaskId) -> int | None:
+        """How far a standby is behind; None if that is not known."""
+        standby = self.tasks.get(task_id)
+        return None if standby is None else standby.lag
+
     @property
     def has_work(self) -> bool:
         """Whether there are records to read without a wait, or standbys to open."""
@@ -86,7 +91,7 @@ class Standbys:
         standby = self._remove(task_id, SuspendReason.PROMOTED)
         if standby is None:
             return None
-        log.info("standby task %s becomes active, %d offsets behind", task_id, standby.lag)
+        log.info("standby task %s becomes active, %s offsets behind", task_id, standby.lag)
         return standby.task, standby.promote(now_ms)
 
     def adopt(self, task: Task, positions: Mapping[str, int]) -> None:

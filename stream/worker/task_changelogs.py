@@ -43,13 +43,14 @@ class TaskChangelogs:
         return found
 
     def offsets(self) -> dict[TaskId, int]:
-        """By task with changelogs the sum of the offsets up to which its stores are complete."""
+        """By task with changelogs the sum of the offsets up to which its stores are complete; standbys once
+        the ends of their changelogs are known."""
         active = {
             task_id: sum(self._position(*each) for each in restoration.changelogs.items())
             for task_id, restoration in self.restorations.items()
             if restoration.changelogs
         }
-        return {**active, **{task_id: standby.offset for task_id, standby in self._standbys().items()}}
+        return {**active, **{task_id: standby.offset for task_id, standby in self._known_standbys()}}
 
     def end_offsets(self) -> dict[TaskId, int]:
         """By task with changelogs the sum of their ends, as far as they are known."""
@@ -61,4 +62,8 @@ class TaskChangelogs:
             for task_id, restoration in self.restorations.items()
             if restoration.changelogs
         }
-        return {**active, **{task_id: standby.end_offset for task_id, standby in self._standbys().items()}}
+        return {**active, **{task_id: standby.end_offset for task_id, standby in self._known_standbys()}}
+
+    def _known_standbys(self) -> list[tuple[TaskId, StandbyTask]]:
+        """Those whose distance to the ends is known: without it they would seem to be complete."""
+        return [each for each in self._standbys().items() if each[1].lag is not None]

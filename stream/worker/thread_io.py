@@ -367,7 +367,7 @@ class StreamThread:
             self._consumer.enforce_rebalance("the application is to end")
         now = wall_ms()
         self._membership.check(now)
-        if self._membership.offsets_due(now):
+        if self._membership.offsets_due(now, self._tasks.standbys.lag_of):
             self._membership.use_offsets(self._tasks.task_offsets(), self._tasks.task_end_offsets())
 
     def _has_work(self) -> bool:

@@ -60,6 +60,7 @@ class ThreadMembership:
         self._status = GroupStatus()
         self._member_epoch = -1
         self._offsets_at_ms = 0
+        self._caught_up: set[TaskId] = set()  # warm-up tasks
 
     def use_plan(self, plan: AppPlan) -> None:
         """Topics that match a pattern came or went; the consumer subscribes to them next."""
@@ -84,11 +85,18 @@ class ThreadMembership:
             self._member_epoch = application.member_epoch
             self._on_change()
 
-    def offsets_due(self, now_ms: int) -> bool:
-        """Whether `use_offsets` is to be called, every task.offset.interval.ms of the group."""
-        is_due = now_ms >= self._offsets_at_ms
+    def offsets_due(self, now_ms: int, lag_of: Callable[[TaskId], int | None]) -> bool:
+        """Whether `use_offsets` is to be called: every task.offset.interval.ms of the group, and when a
+        warm-up task has come within the acceptable lag. `lag_of`: of a standby, None if it is not known."""
+        application, caught_up = self.application, set()
+        for task in _task_ids(application.tasks.warmup):
+            lag = lag_of(task)
+            if lag is not None and lag <= application.acceptable_recovery_lag:
+                caught_up.add(task)
+        is_due = now_ms >= self._offsets_at_ms or not caught_up <= self._caught_up
+        self._caught_up = caught_up
         if is_due:
-            self._offsets_at_ms = now_ms + max(self.application.task_offset_interval_ms, 1000)
+            self._offsets_at_ms = now_ms + max(application.task_offset_interval_ms, 1000)
         return is_due
 
     def use_offsets(self, offsets: Mapping[TaskId, int], ends: Mapping[TaskId, int]) -> None:

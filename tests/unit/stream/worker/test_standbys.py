@@ -148,7 +148,7 @@ def test_an_active_task_goes_on_as_a_standby_with_its_open_store(rig: WorkerRig)
     assert rig.committed() == {FIRST: 1}
     assert rig.manager.tasks == {}
     assert rig.manager.standbys.tasks[TASK].task is task
-    assert rig.manager.task_offsets() == {TASK: 1}
+    assert list(rig.manager.standbys.tasks[TASK].positions()) == [("store", rig.changelog, 1)]
     log_counts(rig, 2, 7)
     follow(rig)
     assert value_of(rig, "a") == 7
@@ -347,6 +347,21 @@ def test_standbys_are_part_of_the_offsets_of_the_tasks(rig: WorkerRig) -> None:
     assert rig.manager.task_offsets() == rig.manager.task_end_offsets() == {OTHER: 2, TASK: 3}
     assert list(rig.manager.standbys.tasks[TASK].positions()) == [("store", rig.changelog, 3)]
     assert not rig.manager.standbys.has_work, "there are no more records"
+
+
+def test_offsets_of_a_standby_are_unknown_until_the_end_of_its_changelog_is(rig: WorkerRig) -> None:
+    """It would seem to have caught up."""
+    log_counts(rig, 1, 2)
+    rig.cluster.failures["consumer.poll"] = [ApiTimeoutError("no leader")]
+    rig.manager.use_roles((), (), [TASK])
+    follow(rig)
+    assert list(rig.manager.standbys.tasks) == [TASK]
+    assert rig.manager.standbys.lag_of(TASK) is None
+    assert (rig.manager.task_offsets(), rig.manager.task_end_offsets()) == ({}, {})
+    rig.manager.use_roles((), (), [TASK])
+    follow(rig)
+    assert (rig.manager.standbys.lag_of(TASK), rig.manager.standbys.lag_of(OTHER)) == (0, None)
+    assert rig.manager.task_offsets() == {TASK: 2}
 
 
 def test_a_closed_thread_leaves_its_standbys_complete(rig: WorkerRig) -> None:
