@@ -1,5 +1,6 @@
 """Worker processes of a benchmark: they start measuring at the same moment and end with the command.
 
+Workers are forks of the fork server of `multiprocessing`, which imports once what all of them need.
 Each worker has one pipe to the parent. It sends ("ready", number), then ("done", result) or ("failed",
 error); it receives ("go", start time). If the parent process ends, the pipe closes and the worker exits.
 Counts for the progress line are in shared memory with one writer per number, so that no messages are sent
@@ -30,6 +31,7 @@ HEAD_START_NS = 50_000_000
 TERMINATE_TIMEOUT_S = 5.0
 REPORT_EVERY_S = 1.0
 _BLOCKED = {signal.SIGINT, signal.SIGHUP}
+_PRELOADED = [f"{__package__}.send_work", f"{__package__}.read_work", "headrace.clients.sync.cluster_io"]
 _RECORDS, _BYTES, _FAILED, _WIDTH = 0, 1, 2, 3
 
 
@@ -115,10 +117,10 @@ class WorkerPool:
             self.groups.append(range(first, first + len(group)))
             first += len(group)
         self._tasks = [task for group in groups for task in group]
-        spawn = multiprocessing.get_context("spawn")
-        self._board: Any = spawn.RawArray("q", first * _WIDTH + 1)
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(_PRELOADED)
+        self._board: Any = self._context.RawArray("q", first * _WIDTH + 1)
         self._board[-1] = -1
-        self._spawn = spawn
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
         self.results: list[Any] = [None] * first
@@ -167,14 +169,14 @@ class WorkerPool:
             pipe.close()
 
     def _start_group(self, group: range) -> None:
-        # SIGINT is blocked while they start and, by inheritance, in the workers: Ctrl-C is for the parent
-        # alone, which ends its workers itself.
+        # SIGINT is blocked while they start and, by inheritance, in the fork server and its workers: Ctrl-C
+        # is for the parent alone, which ends its workers itself.
         old = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
         try:
             for slot in group:
-                mine, theirs = self._spawn.Pipe()
+                mine, theirs = self._context.Pipe()
                 self._pipes.append(mine)
-                process = self._spawn.Process(
+                process = self._context.Process(
                     target=_work, args=(self._tasks[slot], theirs, self._board, slot, group), daemon=True
                 )
                 process.start()
@@ -219,6 +221,7 @@ class WorkerPool:
 
 def _work(task: Task, pipe: Connection, board: Any, slot: int, group: range) -> None:
     """The main function of a worker process."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)  # of a fork server that was there before, too
     link = WorkerLink(pipe, board, slot, group)
     threading.Thread(target=link.listen, name="headrace-bench-parent", daemon=True).start()
     try:
