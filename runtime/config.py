@@ -74,8 +74,11 @@ class Config:
     """Base of declared configurations; validates types and ranges of all fields at construction."""
 
     def __post_init__(self) -> None:
-        for facts, name, kind in _declared(type(self)).keys:
-            object.__setattr__(self, name, _checked(facts, kind, getattr(self, name)))
+        declared = _declared(type(self))
+        for (facts, name, kind), default in zip(declared.keys, declared.valid, strict=True):
+            value = getattr(self, name)
+            if value is not default:
+                object.__setattr__(self, name, _checked(facts, kind, value))
 
     @classmethod
     def keys(cls) -> Mapping[str, KeyFacts]:
@@ -143,6 +146,7 @@ class _Declared(NamedTuple):
     """The declarations of a class, computed once; all but `keys` by dotted name."""
 
     keys: list[tuple[KeyFacts, str, Any]]  # with field name and type
+    valid: list[Any]  # their defaults, as far as these are valid alone
     facts: Mapping[str, KeyFacts]
     defaults: Mapping[str, Any]
     types: Mapping[str, Any]
@@ -150,6 +154,7 @@ class _Declared(NamedTuple):
 
 
 _DECLARED: dict[type, _Declared] = {}
+_NO_VALUE = object()
 
 
 def _declared(cls: type[Config]) -> _Declared:
@@ -158,12 +163,21 @@ def _declared(cls: type[Config]) -> _Declared:
         found = {f.metadata["key"]: f for f in fields(cls) if "key" in f.metadata}
         _DECLARED[cls] = _Declared(
             [(facts, f.name, hints[f.name]) for facts, f in found.items()],
+            [_valid(facts, hints[f.name], f.default) for facts, f in found.items()],
             {facts.name: facts for facts in found},
             {facts.name: f.default for facts, f in found.items()},
             {facts.name: hints[f.name] for facts, f in found.items()},
             {facts.name: f.name for facts, f in found.items()},
         )
     return _DECLARED[cls]
+
+
+def _valid(facts: KeyFacts, kind: Any, default: Any) -> Any:
+    """The default if no value has to replace it, or a mark that is no value."""
+    try:
+        return default if _checked(facts, kind, default) is default else _NO_VALUE
+    except ConfigError:
+        return _NO_VALUE
 
 
 def _checked(facts: KeyFacts, kind: Any, value: Any) -> Any:

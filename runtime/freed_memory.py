@@ -8,17 +8,19 @@ the next message is faulted in and cleared again: a third of the time of reading
 from __future__ import annotations
 
 import ctypes
+import functools
 
 # The largest block whose release adapts glibc's thresholds, less its header and a page of rounding.
 _LESSON_BYTES = (32 << 20) - 65_536
 
 
+@functools.cache
 def keep_freed_memory() -> None:
     """Let glibc keep up to 64 MB of freed memory in each heap for the next messages.
 
-    glibc raises its thresholds when a large block is freed, so one is allocated and freed; its pages are
-    never touched. With MALLOC_TRIM_THRESHOLD_ or similar variables set, glibc does not adapt; with other C
-    libraries this has no effect.
+    glibc raises its thresholds when a large block is freed, so one is allocated and freed, once in a process;
+    its pages are never touched (those of a second block would be cleared). With MALLOC_TRIM_THRESHOLD_ or
+    similar variables set, glibc does not adapt; with other C libraries this has no effect.
     """
     bytes(_LESSON_BYTES)
 

@@ -29,6 +29,22 @@ def test_keyword_arguments_override_dotted_names() -> None:
     assert Sample.of({"segment.bytes": 20}, segment_bytes=30).segment_bytes == 30
 
 
+@dataclass(frozen=True, kw_only=True)
+class Odd(Config):
+    """Defaults that are no values themselves."""
+
+    limit: float = key("limit", 1, doc="Has to become a float.")
+    place: str = key("place", None, doc="Has to be given.")
+
+
+def test_defaults_are_checked_as_values_are() -> None:
+    """Also if the default of another object was checked before."""
+    assert [repr(Odd(place="p").limit) for _ in range(2)] == ["1.0"] * 2
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="place must be text"):
+            Odd()
+
+
 def test_unknown_key_suggests_the_nearest() -> None:
     """A typo must not become a silent default."""
     with pytest.raises(ConfigError, match=r"segment\.byte.*did you mean 'segment\.bytes'"):
