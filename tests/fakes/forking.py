@@ -1,4 +1,4 @@
-"""Server processes as forks of a process that has imported headrace: a start without its half second of CPU.
+"""Python programs as forks of a process that has imported headrace: a start without its half second of CPU.
 
 `multiprocessing` keeps that process, the fork server, one per process of tests. Each fork is a process like
 any other, in a session of its own: it can be killed, stopped and paused.
@@ -6,24 +6,30 @@ any other, in a session of its own: it can be killed, stopped and paused.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import multiprocessing
 import os
 import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from multiprocessing import connection, process, reduction
+import types
+import warnings
+from multiprocessing import connection, forkserver, process, reduction
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-# What servers and applications import.
+# What servers, applications and commands import.
 PRELOADED = (
     "headrace.controller.controller_io",
     "headrace.coordinators.assembly",
+    "headrace.services.bench.runs",
     "headrace.services.cli.main",
     "headrace.services.kafka_listener.assembly",
     "headrace.services.local_io",
@@ -31,14 +37,21 @@ PRELOADED = (
     "headrace.stream.worker.instance_io",
 )
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(list(PRELOADED))
+STANDARD_INPUT, STANDARD_OUTPUT, STANDARD_ERROR = 0, 1, 2
+
+
+def start_server(*more: str) -> None:
+    """Start the fork server, unless it runs, with what every program imports and `more` modules."""
+    CONTEXT.set_forkserver_preload([*PRELOADED, *more])
+    forkserver.ensure_running()
 
 
 class Forked:
     """A running Python program, with the methods of `subprocess.Popen` that tests need.
 
-    `program`: the path of a script, or "-m" and the name of a module; then its arguments. Its standard error
-    goes to the file `log`; what it prints to `stdout`, or to the log as well if that is not wanted.
+    `program` is the command line of an interpreter without the interpreter: any number of "-W" and a filter;
+    "-c" and a text, "-m" and the name of a module, or the path of a script; arguments. Its standard error
+    goes to the file `log`, its standard output to the file `output`, or to the pipe `stdout` without one.
     """
 
     def __init__(
@@ -47,18 +60,23 @@ class Forked:
         *,
         log: IO[Any],
         environment: Mapping[str, str] = os.environ,
-        is_read: bool = True,
+        output: IO[Any] | None = None,
+        given: IO[Any] | None = None,
+        folder: str = "",
     ) -> None:
+        start_server()
         self.args = list(program)
-        reading, writing = os.pipe()
-        self.stdout: IO[bytes] = open(reading, "rb")  # noqa: SIM115 - the owner of the process closes it
-        with open(writing, "wb") as output:
-            numbers = (output.fileno() if is_read else log.fileno(), log.fileno())
-            arguments = (self.args, dict(environment), *map(_Handed, numbers))
+        with contextlib.ExitStack() as stack:
+            if output is None:
+                reading, writing = os.pipe()
+                self.stdout: IO[bytes] = open(reading, "rb")  # noqa: SIM115 - the owner closes it
+                output = stack.enter_context(open(writing, "wb"))
+            if given is None:
+                given = stack.enter_context(open(os.devnull, "rb"))
+            standard = [_Handed(file.fileno()) for file in (given, output, log)]
+            arguments = (self.args, dict(environment), folder or os.getcwd(), standard)
             self._process = CONTEXT.Process(target=_run, args=arguments)
             self._process.start()
-        if not is_read:
-            self.stdout.close()
         # multiprocessing would ask for the exit code beside this object, and whoever asks second gets 255
         process._children.discard(self._process)  # type: ignore[attr-defined]
         assert self._process.pid is not None
@@ -94,6 +112,36 @@ class Forked:
                 os.kill(self.pid, number)
 
 
+def run_forked(
+    program: Sequence[str],
+    *,
+    environment: Mapping[str, str] = os.environ,
+    data: bytes = b"",
+    timeout_s: float,
+    folder: str = "",
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program to its end, as `subprocess.run` with the output captured; `data` is its standard input.
+
+    Errors: subprocess.TimeoutExpired, after its end by SIGKILL.
+    """
+    with contextlib.ExitStack() as stack:
+        given, output, log = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        given.write(data)
+        given.seek(0)
+        running = Forked(program, log=log, environment=environment, output=output, given=given, folder=folder)
+        try:
+            code = running.wait(timeout_s)
+        except BaseException:
+            running.kill()
+            running.wait()
+            raise
+        texts = []
+        for file in (output, log):
+            file.seek(0)
+            texts.append(file.read())
+    return subprocess.CompletedProcess(running.args, code, *texts)
+
+
 class _Handed:
     """A file descriptor that becomes one of the new process."""
 
@@ -108,18 +156,49 @@ def _received(copy: Any) -> int:
     return int(copy.detach())
 
 
-def _run(program: list[str], environment: dict[str, str], stdout: int, stderr: int) -> None:
+def _run(program: list[str], environment: dict[str, str], folder: str, standard: Iterable[int]) -> None:
     """The new process."""
     os.setsid()
+    os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    os.dup2(stdout, 1)
-    os.dup2(stderr, 2)
-    os.close(stdout)
-    os.close(stderr)
+    for target, source in enumerate(standard):
+        os.dup2(source, target)
+        os.close(source)
+    sys.stdin = open(STANDARD_INPUT, closefd=False)  # noqa: SIM115 - until the process ends
+    atexit._clear()  # type: ignore[attr-defined] # of the fork server's modules
+    try:
+        _run_main(_after_filters(program))
+    finally:
+        # what an interpreter does at its end, and multiprocessing leaves out
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        gc.collect()
+
+
+def _after_filters(program: list[str]) -> list[str]:
+    """The command line without its filters of warnings, which are in use then."""
+    filters = []
+    while program[0] == "-W":
+        filters.append(program[1])
+        program = program[2:]
+    sys.warnoptions[:] = filters
+    warnings._processoptions(filters)  # type: ignore[attr-defined]
+    return program
+
+
+def _run_main(program: list[str]) -> None:
     if program[0] == "-m":
         sys.argv = program[1:]
         runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+    elif program[0] == "-c":
+        sys.argv = ["-c", *program[2:]]
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            exec(compile(program[1], "<string>", "exec"), main.__dict__)
+        finally:
+            main.__dict__.clear()
     else:
         sys.argv = program
+        sys.path.insert(0, os.path.dirname(program[0]))
         runpy.run_path(program[0], run_name="__main__")

@@ -6,6 +6,7 @@ the other half from its end, whose tests compute: so both kinds run side by side
 units.
 """
 
+import functools
 import os
 from pathlib import PurePath
 
@@ -29,6 +30,7 @@ FOLDERS = (
     "sim",
 )
 ALONE = ("faults", "property", "sim")  # independent tests, which may take long
+RAY = "ray"
 SPARE_WORKERS = 2  # more than processors, since tests wait
 
 
@@ -39,22 +41,29 @@ def worker_count() -> int:
 
 def rank(nodeid: str) -> tuple[int, int]:
     """The position of a test in the list."""
-    folder = _folder(nodeid)
-    return (unit_of(nodeid) != "ray", FOLDERS.index(folder) if folder in FOLDERS else 0)
+    path = nodeid.partition("::")[0]
+    folder = _folder(path)
+    return (_shared(path) != RAY, FOLDERS.index(folder) if folder in FOLDERS else 0)
 
 
 def unit_of(nodeid: str) -> str:
     """The unit of a test."""
-    path, folder = nodeid.partition("::")[0], _folder(nodeid)
+    path = nodeid.partition("::")[0]
+    return _shared(path) or (nodeid if _folder(path) in ALONE else path)
+
+
+@functools.cache
+def _shared(path: str) -> str:
+    """The unit that the tests of a file share with other files, or none."""
+    folder = _folder(path)
     if "ray" in PurePath(path).stem.split("_") and folder != "unit":
-        return "ray"
-    if folder == "oracle":
-        return "kafka"
-    return nodeid if folder in ALONE else path
+        return RAY
+    return "kafka" if folder == "oracle" else ""
 
 
-def _folder(nodeid: str) -> str:
-    parts = nodeid.partition("::")[0].split("/")
+@functools.cache
+def _folder(path: str) -> str:
+    parts = path.split("/")
     return parts[1] if parts[0] == "tests" and len(parts) > 2 else ""
 
 

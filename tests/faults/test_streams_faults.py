@@ -67,9 +67,7 @@ class Processes:
             *(f"-X{name}={value}" for name, value in given.items()),
         ]
         with (self._folder / f"log-{number}.txt").open("ab") as log:
-            self._running[number] = Forked(
-                [*program, *options], log=log, environment=environment, is_read=False
-            )
+            self._running[number] = Forked([*program, *options], log=log, environment=environment, output=log)
 
     def folder(self, number: int) -> Path:
         """The state.dir of a process."""

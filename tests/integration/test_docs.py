@@ -11,6 +11,7 @@ from pathlib import Path
 import headrace
 import pytest
 from command_line import CommandLine
+from forking import run_forked
 from headrace import TopicPartition
 from pages import PAGES, SHELL, blocks, programs, text_of
 from waiting import wait_for
@@ -44,16 +45,16 @@ ON_RAY = [place for place in OPERATING if place[0] == TUTORIAL]  # tests/integra
 def run_program(program: str, **environment: str) -> str:
     """The output of a program, run in a process of its own with warnings as errors."""
     mild = [word for name in KAFKA_PYTHON_CALLS for word in ("-W", f"ignore:{name} is deprecated")]
-    command = [sys.executable, "-W", "error", *mild, "-c", QUIET_SERVERS + program]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=500, check=False, env={**os.environ, **environment}
-    )
+    command = ["-W", "error", *mild, "-c", QUIET_SERVERS + program]
+    done = run_forked(command, environment={**os.environ, **environment}, timeout_s=500)
     # librdkafka logs at level 6 that it got a client instance id
     errors = [
-        line for line in done.stderr.splitlines() if not re.match(r"%6\|\d+\.\d+\|GETSUBSCRIPTIONS\|", line)
+        line
+        for line in done.stderr.decode().splitlines()
+        if not re.match(r"%6\|\d+\.\d+\|GETSUBSCRIPTIONS\|", line)
     ]
     assert (done.returncode, errors) == (0, [])
-    return done.stdout
+    return done.stdout.decode()
 
 
 @pytest.mark.parametrize(("page", "number"), [each for each in PROGRAMS if each not in OPERATING + TESTS])

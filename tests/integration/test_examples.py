@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forking import run_forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROMISED = {
@@ -63,12 +64,13 @@ def test_every_example_is_listed() -> None:
 def test_example_runs(name: str) -> None:
     """In its own process, with warnings as errors except for other projects' clients."""
     is_own = not name.startswith("kafka_clients/")
-    command = [sys.executable, *(("-W", "error") if is_own else ()), str(EXAMPLES / name)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-len(PROMISED[name]) :] == PROMISED[name]
+    options = ("-W", "error") if is_own else ()
+    done = run_forked([*options, str(EXAMPLES / name)], timeout_s=500)
+    printed, errors = done.stdout.decode(), done.stderr.decode()
+    assert done.returncode == 0, errors
+    assert printed.splitlines()[-len(PROMISED[name]) :] == PROMISED[name]
     # a busy machine stalls servers, which they report
-    assert not is_own or all(" was stalled for " in line for line in done.stderr.splitlines())
+    assert not is_own or all(" was stalled for " in line for line in errors.splitlines())
 
 
 @pytest.mark.parametrize("client", sorted(CLIENTS))
