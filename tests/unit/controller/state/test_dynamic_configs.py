@@ -398,9 +398,10 @@ def test_a_group_has_configs_before_it_exists(driver: Driver) -> None:
     ("name", "low", "high"),
     [("session.timeout.ms", 45_000, 60_000), ("heartbeat.interval.ms", 5_000, 15_000)],
 )
-def test_the_configs_of_groups_are_bounded(driver: Driver, name: str, low: int, high: int) -> None:
+@pytest.mark.parametrize("kind", ["consumer", "streams"])
+def test_the_configs_of_groups_are_bounded(driver: Driver, kind: str, name: str, low: int, high: int) -> None:
     """By cluster-wide keys, at once; existing values stay and do not block other changes."""
-    own, least, most = (f"{prefix}consumer.{middle}{name}" for prefix, middle in
+    own, least, most = (f"{prefix}{kind}.{middle}{name}" for prefix, middle in
                         (("", ""), ("group.", "min."), ("group.", "max.")))  # fmt: skip
     for value in (low, high):
         assert alter(driver, GROUP, **{own: value}).error_code == 0
@@ -411,8 +412,36 @@ def test_the_configs_of_groups_are_bounded(driver: Driver, name: str, low: int, 
     assert f"more than {most} {high - 1}" in refused(driver, GROUP, **{own: high + 1})
     other = {"session.timeout.ms": "heartbeat.interval.ms", "heartbeat.interval.ms": "session.timeout.ms"}
     value = 15_000 if name == "session.timeout.ms" else 45_000
-    assert alter(driver, GROUP, **{f"consumer.{other[name]}": value}).error_code == 0
+    assert alter(driver, GROUP, **{f"{kind}.{other[name]}": value}).error_code == 0
     assert alter(driver, GROUP, **{own: high - 1}).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "most", "high"),
+    [
+        ("streams.num.standby.replicas", "group.streams.max.standby.replicas", 2),
+        ("streams.assignment.interval.ms", "group.streams.max.assignment.interval.ms", 15_000),
+    ],
+)
+def test_the_assignment_configs_of_streams_groups_are_bounded(
+    driver: Driver, own: str, most: str, high: int
+) -> None:
+    """Standby replicas from 0, intervals from group.streams.min.assignment.interval.ms."""
+    for value in (0, high):
+        assert alter(driver, GROUP, **{own: value}).error_code == 0
+    assert f"more than {most} {high}" in refused(driver, GROUP, **{own: high + 1})
+    assert refused(driver, GROUP, **{own: -1})
+    assert alter(driver, CLUSTER, **{most: high + 1}).error_code == 0
+    assert alter(driver, GROUP, **{own: high + 1}).error_code == 0
+
+
+def test_the_assignment_interval_has_a_lower_bound(driver: Driver) -> None:
+    """group.streams.min.assignment.interval.ms, which must not exceed the upper bound."""
+    own, least = "streams.assignment.interval.ms", "group.streams.min.assignment.interval.ms"
+    assert alter(driver, CLUSTER, **{least: 500}).error_code == 0
+    assert f"less than {least} 500" in refused(driver, GROUP, **{own: 499})
+    assert alter(driver, GROUP, **{own: 500}).error_code == 0
+    assert "must not be more" in refused(driver, CLUSTER, **{least: 15_001})
 
 
 @pytest.mark.parametrize("name", ["", "g" * 2_049])
