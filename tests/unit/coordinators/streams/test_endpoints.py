@@ -48,7 +48,7 @@ def test_members_hear_of_each_other(rig: StreamsGroupRig) -> None:
 
 
 def test_information_follows_tasks(rig: StreamsGroupRig) -> None:
-    """A new epoch when tasks of a member with an endpoint change, or when it leaves; not for other members."""
+    """A new epoch when tasks of a member with an endpoint change, or when it leaves; no other member."""
     first, second = StreamsMember(rig, "a", endpoint=HERE), StreamsMember(rig, "b")
     run_app(first)
     (before,) = first.beat(endpoint_information_epoch=-1).partitions_by_user_endpoint
