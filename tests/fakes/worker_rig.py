@@ -148,7 +148,7 @@ class WorkerRig:
     """`work` reads, restores and processes; the test commits. The clock stands still."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
-        self.cluster = FakeStreamsCluster(words=2, counts=1)
+        self.cluster = options.pop("cluster", None) or FakeStreamsCluster(words=2, counts=1)
         self.changelog = TopicPartition("app-store-changelog", 0)
         self.now_ms = 1_000_000
         self.files = Files()
