@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .query.queries import CountQuery as CountQuery
     from .query.queries import FailureReason as FailureReason
     from .query.queries import KeyQuery as KeyQuery
+    from .query.queries import KeysQuery as KeysQuery
     from .query.queries import MultiVersionedKeyQuery as MultiVersionedKeyQuery
     from .query.queries import PrefixQuery as PrefixQuery
     from .query.queries import QueryResult as QueryResult
@@ -188,7 +189,7 @@ _MODULES = {
     ),
     **dict.fromkeys(
         (
-            *("CountQuery", "KeyQuery", "MultiVersionedKeyQuery", "PrefixQuery", "RangeQuery"),
+            *("CountQuery", "KeyQuery", "KeysQuery", "MultiVersionedKeyQuery", "PrefixQuery", "RangeQuery"),
             *("TimestampedKeyQuery", "TimestampedRangeQuery", "VersionedKeyQuery", "WindowKeyQuery"),
             *("WindowRangeQuery", "FailureReason", "QueryResult", "StateQueryResult"),
         ),

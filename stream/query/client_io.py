@@ -35,7 +35,7 @@ from .errors import (
     WrongStoreKindError,
 )
 from .hosts import KeyQueryMetadata, find
-from .queries import KeyQuery, QueryResult, StateQueryResult
+from .queries import KeyQuery, KeysQuery, QueryResult, StateQueryResult
 from .wire import RANGES, Decoder, arguments_of, key_of, offsets_of, position_from
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ TIMEOUT_S = 10.0
 _ATTEMPT_MS = 2_000  # a host that does not answer for this long is asked again, or another one
 _WAIT_MS, _LONGEST_WAIT_MS = 5, 200
 _GRACE_S = 5.0
+_MOST_KEYS = 1000  # of one request
 _MOVING = frozenset(("NOT_PRESENT", "NOT_ACTIVE", "NOT_UP_TO_BOUND"))
 _ERRORS: dict[str, type[QueryError]] = {
     "UNKNOWN_STORE": UnknownStoreError,
@@ -163,8 +164,23 @@ class Queries:
 
     def get(self, store: str, key: Any, **options: Any) -> Any:
         """The value of a key, None without one; without its timestamp. Options and errors as of `query`."""
-        (result,) = self.query(store, KeyQuery(key), **options).partitions.values()
+        (result,) = _results(self.query(store, KeyQuery(key), **options))
         return result.value
+
+    def get_many(self, store: str, keys: Iterable[Any], **options: Any) -> dict[Any, Any]:
+        """The values of several hashable keys, None for one without value: one request for each partition and
+        thousand keys. Options and errors as of `query`."""
+        by_partition = self._call(
+            lambda deadline: self._by_partition(store, list(keys), deadline), options.get("timeout_s")
+        )
+        found: dict[Any, Any] = {}
+        for partition, some in by_partition.items():
+            for start in range(0, len(some), _MOST_KEYS):
+                part = tuple(some[start : start + _MOST_KEYS])
+                result = self.query(store, KeysQuery(part), partitions=partition, **options)
+                (values,) = (each.value for each in _results(result))
+                found.update(zip(part, values, strict=True))
+        return found
 
     def query(
         self,
@@ -273,7 +289,9 @@ class Queries:
                 request = _with(call.request, partitions=wanted, resume=resume)
                 found = await self._send(host, request, call.deadline_ms)
                 if isinstance(found, Exception):
-                    last = found
+                    # The last attempt may have no time to succeed: the reason of the one before it counts
+                    is_cut = monotonic_ms() >= call.deadline_ms and failures > 0
+                    last = last if is_cut else found
                     continue
                 (result,) = found.results
                 if not result.failure:
@@ -354,6 +372,20 @@ class Queries:
             raise ValueError("the partitioner chose no partition for the key")
         return chosen
 
+    async def _by_partition(
+        self, name: str, keys: list[Any], deadline_ms: int
+    ) -> dict[tuple[int, ...] | None, list[Any]]:
+        """None for a global store, which has all keys."""
+        store = await self._store(name, deadline_ms)
+        if store.sub_topology < 0:
+            return {None: keys}
+        dumps_key = self._decoder(store).dumps_key
+        found: dict[tuple[int, ...] | None, list[Any]] = {}
+        for key in keys:
+            number = await self._partition(store, dumps_key(key), deadline_ms)
+            found.setdefault((number,), []).append(key)
+        return found
+
     async def _owner(self, name: str, key: Any, deadline_ms: int) -> KeyQueryMetadata:
         store = await self._store(name, deadline_ms)
         number = await self._partition(store, self._decoder(store).dumps_key(key), deadline_ms)
@@ -366,6 +398,10 @@ class Queries:
 
 def _count(store: StoreDescription) -> int:
     return max((count for _, count in store.topics), default=0)
+
+
+def _results(found: StateQueryResult) -> list[QueryResult]:
+    return list(found.partitions.values()) if found.global_result is None else [found.global_result]
 
 
 def _with(request: StreamsQueryRequest, **changes: Any) -> StreamsQueryRequest:

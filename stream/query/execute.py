@@ -10,6 +10,7 @@ from .errors import WrongStoreKindError
 from .queries import (
     CountQuery,
     KeyQuery,
+    KeysQuery,
     MultiVersionedKeyQuery,
     PrefixQuery,
     RangeQuery,
@@ -92,6 +93,10 @@ def _versions(_kind: StoreKind, reader: Any, query: MultiVersionedKeyQuery) -> S
 
 _RUNS: dict[type[Any], tuple[frozenset[StoreKind], Callable[[StoreKind, Any, Any], Any]]] = {
     KeyQuery: (KEY_VALUE, lambda kind, reader, query: plain(kind, reader.get(query.key))),
+    KeysQuery: (
+        KEY_VALUE,
+        lambda kind, reader, query: [plain(kind, reader.get(key)) for key in query.keys],
+    ),
     TimestampedKeyQuery: (_TIMESTAMPED, lambda _, reader, query: reader.get(query.key)),
     RangeQuery: (KEY_VALUE, lambda kind, reader, query: _plain_rows(kind, _range(kind, reader, query))),
     TimestampedRangeQuery: (_TIMESTAMPED, _range),

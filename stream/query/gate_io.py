@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import StoreMigratedError
 
@@ -15,13 +15,15 @@ class QueryGate:
     """A context manager: readers are inside while they use a store. `close` waits until all have left, and
     lets none in any more. Readers stay for one point read or some rows, never for a whole iterator."""
 
-    __slots__ = ("_changed", "_is_closed", "_lock", "_readers")
+    __slots__ = ("_changed", "_is_closed", "_lock", "_readers", "readers")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._readers = 0
         self._is_closed = False
+        self.readers: dict[Any, Any] = {}
+        """Of the stores of the task, for the next query."""
 
     def __enter__(self) -> None:
         """Errors: StoreMigratedError behind `close`."""
@@ -43,3 +45,4 @@ class QueryGate:
         with self._lock:
             self._is_closed = True
             self._changed.wait_for(lambda: not self._readers)
+        self.readers.clear()

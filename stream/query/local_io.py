@@ -87,6 +87,7 @@ class LocalStores:
         self._global_stores = global_stores
         self._isolation = isolation
         self.opened = OpenQueryIterators()
+        self._infos: tuple[AppPlan | None, dict[str, StoreInfo]] = None, {}  # of the last plan
 
     # --- what there is ----------------------------------------------------------------------------------
 
@@ -100,15 +101,19 @@ class LocalStores:
     def infos(self) -> dict[str, StoreInfo]:
         """All stores of the topology by name. Errors: StoreUnavailableError."""
         plan = self.plan()
+        if self._infos[0] is plan:
+            return self._infos[1]
         known: list[tuple[int | None, Any]] = list(plan.sub_topologies.items())
         global_topology = plan.built.global_topology()
         if global_topology is not None:
             known.append((None, global_topology))
-        return {
+        infos = {
             builder.name: StoreInfo(builder.name, builder.kind, number)
             for number, sub_topology in known
             for builder in sub_topology.stores
         }
+        self._infos = plan, infos
+        return infos
 
     def info(self, name: str) -> StoreInfo:
         """Errors: UnknownStoreError, StoreUnavailableError."""
@@ -171,7 +176,12 @@ class LocalStores:
         if not store.is_open:
             raise StoreUnavailableError(f"store {store.name!r} is not open yet: ask again")
         committed = self.is_committed(store, isolation)
-        return reader_of(store, gate, self.opened, is_committed=committed, in_bytes=in_bytes)
+        place = store.name, committed, in_bytes
+        reader = gate.readers.get(place)
+        if reader is None:
+            reader = reader_of(store, gate, self.opened, is_committed=committed, in_bytes=in_bytes)
+            gate.readers[place] = reader
+        return reader
 
     def global_reader(self, info: StoreInfo, *, in_bytes: bool = False) -> tuple[Any, QueryGate]:
         """Errors: StoreUnavailableError."""

@@ -28,6 +28,13 @@ class KeyQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class KeysQuery:
+    """The values of several keys, a list in their order, as of KeyQuery. Its reads are not one snapshot."""
+
+    keys: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TimestampedKeyQuery:
     """The ValueAndTimestamp of a key in a timestamped store."""
 
@@ -103,6 +110,7 @@ class MultiVersionedKeyQuery:
 
 Query = (
     KeyQuery
+    | KeysQuery
     | TimestampedKeyQuery
     | RangeQuery
     | TimestampedRangeQuery

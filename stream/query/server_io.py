@@ -27,7 +27,7 @@ from ...protocol.transport.router_io import Router
 from ...runtime.loop_thread_io import LoopThread
 from ..topology.specs import SinkSpec, WindowedKeyPartitioner
 from .errors import QueryError, UnknownStoreError
-from .queries import FailureReason
+from .queries import FailureReason, KeysQuery
 from .wire import POINT_QUERIES, offsets_of, position_from, query_from, read_rows
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.stream")
 
 MOST_WAITING = 64  # ranges
+MOST_KEYS = 200  # that are read in the event loop's call
 _START_S = 30.0
 _STOP_S = 10.0
 _SWITCH_S = 0.0005
@@ -111,7 +112,8 @@ class QueryServer:
         body: StreamsQueryRequest = request.body
         router = self._router
         assert router is not None
-        if not body.query or body.query == "Locate" or body.query in _POINTS:
+        is_short = body.query == KeysQuery.__name__ and len(body.arguments) <= MOST_KEYS
+        if not body.query or body.query == "Locate" or body.query in _POINTS or is_short:
             router.reply(request, self._answer(body))
             return
         if self._waiting >= MOST_WAITING:

@@ -21,6 +21,7 @@ from .position import Position
 from .queries import (
     CountQuery,
     KeyQuery,
+    KeysQuery,
     MultiVersionedKeyQuery,
     PrefixQuery,
     RangeQuery,
@@ -51,7 +52,8 @@ KEY_QUERIES = (
 POINT_QUERIES = (KeyQuery, TimestampedKeyQuery, VersionedKeyQuery, CountQuery)
 RANGES = (RangeQuery, TimestampedRangeQuery, PrefixQuery)
 _QUERIES: dict[str, type[Any]] = {
-    each.__name__: each for each in (*KEY_QUERIES, CountQuery, RangeQuery, TimestampedRangeQuery, PrefixQuery)
+    each.__name__: each
+    for each in (*KEY_QUERIES, KeysQuery, CountQuery, RangeQuery, TimestampedRangeQuery, PrefixQuery)
 }
 _KEYS = frozenset(("key", "lower", "upper"))
 _FORMATS: dict[StoreKind, ValueFormat] = {
@@ -73,6 +75,8 @@ def arguments_of(query: Any, dumps_key: Callable[[Any], bytes]) -> tuple[Any, ..
     else than a query."""
     if type(query) not in _QUERIES.values():
         raise WrongStoreKindError(f"{query!r} is no query")
+    if isinstance(query, KeysQuery):
+        return tuple(map(dumps_key, query.keys))
     return tuple(
         dumps_key(value) if each.name in _KEYS and value is not None else value
         for each in fields(query)
@@ -86,6 +90,10 @@ def query_from(name: str, arguments: tuple[Any, ...]) -> Any:
     kind = _QUERIES.get(name)
     if kind is None:
         raise ValueError(f"there is no query {name!r}")
+    if kind is KeysQuery:
+        if not all(isinstance(key, bytes) for key in arguments):
+            raise ValueError("KeysQuery: a key cannot be something else than bytes")
+        return KeysQuery(arguments)
     names = fields(kind)
     if len(arguments) != len(names):
         raise ValueError(f"a {name} has {len(names)} arguments, not {len(arguments)}")
@@ -122,6 +130,10 @@ def read_rows(kind: StoreKind, reader: Any, query: Any, resume: bytes | None) ->
         asked = TimestampedKeyQuery(query.key) if type(query) is KeyQuery and kind in _FORMATS else query
         value = run_query(kind, reader, asked)
         return Rows(() if value is None else (_columns(value),), False)
+    if isinstance(query, KeysQuery):
+        if kind not in KEY_VALUE:
+            raise WrongStoreKindError(f"a {kind.value} store does not answer a KeysQuery")
+        return Rows(tuple([(reader.get(key),) for key in query.keys]), False)
     found = _range_of(kind, reader, query, resume)
     rows: list[Row] = []
     size = 0
@@ -195,6 +207,8 @@ class Decoder:
         found = list(rows)
         if isinstance(query, POINT_QUERIES):
             return self._point(query, found[0]) if found else None
+        if isinstance(query, KeysQuery):
+            return [None if value is None else self._typed(query, value) for (value,) in found]
         return [self._row(query, row) for row in found]
 
     def _point(self, query: Any, row: Row) -> Any:

@@ -11,6 +11,7 @@ from headrace.stream import (
     FailureReason,
     InvalidStorePartitionError,
     KeyQuery,
+    KeysQuery,
     Position,
     PrefixQuery,
     RangeQuery,
@@ -155,6 +156,7 @@ def test_queries_by_partition(rig: QueryRig) -> None:
     assert found.only_result().value == 2
     assert found.position == {FIRST: 2, SECOND: 0}
     assert rig.ask(TimestampedKeyQuery("c")).only_result().value == ValueAndTimestamp(1, rig.now_ms)
+    assert rig.ask(KeysQuery(("b", "x", "a")), partitions=[0]).partitions[0].value == [1, None, 2]
     rows = rig.ask(RangeQuery(descending=True), partitions=[0]).only_result().value
     assert list(rows) == [("b", 1), ("a", 2)]
     assert list(rig.ask(PrefixQuery(b"c"), partitions=[1]).only_result().value) == [("c", 1)]

@@ -127,6 +127,17 @@ def test_queries_go_to_the_owners(cluster: Cluster) -> None:
     assert queries.stores()["store"].topics == ((SOURCE, 2),)
 
 
+def test_many_keys(cluster: Cluster) -> None:
+    """One request for each partition and so many keys; None for a key without value."""
+    words = [f"w{number}" for number in range(1300)]
+    for number, host in enumerate((cluster.one, cluster.other)):
+        host.rig.send(*(word for word in words if partition_of(word) == number), partition=number)
+        host.rig.work()
+    found = cluster.queries.get_many("store", [*words, "nothing"], timeout_s=60)
+    assert found == {**dict.fromkeys(words, 1), "nothing": None}
+    assert cluster.queries.get_many("store", []) == {}
+
+
 def test_ranges_of_more_rows_than_an_answer_may_have(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +283,8 @@ def test_garbage_at_the_query_port(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("KeyQuery", ()), ("KeyQuery", (5,)), ("KeyQuery", ("a",)), ("Nothing", ()), ("PrefixQuery", (None,)),
+    [("KeysQuery", (b"a", None)),
+     ("KeyQuery", ()), ("KeyQuery", (5,)), ("KeyQuery", ("a",)), ("Nothing", ()), ("PrefixQuery", (None,)),
      ("WindowKeyQuery", (b"a", None, 1)), ("RangeQuery", (b"a", None, 1))],
 )  # fmt: skip
 def test_messages_that_are_no_query(name: str, arguments: tuple[Any, ...]) -> None:
