@@ -62,7 +62,7 @@ def run_worker(pipe: Connection, bootstrap: str, name: str, port: int, records: 
             instance.resume()
             done = 0
             while done < records:
-                time.sleep(0.02)
+                instance.wait(timeout_s=0.02)  # raises its error, if it has failed
                 done = sum(
                     offset
                     for thread in instance.threads

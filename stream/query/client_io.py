@@ -24,6 +24,7 @@ from ...runtime.clock_io import monotonic_ms
 from ...runtime.loop_thread_io import LoopThread
 from ...runtime.nearest import did_you_mean
 from ..state.store_spec import StoreKind
+from .batches_io import Batches
 from .errors import (
     InvalidStorePartitionError,
     QueryError,
@@ -35,7 +36,7 @@ from .errors import (
     WrongStoreKindError,
 )
 from .hosts import KeyQueryMetadata, find
-from .queries import KeyQuery, KeysQuery, QueryResult, StateQueryResult
+from .queries import KeysQuery, QueryResult, StateQueryResult
 from .wire import RANGES, Decoder, arguments_of, key_of, offsets_of, position_from
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Queries:
         self._random = Random()  # noqa: S311 - jitter, not secrets
         self._backoff = Backoff(_WAIT_MS, _LONGEST_WAIT_MS, self._random)
         self._network: ZmqNetwork | None = None
+        self._batches = Batches(self._get_batch)
         self._thread = LoopThread(f"{application_id}-asks", self._run, lambda failure: None)
         self._thread.start()
 
@@ -162,10 +164,20 @@ class Queries:
 
     # --- queries ----------------------------------------------------------------------------------------
 
-    def get(self, store: str, key: Any, **options: Any) -> Any:
-        """The value of a key, None without one; without its timestamp. Options and errors as of `query`."""
-        (result,) = _results(self.query(store, KeyQuery(key), **options))
-        return result.value
+    def get(
+        self,
+        store: str,
+        key: Any,
+        *,
+        bound: Mapping[TopicPartition, int] | None = None,
+        allow_stale: int | None = None,
+        isolation: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """The value of a key, None without one; without its timestamp. Calls of several threads share
+        requests. Options and errors as of `query`."""
+        options = offsets_of(bound or {}), -1 if allow_stale is None else allow_stale, isolation or ""
+        return self._call(lambda deadline: self._get(store, key, options, deadline), timeout_s)
 
     def get_many(self, store: str, keys: Iterable[Any], **options: Any) -> dict[Any, Any]:
         """The values of several hashable keys, None for one without value: one request for each partition and
@@ -254,6 +266,25 @@ class Queries:
                 )
         results = await asyncio.gather(*(self._read(call, number, query, decoder) for number in partitions))
         return StateQueryResult(dict(zip(partitions, results, strict=True)))
+
+    async def _get(self, name: str, key: Any, options: tuple[Any, ...], deadline_ms: int) -> Any:
+        store = await self._store(name, deadline_ms)
+        dumps_key = self._decoder(store).dumps_key
+        data = dumps_key(key)
+        number = -1 if store.sub_topology < 0 else await self._partition(store, data, deadline_ms)
+        return await self._batches.get((name, number, options), key, deadline_ms)
+
+    async def _get_batch(
+        self, place: tuple[str, int, tuple[Any, ...]], keys: tuple[Any, ...], deadline_ms: int
+    ) -> list[Any]:
+        name, number, (bound, max_lag, isolation) = place
+        query = KeysQuery(keys)
+        fields = {"bound": bound, "isolation": isolation}
+        numbers = None if number < 0 else [number]
+        found = await self._query(name, query, numbers, fields, max_lag, deadline_ms)
+        (result,) = _results(found)
+        values: list[Any] = result.value
+        return values
 
     async def _read(self, call: _Call, partition: int, query: Any, decoder: Decoder) -> QueryResult:
         """All rows of one partition."""
