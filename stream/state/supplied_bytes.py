@@ -65,9 +65,8 @@ class SuppliedWindowBytes(_Supplied):
             self._stream_time = latest[1]
 
     def put(self, key: bytes, value: bytes | None, start: int) -> None:
-        if self._retain_duplicates:
-            if value is None:
-                return
+        """With duplicates, None deletes nothing; its time is stream time all the same, as in memory."""
+        if self._retain_duplicates and value is not None:
             self.seqnum = (self.seqnum + 1) & MAX_SEQNUM
         if not self._put(key, value, start, self.seqnum):
             self._context.dropped(EXPIRED)
@@ -83,7 +82,8 @@ class SuppliedWindowBytes(_Supplied):
             self._store.expire(self._horizon)
         if start < self._horizon:
             return False
-        self._store.put(key, start, number, value)
+        if value is not None or not self._retain_duplicates:
+            self._store.put(key, start, number, value)
         return True
 
     def fetch(self, key: bytes, start: int) -> bytes | None:
