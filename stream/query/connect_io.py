@@ -13,7 +13,7 @@ from .errors import WrongStoreKindError
 from .hosts_io import GroupHosts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from ...clients.producer.partitioner import Partitioner
     from ..task.settings import TaskSettings
@@ -67,12 +67,11 @@ def _serdes_of(
     built: BuiltTopology, settings: TaskSettings
 ) -> Callable[[str], tuple[Serde[Any], Serde[Any]]]:
     builders: dict[str, Any] = {}
-    topologies = [built.sub_topology(number) for number in built.sub_topology_ids]
+    known = [built.sub_topology(number).stores for number in built.sub_topology_ids]
     global_topology = built.global_topology()
     if global_topology is not None:
-        topologies.append(global_topology)
-    for topology in topologies:
-        stores: Iterable[Any] = topology.stores
+        known.append(global_topology.global_stores)
+    for stores in known:
         builders.update((builder.name, builder) for builder in stores)
 
     def serdes(name: str) -> tuple[Serde[Any], Serde[Any]]:

@@ -103,14 +103,16 @@ class LocalStores:
         plan = self.plan()
         if self._infos[0] is plan:
             return self._infos[1]
-        known: list[tuple[int | None, Any]] = list(plan.sub_topologies.items())
+        known: list[tuple[int | None, Any]] = [
+            (number, each.stores) for number, each in plan.sub_topologies.items()
+        ]
         global_topology = plan.built.global_topology()
         if global_topology is not None:
-            known.append((None, global_topology))
+            known.append((None, global_topology.global_stores))
         infos = {
             builder.name: StoreInfo(builder.name, builder.kind, number)
-            for number, sub_topology in known
-            for builder in sub_topology.stores
+            for number, builders in known
+            for builder in builders
         }
         self._infos = plan, infos
         return infos
