@@ -198,6 +198,8 @@ def _environment() -> dict[str, str]:
     environment["RAY_USAGE_STATS_ENABLED"] = "0"
     # Ray's default of 15 would give servers the lowest priority
     environment.setdefault("RAY_worker_niceness", "0")
+    # Ray would start idle workers for each command that connects: they are for tasks, and servers are actors
+    environment.setdefault("RAY_prestart_worker_first_driver", "0")
     return environment
 
 

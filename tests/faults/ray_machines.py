@@ -48,7 +48,8 @@ class RayMachines:
         (self._temp / "gcs").mkdir()
         # as in ray_cluster.yaml: a restarted GCS knows its actors
         gcs = {"gcs_storage": "rocksdb", "gcs_storage_path": self._temp / "gcs"}
-        settings = {f"RAY_{name}": str(value) for name, value in (gcs | dict(ray or {})).items()}
+        own = {"prestart_worker_first_driver": 0}  # as in own_ray_io.py
+        settings = {f"RAY_{name}": str(value) for name, value in (gcs | own | dict(ray or {})).items()}
         self.command.environment |= {**settings, "RAY_TMPDIR": str(self._temp)}
         self._log = folder / "machines.log"
         self.address = ""

@@ -1,5 +1,6 @@
 """The processes of a Ray that headrace started, found by their session; no Ray involved."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -122,3 +123,19 @@ def test_slow_ray_is_started_again(
     assert mark.stat().st_size == count
     assert len(folders) == count
     assert not any(folder.exists() for folder in folders)
+
+
+def test_settings_of_the_user_have_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one, servers have the usual priority, and no worker is started in advance."""
+    ours = ("RAY_worker_niceness", "RAY_prestart_worker_first_driver", "RAY_AUTH_MODE")
+    for name in ours:
+        monkeypatch.delenv(name, raising=False)
+    found = own_ray_io._environment()
+    assert [found[name] for name in ours] == ["0", "0", "disabled"]
+    for name in ours:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("RAY_ADDRESS", "h:1")
+    found = own_ray_io._environment()
+    assert [found[name] for name in ours] == ["1", "1", "1"]
+    assert "RAY_ADDRESS" not in found
+    assert os.environ["RAY_ADDRESS"] == "h:1"
