@@ -3,8 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,9 +69,8 @@ def test_test_of_a_page_passes(page: str, number: int, tmp_path: Path) -> None:
     path = tmp_path / "test_of_page.py"
     path.write_text(programs(page)[number])
     options = ("-q", "--strict-markers", "-W", "error", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))
-    command = [sys.executable, "-m", "pytest", *options, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_forked(["-m", "pytest", *options, str(path)], folder=str(tmp_path), timeout_s=500)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -80,8 +78,6 @@ def test_client_of_another_language_runs(client: str) -> None:
     missing = [tool for tool in needed if shutil.which(tool) is None]
     if missing and not os.environ.get("HEADRACE_REQUIRE_KAFKA"):
         pytest.skip(f"not installed: {missing}")
-    done = subprocess.run(
-        [sys.executable, str(RUN), client], capture_output=True, text=True, timeout=1000, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [promised]
+    done = run_forked([str(RUN), client], timeout_s=1000)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().splitlines() == [promised]

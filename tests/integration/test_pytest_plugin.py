@@ -1,10 +1,9 @@
 """The fixtures of the pytest plugin, in pytest runs of their own."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forking import run_forked
 from headrace.services.local_io import LocalCluster
 from headrace.services.pytest_plugin import ClusterFactory
 
@@ -20,15 +19,8 @@ def outcome_of(folder: Path, tests: str, *lines: str) -> tuple[int, str]:
     (folder / "test_it.py").write_text(tests)
     ini = ("[pytest]", "addopts = --strict-markers -p no:cacheprovider", "filterwarnings = error", *lines)
     (folder / "pytest.ini").write_text("\n".join(ini))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "."],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    done = run_forked(["-m", "pytest", "-q", "."], folder=str(folder), timeout_s=500)
+    return done.returncode, (done.stdout + done.stderr).decode()
 
 
 def test_call_overrides_marker_overrides_ini(tmp_path: Path) -> None:
