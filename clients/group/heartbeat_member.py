@@ -60,7 +60,7 @@ class HeartbeatMember(MemberCore):
         super().__init__(config)
         self.member_id = member_id
         self._backoff, self._failures = backoff, 0
-        self._is_first = True  # since joining: the first assignment is adopted even if it is empty
+        self._is_first = True  # the next assignment is adopted even if it adds nothing
         self._acknowledged: Any = None  # the fields of the last acknowledged heartbeat
         self._heartbeat: SendRequest | None = None
         self._heartbeat_at_ms = 0

@@ -194,7 +194,6 @@ class StreamsMember(HeartbeatMember):
             return
         new = tuple(sorted(wanted.difference(self.owned)))
         if new or self.tasks != target or (self._is_first and self._is_ready):
-            self._is_first = False
             self._next = target
             self.pending = OwnershipChange(ChangeKind.ASSIGNED, new)
             self._become(S.ADOPTING)
@@ -215,6 +214,8 @@ class StreamsMember(HeartbeatMember):
 
     def _change_done(self, change: OwnershipChange) -> None:
         self.tasks = TaskRoles() if change.kind is ChangeKind.LOST else self._next
+        # After a revocation the thread waits for an assignment, also for one without further tasks.
+        self._is_first = change.kind is not ChangeKind.ASSIGNED
 
     def _drop_target(self) -> None:
         self._target = None

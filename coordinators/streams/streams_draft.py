@@ -58,14 +58,28 @@ class StreamsDraft(Draft[StreamsGroup]):
         if before != after:
             self.write(self.group.current_record(after.member_id, after))
 
+    def replace(self, before: Member, member_id: str) -> None:
+        """A static member rejoined under another member id: transfer its metadata, target and tasks."""
+        group = self.group
+        target = group.targets.get(before.member_id)
+        self._forget(before.member_id)
+        self.write(group.member_metadata_record(member_id, before.metadata))
+        if target is not None:
+            self.write(group.target_record(member_id, target))
+        after = Member(member_id, before.metadata, assigned=before.assigned)
+        self.write(group.current_record(member_id, after))
+
     def remove(self, member_ids: Iterable[str]) -> None:
         """Remove members and start the next group epoch."""
-        group = self.group
         for member_id in member_ids:
-            self.write(group.current_record(member_id, None))
-            self.write(group.target_record(member_id, None))
-            self.write(group.member_metadata_record(member_id, None))
+            self._forget(member_id)
         self.bump()
+
+    def _forget(self, member_id: str) -> None:
+        group = self.group
+        self.write(group.current_record(member_id, None))
+        self.write(group.target_record(member_id, None))
+        self.write(group.member_metadata_record(member_id, None))
 
     # --- the group ------------------------------------------------------------------------------------------
 

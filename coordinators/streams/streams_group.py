@@ -105,6 +105,7 @@ class StreamsGroup:
         self.members: dict[str, Member] = {}
         self.targets: dict[str, Tasks] = {}
         self._holders: dict[Task, dict[str, Role]] = {}  # by member id; replaced, not changed
+        self._instances: dict[str, str] = {}  # instance id -> member id
 
     def copy(self) -> StreamsGroup:
         """A copy with containers of its own."""
@@ -112,7 +113,7 @@ class StreamsGroup:
         other.metadata, other.topology = self.metadata, self.topology
         other.assignment_epoch, other.assignment_ms = self.assignment_epoch, self.assignment_ms
         other.members, other.targets = dict(self.members), dict(self.targets)
-        other._holders = dict(self._holders)
+        other._holders, other._instances = dict(self._holders), dict(self._instances)
         return other
 
     # --- records --------------------------------------------------------------------------------------------
@@ -145,7 +146,12 @@ class StreamsGroup:
         self, member_id: str, metadata: StreamsGroupMemberMetadataValue | None
     ) -> None:
         before = self.members.get(member_id)
+        old_instance = None if before is None else before.instance_id
+        if old_instance is not None and self._instances.get(old_instance) == member_id:
+            del self._instances[old_instance]
         if metadata is not None:
+            if metadata.instance_id is not None:
+                self._instances[metadata.instance_id] = member_id
             self.members[member_id] = replace(before or Member(member_id), metadata=metadata)
         elif before is not None:
             self._release(before)
@@ -211,6 +217,10 @@ class StreamsGroup:
             raise UnknownMemberIdError(f"group {self._group_id!r} has no member {member_id!r}")
         return found
 
+    def static_member(self, instance_id: str) -> Member | None:
+        """The member with this instance id."""
+        return self.members.get(self._instances.get(instance_id, ""))
+
     @property
     def state(self) -> GroupState:
         """The current state."""
@@ -243,6 +253,7 @@ class StreamsGroup:
                     active[task] = member_id
         assert holders == self._holders, "the index of holders differs from the members' tasks"
         assert self.targets.keys() <= self.members.keys()
+        assert all(self.static_member(instance) for instance in self._instances)
 
     # --- Group ----------------------------------------------------------------------------------------------
 

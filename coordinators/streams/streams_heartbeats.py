@@ -18,16 +18,18 @@ from ...protocol.errors import (
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     InvalidRequestError,
+    UnreleasedInstanceIdError,
 )
 from ...protocol.messages.streams_groups import Status, StatusCode, StreamsGroupHeartbeatResponse
 from ...protocol.records.streams_group_records import StreamsGroupMemberMetadataValue
 from ..group.classic_group import ClassicGroup
+from ..group.group import fenced_instance
 from ..group.heartbeat_pacing import HeartbeatPacing
 from ..runtime.ports import Outcome
 from .endpoints import partitions_by_endpoint
 from .streams_draft import StreamsDraft
 from .streams_group import StreamsGroup
-from .streams_member import JOIN_EPOCH, LEAVE_EPOCH, NO_METADATA, Member
+from .streams_member import JOIN_EPOCH, LEAVE_EPOCH, NO_METADATA, STATIC_LEAVE_EPOCH, Member
 from .streams_requests import check_owned, check_request, is_full, owned_by
 from .tasks import NO_TASKS, by_role
 
@@ -52,7 +54,7 @@ class StreamsHeartbeats:
     def heartbeat(self, body: StreamsGroupHeartbeatRequest, token: Token, now: Now) -> Outcome:
         """Join, heartbeat or leave. Errors: KafkaErrors, which change nothing."""
         check_request(body)
-        if body.member_epoch == LEAVE_EPOCH:
+        if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(body, token, now)
         draft = self._draft_for(body)
         was_empty, epoch_before = draft.group.is_empty, draft.group.epoch
@@ -107,15 +109,33 @@ class StreamsHeartbeats:
     ) -> Member | None:
         """The member before this heartbeat; None: it is new."""
         if body.member_epoch != JOIN_EPOCH:
-            found = draft.group.member(body.member_id)
+            found = _known_member(draft.group, body)
             _check_epoch(found, body.member_epoch, owned)
             return found
+        if body.instance_id is not None:
+            self._take_place(draft, body.instance_id, body.member_id)
         limit = self._context.config.now.group_streams_max_size
         if not draft.group.has_member(body.member_id) and draft.group.member_count >= limit:
             raise GroupMaxSizeReachedError(
                 f"group {body.group_id!r} has group.streams.max.size = {limit} members"
             )
         return draft.group.members.get(body.member_id)
+
+    def _take_place(self, draft: StreamsDraft, instance_id: str, member_id: str) -> None:
+        """Replace the static member with this instance id that left temporarily, under any member id.
+
+        Errors: UnreleasedInstanceIdError.
+        """
+        found = draft.group.static_member(instance_id)
+        if found is None or (found.member_id == member_id and found.epoch != STATIC_LEAVE_EPOCH):
+            return
+        if found.epoch != STATIC_LEAVE_EPOCH:
+            raise UnreleasedInstanceIdError(
+                f"group.instance.id {instance_id!r} is taken by member {found.member_id!r}: close that"
+                " member, or wait until its session expires"
+            )
+        draft.replace(found, member_id)
+        self._members.member_replaced(draft.group.group_id, found.member_id)
 
     def _update(
         self,
@@ -269,16 +289,30 @@ class StreamsHeartbeats:
 
     def _leave(self, body: StreamsGroupHeartbeatRequest, token: Token, now: Now) -> Outcome:
         group = self._members.group(body.group_id)
-        member = group.member(body.member_id)
+        member = _known_member(group, body)
         if body.shutdown_application:
             self._members.shutdowns.setdefault(body.group_id, body.member_id)
-        outcome = self._members.take_out(group, [member.member_id], now)
+        if body.member_epoch == STATIC_LEAVE_EPOCH:
+            draft = StreamsDraft(group)
+            draft.write_assignment(member.temporarily_left())
+            self._members.begin_session(body.group_id, draft.group.members[member.member_id], now)
+            outcome = Outcome(draft.decided())
+        else:
+            outcome = self._members.take_out(group, [member.member_id], now)
         outcome.answer(token, StreamsGroupHeartbeatResponse(0, body.member_id, body.member_epoch))
         return outcome
 
     def forget(self, group_id: str) -> None:
         """Drop the soft state of a deleted group."""
         self._pacing.forget(group_id)
+
+
+def _known_member(group: StreamsGroup, body: StreamsGroupHeartbeatRequest) -> Member:
+    """Errors: UnknownMemberIdError; FencedInstanceIdError: another member has its instance id now."""
+    holder = None if body.instance_id is None else group.static_member(body.instance_id)
+    if holder is not None and holder.member_id != body.member_id:
+        raise fenced_instance(body.instance_id, holder.member_id)
+    return group.member(body.member_id)
 
 
 def _check_epoch(member: Member, epoch: int, owned: Tasks | None) -> None:
@@ -328,7 +362,7 @@ def _member_metadata(
     old = NO_METADATA if before is None else before.metadata
     tags = body.client_tags
     return StreamsGroupMemberMetadataValue(
-        None,
+        old.instance_id if body.instance_id is None else body.instance_id,
         old.rack_id if body.rack_id is None else body.rack_id,
         body.client_id or token.client_id,
         body.client_host or token.client_host,

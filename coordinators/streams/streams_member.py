@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2  # temporary leave of a static member, which keeps its tasks until it rejoins
 NO_EPOCH = -1
 
 
@@ -77,6 +78,17 @@ class Member:
     def process_id(self) -> str:
         """Members of one process share a state directory."""
         return self.metadata.process_id
+
+    @property
+    def instance_id(self) -> str | None:
+        """group.instance.id; None: a dynamic member."""
+        return self.metadata.instance_id
+
+    def temporarily_left(self) -> Member:
+        """A static member that keeps its tasks until it rejoins; its process has closed all of them."""
+        return Member(
+            self.member_id, self.metadata, STATIC_LEAVE_EPOCH, STATIC_LEAVE_EPOCH, assigned=self.assigned
+        )
 
     @property
     def user_endpoint(self) -> Endpoint | None:

@@ -203,6 +203,10 @@ class StreamsMembers:
 
     # --- the end of members and groups ----------------------------------------------------------------------
 
+    def member_replaced(self, group_id: str, member_id: str) -> None:
+        """End the session of a static member that rejoined under another member id."""
+        self._timers.forget(group_id, member_id)
+
     def member_removed(self, group: StreamsGroup, member_id: str) -> None:
         """Drop the soft state of a removed member, and a shutdown with the last member."""
         self.reported.pop((group.group_id, member_id), None)

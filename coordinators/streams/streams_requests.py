@@ -9,7 +9,7 @@ from ...protocol.errors import InvalidRequestError
 from ...runtime.config import MAX_INT
 from ..runtime.routing import MAX_ID_LENGTH
 from .source_patterns import check_expressions
-from .streams_member import JOIN_EPOCH, LEAVE_EPOCH
+from .streams_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from .tasks import from_roles
 from .topology import check_topology
 
@@ -30,14 +30,11 @@ def check_request(body: StreamsGroupHeartbeatRequest) -> None:
         raise InvalidRequestError("the group id is empty")
     if not body.member_id:
         raise InvalidRequestError("the member id is empty: members generate their own")
-    if body.instance_id is not None:
-        raise InvalidRequestError(
-            "static members are not supported by streams groups: unset group.instance.id"
-        )
-    if body.rack_id == "":
-        raise InvalidRequestError("the rack id is empty: use null for none")
+    if body.instance_id == "" or body.rack_id == "":
+        raise InvalidRequestError("the instance id or rack id is empty: use null for none")
     _check_lengths(body)
-    if body.member_epoch < LEAVE_EPOCH:
+    is_static_leave = body.member_epoch == STATIC_LEAVE_EPOCH and body.instance_id is not None
+    if body.member_epoch < LEAVE_EPOCH and not is_static_leave:
         raise InvalidRequestError(f"member epoch {body.member_epoch} is invalid")
     if not -1 <= body.rebalance_timeout_ms <= MAX_INT:
         raise InvalidRequestError(f"rebalance timeout {body.rebalance_timeout_ms} ms is invalid")
@@ -66,6 +63,7 @@ def _check_lengths(body: StreamsGroupHeartbeatRequest) -> None:
     texts = {
         "group_id": body.group_id,
         "member_id": body.member_id,
+        "instance_id": body.instance_id,
         "rack_id": body.rack_id,
         "process_id": body.process_id,
         "client_id": body.client_id,

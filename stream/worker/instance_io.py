@@ -428,7 +428,7 @@ class AppInstance:
         if not self._threads:
             return None
         thread = self._threads.pop()
-        thread.close()
+        thread.close(leaves=True)
         thread.join(timeout_s)
         return thread.name
 

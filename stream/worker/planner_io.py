@@ -41,7 +41,6 @@ _NOT_OF_MEMBERS = {
     "partition.assignment.strategy": "the coordinator assigns tasks",
     "group.protocol": "its protocol is that of streams groups",
     "group.remote.assignor": "the coordinator has one assignor for tasks",
-    "group.instance.id": "streams groups have no static members, as in Kafka",
 }
 """Keys of consumers, and what to do instead."""
 
@@ -183,7 +182,8 @@ def _client_configs(
         **forced,
         "group.id": config.application_id,
     }
-    side = {**defaults, **shared, "isolation.level": isolation}
+    without_group = {name: value for name, value in shared.items() if name != "group.instance.id"}
+    side = {**defaults, **without_group, "isolation.level": isolation}
     return {
         "main.consumer": main,
         "restore.consumer": {**side, **given.get("restore.consumer", {})},

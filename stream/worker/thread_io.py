@@ -34,7 +34,7 @@ from .standby_reader_io import StandbyReader
 from .summary import Summary
 from .task_maker_io import TaskMaker
 from .task_manager_io import TaskManager
-from .thread_membership import REFUSALS, ThreadMembership
+from .thread_membership import REFUSALS, ThreadMembership, main_config
 from .topics_io import with_topics
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class StreamThread:
         self._cache_bytes = cache_bytes
         self._listener = listener
         self._requests_shutdown = False
+        self._leaves = False
         self._next_plan = self._newest_plan = plan  # `_plan` is the newest one, completed
         self._closing = threading.Event()
         self._is_stopped = False
@@ -112,8 +113,10 @@ class StreamThread:
         """Begin to run."""
         self._thread.start()
 
-    def close(self) -> None:
-        """Ask the thread to commit, close its tasks and end; `join` waits for it."""
+    def close(self, *, leaves: bool = False) -> None:
+        """Ask the thread to commit, close its tasks and end; `join` waits for it. With `leaves` it leaves its
+        group also as a static member, which else keeps its tasks for its return."""
+        self._leaves = leaves
         self._closing.set()
         consumer = self._consumer
         if consumer is not None:
@@ -236,7 +239,7 @@ class StreamThread:
         self._membership.application.requests_shutdown = self._requests_shutdown
         self._output = Output(self._clients, configs["producer"], transactional_id, plan.changelogs())
         self._consumer = consumer = self._clients.consumer(
-            configs["main.consumer"], self._membership.application
+            main_config(configs["main.consumer"], self.name), self._membership.application
         )
         self._restorer = Restorer(
             *(self._clients, configs["restore.consumer"], configs["admin"], self._committed),
@@ -440,13 +443,15 @@ class StreamThread:
             task.punctuate_wall_time(now)
 
     def _end(self, *, clean: bool) -> None:
-        """Close everything; an error at the end is logged, not raised: what was committed stays."""
+        """Close everything; an error at the end is logged, not raised: what was committed stays. After an
+        error another thread may take the place of this one: it leaves the group also as a static member."""
         manager, consumer = self.manager, self._consumer
         steps: list[Callable[[], object]] = []
         if manager is not None:
             steps += [lambda: manager.close(clean=clean), self._restorer.close]
         if consumer is not None:
-            steps += [consumer.close, self._output.close]
+            leave = True if self._leaves or not clean else None
+            steps += [lambda: consumer.close(leave=leave), self._output.close]
         for step in steps:
             try:
                 step()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clients.group.streams import StreamsApplication
 from ...protocol.errors import GroupIdNotFoundError, InvalidRequestError, UnsupportedVersionError
@@ -116,6 +116,15 @@ class ThreadMembership:
         if isinstance(error, UnsupportedVersionError):
             return StreamsError(f"the cluster has no streams groups: upgrade it ({error})")
         return StreamsError(f"{group} does not take this member: {error}")
+
+
+def main_config(config: Mapping[str, Any], thread: str) -> dict[str, Any]:
+    """The config of the thread's consumer: of a static member each thread has an instance id of its own,
+    group.instance.id and the number at the end of the thread's name, as in Java."""
+    instance_id = config.get("group.instance.id")
+    if not instance_id:
+        return dict(config)
+    return {**config, "group.instance.id": f"{instance_id}-{thread.rpartition('-')[2]}"}
 
 
 def _by_subtopology(plan: AppPlan) -> dict[str, frozenset[str]]:

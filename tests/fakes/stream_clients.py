@@ -147,6 +147,7 @@ class FakeConsumer:
     def __init__(self, cluster: FakeStreamsCluster, streams: Any, is_committed: bool) -> None:
         self.cluster = cluster
         self.is_committed = is_committed
+        self.leaves: bool | None = None
         self.streams = streams  # the StreamsApplication of a member
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
@@ -267,8 +268,8 @@ class FakeConsumer:
     def wakeup(self) -> None:
         """Nothing waits."""
 
-    def close(self) -> None:
-        self.is_closed = True
+    def close(self, *, leave: bool | None = None) -> None:
+        self.is_closed, self.leaves = True, leave
 
 
 class _Metadata(NamedTuple):

@@ -56,7 +56,8 @@ class Lines:
 
     def instance(self, topology: Topology | None = None, *, process: int = 1, **options: Any) -> AppInstance:
         """An instance with stores in a folder of `process`."""
-        on_uncaught = options.pop("on_uncaught", None)
+        names = ("on_uncaught", "on_state_change", "client_configs")
+        others = {name: options.pop(name) for name in names if name in options}
         given = {"commit_interval_ms": 50, "state_dir": str(self.folder / str(process)), **options}
         config = StreamsConfig.of(application_id=self.name, **given)
         return AppInstance(
@@ -65,7 +66,7 @@ class Lines:
             TaskSettings(),
             bootstrap=self.cluster.bootstrap,
             open_engine=no_stores,
-            **({} if on_uncaught is None else {"on_uncaught": on_uncaught}),
+            **others,
         )
 
     def wait_for_output(self, change: Callable[[str], str] = str) -> Counter[str]:
@@ -221,6 +222,30 @@ def test_members_of_another_program_are_named(lines: Lines) -> None:
         assert instance.wait_for(InstanceState.ERROR, timeout_s=PATIENCE_S)
         with pytest.raises(StreamsError, match="has members of another kind, such as Kafka Streams in Java"):
             instance.wait()
+
+
+def test_static_members_get_their_tasks_back(lines: Lines) -> None:
+    """After a restart within the session timeout: the tasks of the other instance do not move."""
+    states: list[InstanceState] = []
+
+    def instance(process: int, **options: Any) -> AppInstance:
+        static = {"consumer": {"group.instance.id": f"pod-{process}"}}
+        return lines.instance(process=process, client_configs=static, **options)
+
+    def tasks(running: AppInstance) -> list[str]:
+        return [str(task.id) for thread in running.threads for task in thread.tasks]
+
+    with instance(2, on_state_change=lambda new, _old: states.append(new)) as stays:
+        with instance(1) as first:
+            wait_for(lambda: len(tasks(first)) == len(tasks(stays)) == 2, "two tasks each", PATIENCE_S)
+            assert stays.wait_for(InstanceState.RUNNING, timeout_s=PATIENCE_S)
+            before = tasks(first)
+        changes = list(states)
+        with instance(1) as again:
+            lines.send(20)
+            assert lines.wait_for_output() == lines.sent
+            assert tasks(again) == before
+            assert states == changes, "the other instance has not rebalanced"
 
 
 def test_two_instances_of_a_machine_need_a_state_dir_each(lines: Lines) -> None:

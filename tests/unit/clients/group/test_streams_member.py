@@ -142,6 +142,20 @@ def test_active_tasks_are_revoked_and_reported_before_others_are_adopted() -> No
     assert me.core.metadata == ("g", 3, "me", None), "what commits carry"
 
 
+def test_revocation_is_followed_by_an_assignment() -> None:
+    """Also by one without further tasks: the thread is running again."""
+    me = Member().joined("00 01")
+    me.later()
+    me.answer(2, "01")
+    assert me.perform().kind is K.REVOKED
+    assert me.core.pending == member.OwnershipChange(K.ASSIGNED, ())
+    me.answer(3)
+    assert me.perform() == member.OwnershipChange(K.ASSIGNED, ())
+    assert me.application.tasks == roles("01")
+    me.answer(3)
+    assert (me.core.state, me.core.pending) == (S.STABLE, None)
+
+
 def test_change_of_standby_tasks_is_one_change_without_partitions() -> None:
     me = Member().joined("00", "01", "10")
     me.later()

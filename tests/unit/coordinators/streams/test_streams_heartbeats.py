@@ -440,7 +440,7 @@ JOIN = StreamsGroupHeartbeatRequest(
     [
         ({"group_id": ""}, "group id"),
         ({"member_id": ""}, "member id"),
-        ({"instance_id": "i"}, "static members"),
+        ({"instance_id": ""}, "instance id"),
         ({"rack_id": ""}, "rack id"),
         ({"member_epoch": -2}, "epoch -2"),
         ({"rebalance_timeout_ms": -1}, "rebalance timeout"),

@@ -42,7 +42,12 @@ class Prepared:
 def test_configs_of_clients_by_prefix(tmp_path: Path) -> None:
     """A longer prefix wins; what the guarantee needs is not to be changed; defaults are Kafka Streams'."""
     given = {
-        "consumer": {"max.poll.records": 5, "fetch.min.bytes": 7, "enable.auto.commit": True},
+        "consumer": {
+            "max.poll.records": 5,
+            "fetch.min.bytes": 7,
+            "enable.auto.commit": True,
+            "group.instance.id": "pod",
+        },
         "main.consumer": {"max.poll.records": 6, "group.id": "mine"},
         "restore.consumer": {"fetch.min.bytes": 8},
         "global.consumer": {"max.poll.records": 9},
@@ -55,6 +60,8 @@ def test_configs_of_clients_by_prefix(tmp_path: Path) -> None:
     main = found["main.consumer"]
     assert (main["max.poll.records"], main["fetch.min.bytes"]) == (6, 7)
     assert (main["group.id"], main["enable.auto.commit"]) == ("app", False)
+    static = [name for name, config in found.items() if "group.instance.id" in config]
+    assert static == ["main.consumer"], "the other consumers have no group"
     assert (main["isolation.level"], main["auto.offset.reset"]) == ("read_committed", "earliest")
     assert (found["restore.consumer"]["max.poll.records"], found["restore.consumer"]["fetch.min.bytes"]) == (
         5,
@@ -69,7 +76,7 @@ def test_configs_of_clients_by_prefix(tmp_path: Path) -> None:
     ("key", "said"),
     [
         ("session.timeout.ms", "set streams.session.timeout.ms of the group"),
-        ("group.instance.id", "no static members"),
+        ("group.protocol", "its protocol is that of streams groups"),
     ],
 )
 @pytest.mark.parametrize("prefix", ["consumer", "main.consumer"])

@@ -27,6 +27,7 @@ from headrace.protocol.model import TopicPartition
 from headrace.stream import App
 from headrace.stream.errors import ProcessingError, StreamsError, TaskTimeoutError
 from headrace.stream.records import TaskId
+from headrace.stream.worker.thread_membership import main_config
 from worker_rig import COUNTS, SOURCE, ThreadRig, plan_of
 
 if TYPE_CHECKING:
@@ -294,6 +295,22 @@ def test_internal_topics_are_known_when_their_tasks_are_assigned(tmp_path: Path)
     rig.run(nothing, lambda: give(rig, FIRST), nothing)
     assert rig.errors == []
     assert rig.counts() == [("a", 1)]
+
+
+@pytest.mark.parametrize(("ends", "leaves"), [("close", None), ("close for good", True), ("fail", True)])
+def test_a_static_member_returns_unless_its_thread_does_not(rig: ThreadRig, ends: str, leaves: Any) -> None:
+    """A thread that is removed, or that failed, leaves its tasks to the others at once."""
+    if ends == "fail":
+        rig.cluster.failures["consumer.poll"] = [InvalidRequestError("no")]
+    rig.run(*([partial(rig.thread.close, leaves=True)] if ends == "close for good" else [nothing]))
+    assert (rig.consumer.is_closed, rig.consumer.leaves) == (True, leaves)
+
+
+def test_threads_have_instance_ids_of_their_own() -> None:
+    """group.instance.id with the number of the thread; without it none."""
+    config = {"group.id": "app", "group.instance.id": "pod"}
+    assert main_config(config, "app-thread-2") == {"group.id": "app", "group.instance.id": "pod-2"}
+    assert main_config({"group.id": "app"}, "app-thread-2") == {"group.id": "app"}
 
 
 @pytest.mark.parametrize(
