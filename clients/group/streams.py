@@ -81,6 +81,7 @@ class StreamsApplication:
         self.member_epoch = -1
         self.task_offset_interval_ms = 0
         self.acceptable_recovery_lag = 0
+        self.heartbeat_interval_ms = 0
         self.endpoint_epoch = -1
         self.partitions_by_endpoint: tuple[EndpointToPartitions, ...] = ()
 
@@ -169,6 +170,7 @@ class StreamsMember(HeartbeatMember):
             application.partitions_by_endpoint = response.partitions_by_user_endpoint
         application.task_offset_interval_ms = response.task_offset_interval_ms
         application.acceptable_recovery_lag = response.acceptable_recovery_lag
+        application.heartbeat_interval_ms = response.heartbeat_interval_ms
         application.statuses = response.status
         application.member_epoch = response.member_epoch
         application.responses += 1

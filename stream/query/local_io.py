@@ -41,7 +41,8 @@ ISOLATIONS = (READ_COMMITTED, READ_UNCOMMITTED)
 
 class Holder(NamedTuple):
     """A task that is here: an active one, or a standby. `position`: of its stores, from any thread; of the
-    last commit with True. `lag`: records of the changelogs that the stores lack, None: unknown."""
+    last commit with True. `lag`: records of the changelogs that the stores lack, None: unknown.
+    `is_member`: whether the group has confirmed lately that the thread is its member."""
 
     id: TaskId
     stores: Mapping[str, Any]
@@ -50,6 +51,7 @@ class Holder(NamedTuple):
     is_running: Callable[[], bool]
     position: Callable[[bool], Position]
     lag: Callable[[], int | None]
+    is_member: Callable[[], bool]
 
 
 class StoreInfo(NamedTuple):
@@ -257,6 +259,9 @@ class LocalStores:
 
     def _ask(self, asked: _Asked, holder: Holder) -> QueryResult:
         """Within the gate."""
+        if asked.max_lag is not None and holder.is_active and not holder.is_member():
+            text = f"the thread of task {holder.id} has not heard from its group lately"
+            return QueryResult(None, FailureReason.NOT_ACTIVE, text)
         if asked.max_lag is not None and not _answers(holder):
             lag = None if asked.max_lag < 0 else holder.lag()
             if lag is None or lag > asked.max_lag:
@@ -308,7 +313,9 @@ def _position_of(task: Any, committed: Mapping[Any, Any], *, is_committed: bool)
     return Position(found)
 
 
-def _holder(task: Any, manager: TaskManager, standby: StandbyTask | None = None) -> Holder:
+def _holder(
+    task: Any, manager: TaskManager, is_member: Callable[[], bool], standby: StandbyTask | None = None
+) -> Holder:
     committed = manager.committed if standby is None else {}
 
     def lag() -> int | None:
@@ -321,13 +328,15 @@ def _holder(task: Any, manager: TaskManager, standby: StandbyTask | None = None)
         lambda: task.state is TaskState.RUNNING,
         lambda is_committed: _position_of(task, committed, is_committed=is_committed),
         lag,
+        is_member,
     )
 
 
-def holders_of(manager: TaskManager) -> list[Holder]:
-    """The tasks and standbys of a stream thread. From any thread."""
-    active = [_holder(task, manager) for task in list(manager.tasks.values())]
-    return active + [_holder(each.task, manager, each) for each in manager.standbys.tasks.values()]
+def holders_of(manager: TaskManager, is_member: Callable[[], bool]) -> list[Holder]:
+    """The tasks and standbys of a stream thread. `is_member`: as of Holder. From any thread."""
+    active = [_holder(task, manager, is_member) for task in list(manager.tasks.values())]
+    standbys = manager.standbys.tasks.values()
+    return active + [_holder(each.task, manager, is_member, each) for each in standbys]
 
 
 def check_partition(number: int, count: int, name: str) -> None:

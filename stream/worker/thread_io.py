@@ -187,7 +187,9 @@ class StreamThread:
 
     def holders(self) -> list[Holder]:
         """The tasks and standbys of the thread, for queries. From any thread."""
-        return [] if self.manager is None else holders_of(self.manager)
+        if self.manager is None:
+            return []
+        return holders_of(self.manager, lambda: self._membership.hears_group(wall_ms()))
 
     @property
     def is_restored(self) -> bool:

@@ -189,6 +189,18 @@ def test_an_owner_that_lost_the_task_never_answers(cluster: Cluster) -> None:
     assert isinstance(error.value.__cause__, StoreMigratedError)
 
 
+def test_an_owner_that_is_cut_off_from_its_group(cluster: Cluster) -> None:
+    """Others may have its tasks soon: it answers no query of other processes, also no stale one."""
+    key = key_in(0)
+    cluster.queries.get("store", key)
+    cluster.one.rig.hears_group = False
+    for options in ({}, {"allow_stale": 100}):
+        with pytest.raises(QueryTimeoutError, match="has not heard from its group"):
+            cluster.queries.get("store", key, timeout_s=0.2, **options)
+    cluster.one.rig.hears_group = True
+    cluster.queries.get("store", key, timeout_s=60)
+
+
 def test_stale_reads_of_a_standby(cluster: Cluster) -> None:
     """If the active task does not answer, a standby does that is not too far behind."""
     key = key_in(0)

@@ -1,4 +1,4 @@
-"""When a thread reports the offsets of its stores to its group."""
+"""When a thread reports the offsets of its stores to its group, and whether it still hears of it."""
 
 from __future__ import annotations
 
@@ -39,3 +39,19 @@ def test_offsets_are_reported_by_interval_and_when_a_warm_up_has_caught_up() -> 
     assert is_due(8_000), "it was behind again"
     assert not is_due(67_999)
     assert is_due(68_000)
+
+
+def test_a_thread_hears_of_its_group_while_heartbeats_are_answered() -> None:
+    """Four heartbeat intervals behind the last response it does not count as a member any more."""
+    plan = plan_of(counting_app(), {SOURCE: 2}, None)
+    membership = ThreadMembership(plan, "process", lambda: None, lambda: None)
+    assert not membership.hears_group(1_000)
+    application = membership.application
+    application.responses, application.heartbeat_interval_ms = 1, 500
+    membership.check(10_000)
+    membership.check(11_500)
+    assert membership.hears_group(12_000)
+    assert not membership.hears_group(12_001)
+    application.responses = 2
+    membership.check(12_500)
+    assert membership.hears_group(14_500)
