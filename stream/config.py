@@ -126,6 +126,27 @@ class StreamsConfig(Config):
         unit="ms",
         doc="An instance that starts deletes store folders that were not used for this time; -1: none.",
     )
+    snapshot_dir: str = key(
+        "snapshot.dir",
+        "",
+        doc="Shared folder, or URL of an object store, with snapshots of the stores that RocksDB has; empty:"
+        " no snapshots.",
+    )
+    snapshot_interval_ms: int = key(
+        "snapshot.interval.ms",
+        10 * MINUTE,
+        low=0,
+        high=MAX_LONG,
+        unit="ms",
+        doc="Time between snapshots of a task.",
+    )
+    snapshot_retention: int = key(
+        "snapshot.retention",
+        3,
+        low=1,
+        high=MAX_INT,
+        doc="Snapshots of each task that are kept.",
+    )
     standby_replicas: int = key(
         "num.standby.replicas",
         -1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,14 @@ class StreamsError(HeadraceError):
 
 class StateDirectoryError(StreamsError):
     """The folder of the stores cannot be used: another process has it, or it cannot be written."""
+
+    log_level = logging.INFO  # of a task that waits
+
+
+class SnapshotLoadingError(StateDirectoryError):
+    """The stores of a task are being loaded from a snapshot: the task waits."""
+
+    log_level = logging.DEBUG
 
 
 class InternalTopicError(StreamsError):

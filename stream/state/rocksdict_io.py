@@ -16,6 +16,7 @@ from rocksdict import (
     AccessType,
     BlockBasedOptions,
     Cache,
+    Checkpoint,
     DataBlockIndexType,
     DbClosedError,
     DBCompactionStyle,
@@ -204,6 +205,13 @@ class RocksEngine:
             else:
                 return
         self._db.close()
+
+    def checkpoint(self, path: Path) -> None:
+        """Hard links to all files, in a new folder: what was written so far. Errors: StateStoreError."""
+        try:
+            Checkpoint(self._db).create_checkpoint(str(path))
+        except Exception as error:
+            raise self._error("copy", error) from error
 
     def offset(self) -> int | None:
         data = self._db.get(_OFFSET)

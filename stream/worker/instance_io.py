@@ -16,6 +16,7 @@ from ..query.hosts_io import GroupHosts
 from ..query.local_io import LocalStores
 from ..query.server_io import QueryServer
 from ..query.views_io import ViewOptions, view_of
+from ..snapshots.open_io import open_snapshots
 from .async_calls_io import FunctionLoop
 from .clients_io import Clients
 from .global_thread_io import GlobalThread
@@ -290,6 +291,7 @@ class AppInstance:
             self.config.application_id,
             group_writes=self.config.group_writes_state,
         )
+        self._directory.snapshots = open_snapshots(self.config, self._directory.path)
         if self.config.state_max_age_ms >= 0:
             self._directory.clean(wall_ms(), self.config.state_max_age_ms)
         global_topology = plan.built.global_topology()

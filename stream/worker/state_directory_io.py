@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from ..snapshots.snapshots_io import Snapshots
+
 _PROCESS_FILE = "process.json"
 _TOPICS_FILE = "changelogs.json"
 _TASK_FOLDER = re.compile(r"(\d+)_(\d+)")
@@ -46,6 +48,7 @@ class StateDirectory:
         """`group_writes`: allow.os.group.write.access."""
         self.path = Path(state_dir or default_state_dir(), application_id)
         self._lock = threading.Lock()
+        self.snapshots: Snapshots | None = None
         self._owners: dict[TaskId, str] = {}
         self._mode = 0o770 if group_writes else 0o700
         try:
@@ -113,11 +116,11 @@ class StateDirectory:
 
     def stored_tasks(self) -> list[TaskId]:
         """The tasks with stores in their folder."""
-        return [
-            task
-            for task, folder in self._folders()
-            if any(entry.name != _TOPICS_FILE for entry in folder.iterdir())
-        ]
+        return [task for task, _ in self._folders() if self.has_stores(task)]
+
+    def has_stores(self, task: TaskId) -> bool:
+        """Whether there are stores in the folder of a task."""
+        return any(entry.name != _TOPICS_FILE for entry in (self.path / str(task)).iterdir())
 
     def clean(self, now_ms: int, delay_ms: int) -> list[TaskId]:
         """Delete the folders of tasks that no thread has had for `delay_ms`, and return them."""
@@ -133,9 +136,13 @@ class StateDirectory:
     def wipe(self, task: TaskId) -> None:
         """Delete the stores of a task, which its caller has closed."""
         shutil.rmtree(self.path / str(task), ignore_errors=True)
+        if self.snapshots is not None:
+            self.snapshots.deleted(task)
 
     def close(self) -> None:
-        """Release the lock."""
+        """Release the lock. Waits for an upload of a snapshot that has begun."""
+        if self.snapshots is not None:
+            self.snapshots.close()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

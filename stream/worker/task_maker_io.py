@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from ..errors import SnapshotLoadingError
 from ..query.gate_io import QueryGate
 from ..state.engines import DamagedStoreError
 from ..task.columns import ColumnIo
@@ -13,9 +14,11 @@ from ..task.task import Task, TaskIo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from ...protocol.model import TopicPartition
     from ..records import TaskId
+    from ..state.engines import Engine
     from ..state.thread_cache import ThreadCache
     from ..task.restoration import Restoration
     from .async_calls_io import ThreadCalls
@@ -48,13 +51,15 @@ class TaskMaker:
         self._global_stores = global_stores
         self._cache = cache
         self._wall_ms = wall_ms
+        self._engines: dict[TaskId, dict[str, Engine]] = {}  # of open tasks
 
     def open(self, task_id: TaskId, partitions: Iterable[TopicPartition]) -> tuple[Task, Restoration]:
         """A task with open stores, and what is to be restored. Damaged stores are deleted.
 
-        Errors: StateDirectoryError while another thread has the stores; StateStoreError.
+        Errors: StateDirectoryError while another thread has the stores, or a snapshot is loaded;
+        StateStoreError.
         """
-        self.directory.acquire(task_id, self._thread)
+        self._prepare(task_id)
         try:
             return self._open(task_id, partitions)
         except DamagedStoreError as error:
@@ -62,19 +67,48 @@ class TaskMaker:
                 "%s: the stores of task %s are deleted and restored from their changelogs", error, task_id
             )
             self.directory.wipe(task_id)
+            self._prepare(task_id)
             return self._open(task_id, partitions)
+
+    def _prepare(self, task_id: TaskId) -> None:
+        """Lock the folder; load a snapshot if it has no stores. Errors: StateDirectoryError until it is
+        loaded."""
+        self.directory.acquire(task_id, self._thread)
+        snapshots, topic_ids = self.directory.snapshots, self._topic_ids(task_id)
+        if snapshots is None or not topic_ids or self.directory.has_stores(task_id):
+            return
+        if not snapshots.load(task_id, topic_ids):
+            self.directory.release(task_id)
+            raise SnapshotLoadingError(f"a snapshot of task {task_id} is looked for, and loaded")
+
+    def _topic_ids(self, task_id: TaskId) -> dict[str, str]:
+        changelogs = self.plan.sub_topologies[task_id.sub_topology].changelogs
+        return {topic: self.plan.topic_ids[topic] for topic in sorted(changelogs.values())}
+
+    def take_snapshots(self, tasks: Iterable[Task]) -> None:
+        """Take snapshots of tasks that were just committed, where they are due."""
+        snapshots = self.directory.snapshots
+        if snapshots is not None:
+            for task in tasks:
+                if task.id in self._engines:
+                    topic_ids = self._topic_ids(task.id)
+                    snapshots.take(task.id, self._engines[task.id], topic_ids, self._wall_ms())
+
+    def _open_engine(self, task_id: TaskId, folder: Path, store: str) -> Engine:
+        engine = self.plan.open_engine(folder, store)
+        self._engines.setdefault(task_id, {})[store] = engine
+        return engine
 
     def _open(self, task_id: TaskId, partitions: Iterable[TopicPartition]) -> tuple[Task, Restoration]:
         folder = self.directory.acquire(task_id, self._thread)
-        sub_topology = self.plan.sub_topologies[task_id.sub_topology]
-        ids = {topic: self.plan.topic_ids[topic] for topic in sorted(sub_topology.changelogs.values())}
+        sub_topology, ids = self.plan.sub_topologies[task_id.sub_topology], self._topic_ids(task_id)
         if ids and not self.directory.bind(task_id, ids):
             log.info("the stores of task %s were of other changelog topics and are deleted", task_id)
         output = self._output.for_task()
         io = TaskIo(
             output.produce,
             self._output.partitions_of,
-            lambda store: self.plan.open_engine(folder, store),
+            lambda store: self._open_engine(task_id, folder, store),
             self._cache,
             self._calls.for_task,
             *(self._column_io(task_id.sub_topology, output), output.produce_rows),
@@ -103,6 +137,9 @@ class TaskMaker:
             task.suspend()
         task.context.gate.close()
         task.close()
+        self._engines.pop(task.id, None)
+        if self.directory.snapshots is not None:
+            self.directory.snapshots.closed(task.id)
         self.directory.release(task.id)
 
     def _column_io(self, sub_topology: int, output: TaskOutput) -> ColumnIo | None:

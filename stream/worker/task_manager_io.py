@@ -168,7 +168,7 @@ class TaskManager:
                 else:
                     self._use_partitions(task, partitions)
             except StateDirectoryError as error:
-                log.info("task %s waits: %s", task_id, error)
+                log.log(error.log_level, "task %s waits: %s", task_id, error)
             except HeadraceError as error:
                 if task is None:
                     self._forget(task_id)
@@ -363,8 +363,7 @@ class TaskManager:
     # --- standbys and offsets of changelogs ---------------------------------------------------------------
 
     def update_standbys(self, *, is_idle: bool) -> None:
-        """The turn of the standby tasks, unless tasks are being restored. `is_idle`: the active tasks have
-        had no records in this turn. Errors: those of `Standbys.step`."""
+        """The turn of the standby tasks, unless tasks are being restored. See `Standbys.step`."""
         if not self._restorer.is_busy:
             self.standbys.step(is_idle=is_idle)
 
@@ -459,6 +458,7 @@ class TaskManager:
         if not ready or (self._plan.config.is_exactly_once and len(ready) < len(due)):
             return False
         self._commits.commit(ready)
+        self._maker.take_snapshots(ready)
         self._schedule.committed([task.id for task in ready], self._wall_ms())
         return True
 

@@ -150,3 +150,27 @@ def test_a_task_moves_when_its_warm_up_is_up_to_date(cluster: LocalCluster, tmp_
             wait_for(lambda: len(tasks_of(old)) == 2, "the old instance has the others", PATIENCE_S)
             words.send(1)
             words.wait_until_counted()
+
+
+def test_a_new_machine_loads_a_snapshot_and_reads_the_rest(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Its state.dir is empty. Without a snapshot it would read all that was written since the beginning."""
+    place = tmp_path / "snapshots"
+    words = Words(cluster, tmp_path, config={"snapshot.dir": str(place), "snapshot.interval.ms": 0})
+    with words.instance("lost"):
+        words.send(25)
+        words.wait_until_counted()
+
+        def positions() -> dict[str, int]:
+            """Of the newest snapshots."""
+            found = sorted(place.rglob("manifests/*.json"), key=lambda path: path.name)
+            return {path.parent.parent.name: int(path.name.split("-")[1]) for path in found}
+
+        wait_for(lambda: len(positions()) == PARTITIONS, "each task has a snapshot", PATIENCE_S)
+    taken = positions()
+    with words.instance("new") as new:
+        wait_for(lambda: len(tasks_of(new)) == PARTITIONS, "all tasks are here", PATIENCE_S)
+        words.send(1)
+        words.wait_until_counted()
+        ends = new.lags()["counts"]
+        assert new.restored_records <= sum(ends[int(task[2:])].end - at for task, at in taken.items())
+        assert min(taken.values()) > 0

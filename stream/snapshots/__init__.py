@@ -1,0 +1,1 @@
+"""Snapshots of stores in a folder or an object store."""
