@@ -39,7 +39,7 @@ from sim_node import DIRS, SimNode
 from sim_transactions import COPY, SOURCE
 from sim_transport import Transport
 from txn_laws import Groups
-from world import World
+from world import World, uncollected
 
 if TYPE_CHECKING:
     import random
@@ -258,6 +258,11 @@ class SimCluster:
 
     def run(self) -> SimCluster:
         """All three phases. Errors: AssertionError for a broken law."""
+        with uncollected():
+            self._run()
+        return self
+
+    def _run(self) -> None:
         self.begin()
         self.network.weather = self.plan.weather
         if self.plan.scenario:
@@ -267,7 +272,6 @@ class SimCluster:
             self.world.run(self.plan.fault_ms)
         self.heal()
         self.finish()
-        return self
 
     def begin(self) -> None:
         """The start: until all replicas are in sync and every producer has an acknowledged record."""

@@ -27,7 +27,7 @@ from headrace.protocol.records.control import VoterSet
 from headrace.runtime.effect_performer import EffectPerformer, ignore, on
 from network import FAIR, Network, Weather
 from quorum_laws import Laws
-from world import Pause, World
+from world import Pause, World, uncollected
 
 if TYPE_CHECKING:
     import random
@@ -400,6 +400,11 @@ class SimQuorum:
 
     def run(self) -> SimQuorum:
         """All three acts. Errors: AssertionError for a broken law."""
+        with uncollected():
+            self._run()
+        return self
+
+    def _run(self) -> None:
         for node, controller in self.controllers.items():
             self.world.after(self.random.randrange(50), f"{node} starts first", controller.start)
         self._write_on()
@@ -410,7 +415,6 @@ class SimQuorum:
         self.heal()
         self.require_progress(30_000)
         self.laws.at_end()
-        return self
 
     def heal(self) -> None:
         """End all faults; dead processes restart by themselves."""

@@ -9,50 +9,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import traceback
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "fakes")]
 
-import cluster  # noqa: E402
-import quorum  # noqa: E402
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-# name -> the class of its runs; a run has a `world`, and `run` raises AssertionError for a broken law
-SIMULATIONS: dict[str, Callable[..., Any]] = {"quorum": quorum.SimQuorum, "cluster": cluster.SimCluster}
-
-
-class Outcome(NamedTuple):
-    """The result of one run. `fault` is empty if it was clean; `trace` has its last lines if requested."""
-
-    name: str
-    seed: int
-    fault: str
-    trace_hash: str
-    virtual_ms: int
-    events: int
-
-
-def run_one(name: str, seed: int, trace_path: str = "") -> Outcome:
-    """One run of one simulation. With `trace_path`, all its events are written there, and the history of the
-    clients beside it, as JSONL."""
-    simulation = SIMULATIONS[name](seed, keep_trace=bool(trace_path))
-    fault = ""
-    try:
-        simulation.run()
-    except Exception:  # noqa: BLE001 - a bug may raise anything; it is counted and shown
-        fault = traceback.format_exc()
-    world = simulation.world
-    if trace_path:
-        Path(trace_path).write_text("\n".join(world.lines or ()) + "\n")
-        if hasattr(simulation, "history"):
-            Path(f"{trace_path}.history").write_text("\n".join(simulation.history.lines()) + "\n")
-    return Outcome(name, seed, fault, world.trace_hash, world.now_ms, world.events)
+from seeds import SIMULATIONS, run_all, run_one  # noqa: E402
 
 
 def main() -> int:
@@ -67,11 +28,7 @@ def main() -> int:
     names = [asked.sim] if asked.sim else list(SIMULATIONS)
     runs = [(name, seed) for seed in range(asked.seed, asked.seed + asked.count) for name in names]
     begin = time.monotonic()
-    if asked.jobs > 1:
-        with ProcessPoolExecutor(asked.jobs) as pool:
-            outcomes = list(pool.map(run_one, *zip(*runs, strict=True), chunksize=4))
-    else:
-        outcomes = [run_one(name, seed, asked.trace if len(runs) == 1 else "") for name, seed in runs]
+    outcomes = [run_one(*runs[0], asked.trace)] if len(runs) == 1 else run_all(runs, asked.jobs)
     seconds = time.monotonic() - begin
     faulty = [outcome for outcome in outcomes if outcome.fault]
     for outcome in faulty:
