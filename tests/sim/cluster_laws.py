@@ -1,22 +1,26 @@
 """The laws of replication, checked after every event.
 
 A law that the TLA+ models of Kafka's replication have is named as there. An event changes one node only, so
-that node alone is checked, and of its partitions those whose `_state_of` differs from the last check. Every
-`FULL_EVERY` checks, and at the end of a run, all partitions are checked.
+that node alone is checked, and of its partitions those whose state differs from the last check (see `_Seen`).
+New metadata changes no log: after it, the laws that compare partitions with metadata are checked. Every
+`FULL_EVERY` checks, and at the end of a run, all laws are checked for all partitions.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from cluster_losses import is_unclean
 from headrace.protocol.metadata.image import RECOVERED, MetadataImage
 from headrace.storage_node.embedded.contract import COORDINATOR_TOPICS
+from headrace.storage_node.replica.partition import PartitionState
 from history import Outcome
 from log_contents import Stored, buffers, stored, value_at, values_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cluster import SimCluster
     from headrace.protocol.metadata.image import PartitionRegistration
     from headrace.storage_node.log.log import Log
@@ -30,10 +34,47 @@ FULL_EVERY = 256  # each so many checks of nodes one covers all partitions
 FOLLOWING_EVERY = 8  # each so many checks of nodes one covers the fetchers and the moves between disks
 
 
+class _Watch:
+    """One partition with one log in one run of a node's process, and its state at the last check.
+
+    `state` is what its laws read and its node can change. Changes by other nodes are found by the checks of
+    those nodes. The parts of the log are kept because every event of the node looks at them.
+    """
+
+    __slots__ = ("_reader", "_recovery", "_segments", "_start", "fuse", "log", "partition", "state")
+
+    def __init__(self, partition: Partition, log: Log) -> None:
+        self.partition, self.log, self.fuse = partition, log, log.folder.files.fuse
+        self._start, self._segments, self._reader = log.start, log.segments, log.reader
+        self._recovery = log.recovery
+        self.state: tuple[Any, ...] = ()  # never checked
+
+    def state_now(self) -> tuple[Any, ...]:
+        """The present state."""
+        partition = self.partition
+        in_sync = partition.in_sync
+        facts = (
+            partition.high_watermark,
+            self._segments.active.next_offset,
+            partition.flushed_offset,
+            partition.partition_epoch,
+            partition.leader_epoch,
+            partition.leader,
+            self._start.offset,
+            self._reader.invalidations,
+            self._recovery.has_loss,
+        )
+        if in_sync is None:
+            return facts
+        starts = [(each.log_start_offset, each.broker_epoch) for each in in_sync.followers.values()]
+        return (*facts, in_sync.committed, in_sync.proposal, in_sync.partition_epoch, starts)
+
+
 class _Seen:
-    """The state of one partition in one run of a node's process, as of the last check."""
+    """What the laws know of one partition in one run of a node's process."""
 
     __slots__ = (
+        "batches",
         "cuts",
         "end",
         "epochs",
@@ -50,6 +91,7 @@ class _Seen:
         self.epochs = (-1, -1)  # leader, partition
         self.end, self.cuts = -1, 0
         self.is_leader = self.has_loss = False
+        self.batches: deque[Stored] = deque()  # dense, up to `end`: read, and not committed at the last check
 
 
 class Laws:
@@ -68,8 +110,9 @@ class Laws:
         self._leaders: dict[tuple[PartitionKey, int], str] = {}
         self._written: dict[tuple[PartitionKey, int, int], Stored] = {}
         self._seen: dict[tuple[str, Key], _Seen] = {}
-        # by node: the `_state_of` each partition at the last check; partitions are compared by identity
-        self._states: dict[str, dict[Partition, tuple[Any, ...]]] = defaultdict(dict)
+        self._watches: dict[str, dict[PartitionKey, _Watch]] = defaultdict(dict)  # by node
+        # by node: offsets of the committed image and of its own one at the last check; they never decrease
+        self._offsets: dict[str, tuple[int, int]] = {}
         self._images: dict[str, MetadataImage] = {}
         self.unclean_epochs: dict[Key, int] = {}  # leader epoch of the newest unclean election
         self._accepted_epochs: dict[Key, int] = {}  # that epoch, as soon as its leader was checked
@@ -91,33 +134,42 @@ class Laws:
         if node.core is None:
             return
         self._checks += 1
-        is_full = self._checks % FULL_EVERY == 0
-        replicas, table = node.core.replicas, node.core.table
-        states, offsets = self._states[node.name], (self.image.offset, table.image.offset)
-        if is_full:
-            states.clear()
-        for partition in table.partitions.values():
+        table, watches = node.core.table, self._watches[node.name]
+        if self._checks % FULL_EVERY == 0:
+            watches.clear()
+        offsets = (self.image.offset, table.image.offset)
+        is_of_new_image = self._offsets.get(node.name) != offsets
+        self._offsets[node.name] = offsets
+        for key, partition in table.partitions.items():
             log = partition.log
-            if log is None or not partition.is_online or log.is_offline:
+            if log is None or partition.state is not PartitionState.ONLINE:
                 continue
-            state = _state_of(partition, log, offsets)
-            if states.get(partition) != state:
+            watch = watches.get(key)
+            if watch is None or watch.log is not log or watch.partition is not partition:
+                watch = watches[key] = _Watch(partition, log)
+            if watch.fuse.failure is not None:
+                continue
+            state = watch.state_now()
+            if state != watch.state:
                 partition.check()
                 self._check_partition(node, partition, log)
-                states[partition] = state
+                watch.state = state
+            elif is_of_new_image and partition.in_sync is not None:
+                self._check_superset(partition, node)
+                self._check_low_watermark(partition, log)
         held = (len(table.partitions), table.image)
         last_held = self._held.get(node.name)
         if node.core.table.is_caught_up and (
             last_held is None or last_held[0] != held[0] or last_held[1] is not held[1]
         ):
             self._held[node.name] = held
+            node.manager.registry.check()
             gone = [k for k in self._starts if k[0] == node.name and k[1] not in table.partitions]
             for place in gone:
                 del self._starts[place]
         if self._checks % FOLLOWING_EVERY == 0:
-            replicas.fetchers.check()
-            replicas.moves.check()
-        self._check_image(node, node.core.image)
+            _check_parts(node)
+        self._check_image(node, table.image)
 
     def _check_image(self, node: SimNode, image: MetadataImage) -> None:
         """MetadataLogMatching: nodes that applied the metadata up to the same offset have equal images."""
@@ -141,7 +193,6 @@ class Laws:
         is_new_leader = partition.is_leader and (not seen.is_leader or epochs[0] != seen.epochs[0])
         seen.epochs, seen.is_leader = epochs, partition.is_leader
         log.check()
-        node.manager.registry.check()
         was_cut = log.reader.invalidations != seen.cuts
         self._check_start(seen, node, key, partition, log)
         if key[0] not in self._compacted:  # each replica compacts its own log, see compacting.py
@@ -169,7 +220,7 @@ class Laws:
             if not seen.has_loss:  # a log that has lost records is not read: it waits for its new copy
                 self._check_watermark(seen, node, key, partition, log)
         if partition.in_sync is not None:
-            self._check_superset(key, partition, where)
+            self._check_superset(partition, node)
 
     def _check_start(self, seen: _Seen, node: SimNode, key: Key, partition: Partition, log: Log) -> None:
         """MonotonicLogStart: a log start offset never decreases, also across restarts. OnlyAskedDeleted: it
@@ -193,11 +244,14 @@ class Laws:
         self.starts[key] = max(self.starts[key], start)
         self.marks["started later"] += start > 0
         if partition.in_sync is not None:
-            self._check_low_watermark(key, partition)
+            self._check_low_watermark(partition, log)
 
-    def _check_low_watermark(self, key: Key, partition: Partition) -> None:
+    def _check_low_watermark(self, partition: Partition, log: Log) -> None:
         """LowWatermark: no live follower's log starts below the leader's low watermark, which DeleteRecords
         waits for. A follower whose process restarted since its last fetch is not compared."""
+        key: Key = tuple(partition.topic_partition)
+        if log.log_start_offset <= 0 or log.recovery.has_loss or key[0] not in self._cluster.topics:
+            return  # no log starts below 0
         low = partition.low_watermark()
         assert partition.in_sync is not None
         for node_id, progress in partition.in_sync.followers.items():
@@ -215,6 +269,7 @@ class Laws:
         if log.reader.invalidations != seen.cuts:
             self.marks["truncated"] += seen.end >= 0
             seen.end = -1
+            seen.batches.clear()
         if log.log_end_offset == seen.end:
             return
         # a log that starts inside a batch may not have fetched that batch yet
@@ -227,6 +282,7 @@ class Laws:
             known = self._written.setdefault((seen.partition.key, batch.epoch, batch.base_offset), batch)
             assert known == batch, f"LogMatching: {where} has {batch}, others {known}"
             expected, epoch = batch.next_offset, batch.epoch
+            seen.batches.append(batch)
         assert expected == log.log_end_offset, f"OffsetsDense: {where} ends at {expected}"
         seen.end = expected
 
@@ -298,9 +354,10 @@ class Laws:
                 )
                 self._check_held(key, members, watermark, "HighWatermarkInSync")
 
-    def _check_superset(self, key: Key, partition: Partition, where: str) -> None:
+    def _check_superset(self, partition: Partition, node: SimNode) -> None:
         """ReplicationQuorumSuperset: the ISR that a leader waits for includes the ISR that the controller
         elects from."""
+        key: Key = tuple(partition.topic_partition)
         registration = registration_of(self.image, key)
         if registration is None or registration.leader_epoch != partition.leader_epoch:
             return
@@ -310,7 +367,8 @@ class Laws:
         maximal = set(partition.in_sync.maximal)
         if registration.partition_epoch >= partition.partition_epoch:
             assert maximal.issuperset(registration.isr), (
-                f"ReplicationQuorumSuperset: {where} waits for {sorted(maximal)}, committed is {registration}"
+                f"ReplicationQuorumSuperset: {key} on {node.name} waits for {sorted(maximal)}, committed is "
+                f"{registration}"
             )
 
     def _check_candidates(self, key: Key) -> None:
@@ -442,7 +500,8 @@ class Laws:
         for key in [key for key in self._seen if key[0] == node.name]:
             del self._seen[key]
         self._images.pop(node.name, None)
-        self._states.pop(node.name, None)
+        self._watches.pop(node.name, None)
+        self._offsets.pop(node.name, None)
         self._held.pop(node.name, None)
 
     def on_blackout(self) -> None:
@@ -494,12 +553,11 @@ class Laws:
 
     def check_everything(self) -> None:
         """All laws, for all partitions of all nodes."""
-        self._states.clear()
+        self._watches.clear()
         for node in self._cluster.nodes.values():
             self.check(node)
             if node.core is not None:
-                node.core.replicas.fetchers.check()
-                node.core.replicas.moves.check()
+                _check_parts(node)
 
     def _check_same(self, key: Key, registration: PartitionRegistration) -> None:
         logs = {node_id: self._cluster.nodes[node_id].log_of(key) for node_id in registration.replicas}
@@ -523,27 +581,25 @@ class Laws:
             assert now == value, f"AcknowledgedLost: {key} at {offset} has {now!r}, not {value!r}"
 
 
-def _state_of(partition: Partition, log: Log, images: tuple[int, int]) -> tuple[Any, ...]:
-    """The state of one partition that its laws read and that this node or the metadata can change. Changes by
-    other nodes are found by the checks of those nodes. `images`: the offsets of the committed image and of
-    the node's image, which never decrease."""
-    in_sync = partition.in_sync
-    facts = (
-        images,
-        partition.leader,
-        partition.leader_epoch,
-        partition.partition_epoch,
-        partition.high_watermark,
-        partition.flushed_offset,
-        log.log_start_offset,
-        log.log_end_offset,
-        log.reader.invalidations,
-        log.recovery.has_loss,
-    )
-    if in_sync is None:
-        return facts
-    starts = [(each.log_start_offset, each.broker_epoch) for each in in_sync.followers.values()]
-    return (*facts, in_sync.committed, in_sync.proposal, in_sync.partition_epoch, starts)
+def _check_parts(node: SimNode) -> None:
+    """Assert the invariants of the parts that belong to no single partition."""
+    node.manager.registry.check()
+    node.running.replicas.fetchers.check()
+    node.running.replicas.moves.check()
+
+
+def _committed_batches(seen: _Seen, log: Log, start: int, end: int) -> Iterator[Stored]:
+    """The batches of a log from `start` to `end`. Those that were read since they were appended are taken
+    from `seen`, which forgets them; the others are read."""
+    batches = seen.batches
+    while batches and batches[0].base_offset < start:
+        batches.popleft()
+    if not batches or batches[0].base_offset > start or seen.end < end:
+        yield from stored(log, start, end)
+        return
+    while batches and batches[0].next_offset <= end:
+        yield batches.popleft()
+    assert not batches or batches[0].base_offset >= end, f"LogReadable: a batch reaches across {end}"
 
 
 def registration_of(image: MetadataImage, key: Key) -> PartitionRegistration | None:
