@@ -501,4 +501,5 @@ class SimCluster:
         for node in self.touched_nodes.values():
             self.rules.check(node)
         self.touched_nodes.clear()
-        self.commits.check()
+        if self.world.now_ms >= self.commits.next_ms:
+            self.commits.check()

@@ -8,6 +8,7 @@ connections are built on top, see sim_transport.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Network:
         self.world = world
         self.weather = weather
         self.delivered = self.lost = 0
-        self._random = world.stream("network")
+        self._draw = world.stream("network").random
         self._era = 0
         self._cut: set[tuple[Hashable, Hashable]] = set()  # never iterated
         self._clogged_until: dict[tuple[Hashable, Hashable], int] = {}
@@ -47,16 +48,18 @@ class Network:
 
     def send(self, source: Hashable, target: Hashable, label: str, deliver: Callable[[], None]) -> None:
         """Call `deliver` after a delay; never if the message is lost, twice if it is duplicated."""
-        copies = 1
-        if (source, target) in self._cut or self._random.random() < self.weather.loss:
+        link, weather, copies = (source, target), self.weather, 1
+        if link in self._cut:
             copies = 0
             self.lost += 1
-            if (source, target) not in self._cut:
-                self._changed_ms[source, target] = self.world.now_ms
-        elif self._random.random() < self.weather.duplicate:
+        elif self._draw() < weather.loss:
+            copies = 0
+            self.lost += 1
+            self._changed_ms[link] = self.world.now_ms
+        elif self._draw() < weather.duplicate:
             copies = 2
         for _ in range(copies):
-            self._launch((source, target), f"{source}>{target} {label}", deliver)
+            self._launch(link, f"{source}>{target} {label}", deliver)
 
     def cut(self, source: Hashable, target: Hashable) -> None:
         """Lose every new message from `source` to `target`; those in flight arrive."""
@@ -102,7 +105,8 @@ class Network:
         weather, now_ms = self.weather, self.world.now_ms
         delay_ms = weather.min_delay_ms
         if weather.mean_delay_ms:
-            delay_ms += int(self._random.expovariate(1 / weather.mean_delay_ms))
+            # `expovariate`, which would call as many functions as the rest
+            delay_ms += int(-log(1.0 - self._draw()) / (1 / weather.mean_delay_ms))
         at_ms = max(now_ms, self._clogged_until.get(link, 0)) + delay_ms
         if weather.is_ordered:
             at_ms = max(at_ms, self._last_at.get(link, 0))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import heapq
 import random
 from contextlib import contextmanager
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WALL_MS_AT_START = 1_700_000_000_000
+HASHED_AT_ONCE = 1_000  # lines of the trace
 
 
 @contextmanager
@@ -112,6 +113,7 @@ class World:
         self._heap: list[tuple[int, int, Call]] = []
         self._number = 0
         self._hash = hashlib.blake2b(digest_size=16)
+        self._unhashed: list[str] = []  # the newest lines of the trace
 
     @property
     def wall_ms(self) -> int:
@@ -121,7 +123,12 @@ class World:
     @property
     def trace_hash(self) -> str:
         """The hash of all events so far."""
+        self._hash_lines()
         return self._hash.hexdigest()
+
+    def _hash_lines(self) -> None:
+        self._hash.update("".join(self._unhashed).encode())
+        self._unhashed.clear()
 
     def stream(self, name: str) -> random.Random:
         """An independent random stream: drawing from it does not change the draws of others."""
@@ -131,14 +138,14 @@ class World:
         """Plan `action` in `delay_ms`, after all events already planned for that time."""
         assert delay_ms >= 0, f"{label} is {-delay_ms} ms late"
         call = Call(label, action)
-        self._number += 1
-        heapq.heappush(self._heap, (self.now_ms + delay_ms, self._number, call))
+        number = self._number = self._number + 1
+        heappush(self._heap, (self.now_ms + delay_ms, number, call))
         return call
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
         line = f"{self.now_ms} {text}"
-        self._hash.update(line.encode())
+        self._unhashed.append(line)
         if self.lines is not None:
             self.lines.append(line)
 
@@ -154,16 +161,20 @@ class World:
 
     def _run(self, duration_ms: int, until: Callable[[], bool] | None, max_events: int) -> bool:
         end_ms, end_events = self.now_ms + duration_ms, self.events + max_events
-        while self._heap and self._heap[0][0] <= end_ms:
+        heap = self._heap
+        while heap and heap[0][0] <= end_ms:
             if until is not None and until():
                 return True
-            self.now_ms, _, call = heapq.heappop(self._heap)
-            if call.action is None:
+            self.now_ms, _, call = heappop(heap)
+            action = call.action
+            if action is None:
                 continue
             self.events += 1
             assert self.events <= end_events, f"{max_events} events in {duration_ms} ms: an endless loop"
             self.note(call.label)
-            call.action()
+            action()
             self.on_event()
+            if len(self._unhashed) >= HASHED_AT_ONCE:
+                self._hash_lines()
         self.now_ms = end_ms
         return until is not None and until()
