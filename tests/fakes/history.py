@@ -125,7 +125,9 @@ class Op:
     f: str
     time: int
     outcome: Outcome = Outcome.INFO
-    steps: list[Send | Poll] = field(default_factory=list)
+    steps: list[Send | Poll] = field(default_factory=list)  # `sends` and `polls` together, in their order
+    sends: list[Send] = field(default_factory=list)
+    polls: list[Poll] = field(default_factory=list)
     keys: tuple[Key, ...] = ()
     rebalance_keys: tuple[Key, ...] = ()  # assigned, revoked or lost while it ran
     error: str | None = None
@@ -134,6 +136,7 @@ class Op:
         """Send as a part of this operation."""
         send = Send(self, key, value, may_repeat)
         self.steps.append(send)
+        self.sends.append(send)
         return send
 
     def poll(self, key: Key, reads: list[Read]) -> Poll:
@@ -141,22 +144,13 @@ class Op:
         poll = Poll(self, key, reads, key in self.process.moved)
         self.process.moved.discard(key)
         self.steps.append(poll)
+        self.polls.append(poll)
         return poll
 
     def ended(self, error: BaseException | str | None) -> None:
         """Set the outcome of the operation by the outcome table."""
         self.outcome = outcome_of(error)
         self.error = None if error is None else error_name(error)
-
-    @property
-    def sends(self) -> list[Send]:
-        """In their order."""
-        return [step for step in self.steps if isinstance(step, Send)]
-
-    @property
-    def polls(self) -> list[Poll]:
-        """In their order."""
-        return [step for step in self.steps if isinstance(step, Poll)]
 
 
 @dataclass(eq=False)
@@ -240,14 +234,14 @@ class History:
     def only(self, wanted: Callable[[Any], bool]) -> History:
         """The operations on these keys."""
 
-        def is_wanted(op: Op) -> bool:
-            return all(map(wanted, (*op.keys, *(step.key for step in op.steps))))
-
         left = History(self.clock)
         left.starts = dict(self.starts)
-        left.ops = [op for op in self.ops if is_wanted(op)]
+        left.ops = [
+            op for op in self.ops if all(wanted(key) for key in (*op.keys, *[step.key for step in op.steps]))
+        ]
+        is_left = set(left.ops)  # never iterated
         for process in self.processes:
-            left.process(process.name).ops = [op for op in process.ops if is_wanted(op)]
+            left.process(process.name).ops = [op for op in process.ops if op in is_left]
         return left
 
     def anomalies(self) -> dict[str, list[str]]:

@@ -113,17 +113,19 @@ class _Check:
         for op in self._history.ops:
             sent = {(send.key, send.value) for send in op.sends}
             for poll in op.polls:
+                key = poll.key
                 for offset, value in poll.reads:
-                    where = f"{op.process.name} {poll.key} at {offset}: {value!r}"
-                    send = self._writer.get(value)
+                    send, faults = self._writer.get(value), []
                     if send is None:
-                        yield "never-sent", where
-                    elif send.key != poll.key:
-                        yield "wrong-partition", f"{where} was sent to {send.key}"
-                    elif send.outcome is Outcome.FAIL and op.outcome is Outcome.OK:
-                        yield "G1a", f"{where} had failed"
-                    if (poll.key, value) in sent:
-                        yield "precommitted-read", f"{where} was sent by the same operation"
+                        faults.append(("never-sent", ""))
+                    elif send.key != key:
+                        faults.append(("wrong-partition", f" was sent to {send.key}"))
+                    elif send.op.outcome is Outcome.FAIL and op.outcome is Outcome.OK:
+                        faults.append(("G1a", " had failed"))
+                    if sent and (key, value) in sent:
+                        faults.append(("precommitted-read", " was sent by the same operation"))
+                    for name, text in faults:
+                        yield name, f"{op.process.name} {key} at {offset}: {value!r}{text}"
 
     def lost_writes(self) -> Found:
         """Values that no consumer has read, although one has read the first copy of a later value."""

@@ -320,7 +320,9 @@ class SimCluster:
         self.rules.at_end()
         self.laws.at_end()
         self.history.starts = dict(self.rules.starts)
-        anomalies = self.history.only(lambda key: key not in self.rules.unclean_epochs).anomalies()
+        unclean = self.rules.unclean_epochs
+        history = self.history.only(lambda key: key not in unclean) if unclean else self.history
+        anomalies = history.anomalies()
         assert not anomalies, f"history: {anomalies}"
         if self.plan.unclean:
             check_unclean(self)
@@ -343,12 +345,11 @@ class SimCluster:
         sync. A node that is still shutting down would miss the last checks."""
         before = [producer.acknowledged for producer in self.producers]
 
-        def is_so() -> bool:
-            if not all(node.is_active for node in self.nodes.values()):
-                return False
-            return all(p.acknowledged > n for p, n in zip(self.producers, before, strict=True)) and (
-                self.is_in_sync()
-            )
+        def is_so() -> bool:  # asked after every event
+            for producer, count in zip(self.producers, before, strict=True):
+                if producer.acknowledged <= count:
+                    return False
+            return all(node.is_active for node in self.nodes.values()) and self.is_in_sync()
 
         return is_so
 
@@ -358,6 +359,7 @@ class SimCluster:
         names = [*self.checked_topics, *([compacting.TOPIC] if self.plan.compacts else ())]
         if any(name not in image.topics for name in names):
             return False
+        is_quiet = all(not producer.is_sending for producer in self.producers)
         for name in names:
             for number, registration in enumerate(image.topics[name].partitions):
                 if registration.leader < 0 or sorted(registration.isr) != sorted(registration.replicas):
@@ -365,8 +367,7 @@ class SimCluster:
                 logs = [self.nodes[node].log_of((name, number)) for node in registration.replicas]
                 if None in logs:
                     return False
-                is_quiet = name in self.topics and all(not p.is_sending for p in self.producers)
-                if is_quiet and len({log.log_end_offset for log in logs if log}) != 1:
+                if is_quiet and name in self.topics and len({log.log_end_offset for log in logs if log}) != 1:
                     return False
         return True
 
