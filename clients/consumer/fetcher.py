@@ -272,7 +272,8 @@ class Fetcher:
         for state in self.states.values():
             state.check()
         self._in_flight.check()
-        assert sorted(self._turn) == sorted(self.states)
+        assert len(self._turn) == len(self.states)
+        assert self.states.keys() == set(self._turn)
 
     # --- requests ---------------------------------------------------------------------------------------
 

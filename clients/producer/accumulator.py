@@ -345,7 +345,9 @@ class Accumulator:
             assert not queue.is_muted, "a muted queue is not ready"
         for topic in self.topics.values():
             for queue in topic.queues:
-                assert all(not batch.is_open for batch in list(queue.batches)[:-1]), "only the last is open"
+                if len(queue.batches) > 1:
+                    *others, _ = queue.batches
+                    assert not any(batch.is_open for batch in others), "only the last is open"
                 assert queue.open is None or queue.open is queue.batches[-1], "the open batch is the last"
 
     # --- inside -----------------------------------------------------------------------------------------

@@ -121,7 +121,8 @@ class ReplicaFetcher:
         if now_ms < self._retry_ms:
             return None
         self._retry_ms = 0
-        self._end_delays(now_ms)
+        if self._delayed:
+            self._end_delays(now_ms)
         if not self._is_request_due():
             return None
         self._numbers += 1
@@ -152,7 +153,9 @@ class ReplicaFetcher:
         """When `next_request` may have a request, unless a response or a flush comes before."""
         if self._retry_ms:
             return self._retry_ms
-        return min((self.partitions[key].retry_ms for key in self._delayed), default=None)
+        if not self._delayed:
+            return None
+        return min(self.partitions[key].retry_ms for key in self._delayed)
 
     def _is_request_due(self) -> bool:
         if not self._in_flight:
