@@ -1,8 +1,9 @@
 """Hierarchical timing wheels: timers with constant cost to add and to cancel.
 
 A wheel has `wheel_size` buckets of `tick_ms` each. Deadlines beyond its range go to the next wheel, whose
-tick is the whole range of the one below; when time reaches such a coarse bucket, its timers move to finer
-ones. A small heap of bucket times gives the next bucket, so empty ticks cost nothing. Time is an argument.
+tick is the whole range of the one below; when time has reached such a coarse bucket, the next `advance` moves
+its timers to finer ones. A small heap of bucket times gives the next bucket, so empty ticks cost nothing.
+Time is an argument.
 
 Invariant: a timer is in exactly one bucket, and every non-empty bucket is in the heap exactly once. Source:
 Varghese and Lauck 1987; Kafka TimingWheel.java and SystemTimer.java.
@@ -34,12 +35,13 @@ class Timer(Generic[T]):
 
 
 class _Bucket(Generic[T]):
-    """The timers of one tick of one wheel. `starts_ms` is -1 while the bucket is not in the heap."""
+    """The timers of one tick of one wheel. `starts_ms` is -1 while the bucket is not in the heap; until then
+    no timer that was put into it was due before `earliest_ms`."""
 
-    __slots__ = ("starts_ms", "timers")
+    __slots__ = ("earliest_ms", "starts_ms", "timers")
 
     def __init__(self) -> None:
-        self.starts_ms = -1
+        self.starts_ms = self.earliest_ms = -1
         self.timers: dict[Timer[T], None] = {}
 
 
@@ -120,15 +122,21 @@ class TimingWheel(Generic[T]):
     def next_deadline_ms(self) -> int | None:
         """The time of the next `advance` with work: not after the earliest deadline, None without timers.
 
-        It can be before that deadline, when timers have to move from a coarse bucket first.
+        It can be before that deadline: the timer with an earlier one was cancelled, or it is not known which
+        one of a coarse bucket's timers is the first of all.
         """
         if self._overdue.timers:
             return self._now_ms
-        while self._heap:
-            starts_ms, _, bucket = self._heap[0]
+        heap = self._heap
+        while heap:
+            starts_ms, tick_ms, bucket = heap[0]
             if bucket.timers:
-                return starts_ms
-            heapq.heappop(self._heap)
+                if tick_ms == self._levels[0].tick_ms:
+                    return starts_ms
+                # Timers of a coarse bucket need not move before one is due: the next bucket comes first only
+                # if it starts before that. The children of the heap's root are the candidates.
+                return min([bucket.earliest_ms, *(each[0] for each in heap[1:3])])
+            heapq.heappop(heap)
             bucket.starts_ms = -1
         return None
 
@@ -146,9 +154,11 @@ class TimingWheel(Generic[T]):
         tick = timer.deadline_ms // level.tick_ms
         bucket = level.buckets[tick % self._wheel_size]
         if bucket.starts_ms == -1:
-            bucket.starts_ms = tick * level.tick_ms
+            bucket.starts_ms, bucket.earliest_ms = tick * level.tick_ms, timer.deadline_ms
             # start and tick together identify one bucket, so the comparison never reaches the bucket itself
             heapq.heappush(self._heap, (bucket.starts_ms, level.tick_ms, bucket))
+        elif timer.deadline_ms < bucket.earliest_ms:
+            bucket.earliest_ms = timer.deadline_ms
         assert bucket.starts_ms == tick * level.tick_ms, "one slot would hold two ticks"
         self._put(timer, bucket)
         return True

@@ -441,7 +441,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     commits_below_min_isr: (HELD, PLAN, 10),
     reports_no_divergence: (("LogMatching", "LogReadable", "OffsetsDense", "MonotonicEpoch"), PLAN, 10),
     resets_the_high_watermark: (("MonotonicHighWatermark",), PLAN, 10),
-    truncates_to_the_high_watermark: (HELD, PLAN, 10),
+    truncates_to_the_high_watermark: (HELD, PLAN, 30),
     keeps_the_epoch_of_a_new_leader: (("SingleLeader", "LogMatching"), PLAN, 10),
     reuses_leader_epochs: (("MonotonicEpoch",), PLAN, 10),
     keeps_unclean_restarts_in_the_isr: (HELD, PLAN, 10),
@@ -475,7 +475,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
 FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     commits_below_min_isr: 2,
     reports_no_divergence: 4,
-    truncates_to_the_high_watermark: 3,
+    truncates_to_the_high_watermark: 18,
     keeps_unclean_restarts_in_the_isr: 2,
     ignores_lost_log_ends: 2,
     elects_any_live_replica: 2,

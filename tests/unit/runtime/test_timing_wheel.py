@@ -70,6 +70,27 @@ def test_next_deadline_of_an_overdue_timer_is_now() -> None:
     assert wheel.advance(77) == ["x"]
 
 
+def test_a_distant_timer_needs_one_advance() -> None:
+    """The host of a long poll is not woken to move its timer to finer buckets."""
+    wheel: TimingWheel[str] = TimingWheel(now_ms=1_000)
+    wheel.add("later", 1_790)
+    wheel.add("poll", 1_515)
+    assert wheel.next_deadline_ms() == 1_515
+    assert wheel.advance(1_515) == ["poll"]
+    assert wheel.next_deadline_ms() == 1_790
+    assert wheel.advance(1_790) == ["later"]
+
+
+def test_a_fine_timer_comes_before_those_of_a_coarse_bucket() -> None:
+    """The bucket starts before the fine timer, and its own timers are due after it."""
+    wheel: TimingWheel[str] = TimingWheel(now_ms=1_000)
+    wheel.add("coarse", 1_035)
+    wheel.advance(1_015)
+    wheel.add("fine", 1_025)
+    assert wheel.next_deadline_ms() == 1_025
+    assert wheel.advance(1_025) == ["fine"]
+
+
 def test_earlier_time_changes_nothing() -> None:
     wheel: TimingWheel[str] = TimingWheel(now_ms=1000)
     wheel.advance(2000)
