@@ -333,7 +333,7 @@ class Laws:
             return  # the node has not learned of the newer leader epoch yet
         watermark, committed = partition.high_watermark, self.committed[key]
         start = watermark if key[0] in self._compacted else max(seen.matched, log.log_start_offset)
-        for batch in stored(log, start, watermark):
+        for batch in _committed_batches(seen, log, start, watermark):
             known = committed.setdefault(batch.base_offset, batch)
             assert known == batch, (
                 f"LogMatching: below the high watermark {node.name} has {batch}, not {known}"
