@@ -1,7 +1,7 @@
 """The laws of replication, checked after every event.
 
 A law that the TLA+ models of Kafka's replication have is named as there. An event changes one node only, so
-that node alone is checked, and of its partitions those whose state differs from the last check (see `_Seen`).
+that node alone is checked, and of its partitions those whose state differs from the last check (watches.py).
 New metadata changes no log: after it, the laws that compare partitions with metadata are checked. Every
 `FULL_EVERY` checks, and at the end of a run, all laws are checked for all partitions.
 """
@@ -9,7 +9,7 @@ New metadata changes no log: after it, the laws that compare partitions with met
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cluster_losses import is_unclean
 from headrace.protocol.metadata.image import RECOVERED, MetadataImage
@@ -17,6 +17,7 @@ from headrace.storage_node.embedded.contract import COORDINATOR_TOPICS
 from headrace.storage_node.replica.partition import PartitionState
 from history import Outcome
 from log_contents import Stored, buffers, stored, value_at, values_of
+from watches import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,42 +33,6 @@ COMPACTED = "c"  # the topic that has gaps
 ANSWER_MS = 5_000  # a node answers every request within this time
 FULL_EVERY = 256  # each so many checks of nodes one covers all partitions
 FOLLOWING_EVERY = 8  # each so many checks of nodes one covers the fetchers and the moves between disks
-
-
-class _Watch:
-    """One partition with one log in one run of a node's process, and its state at the last check.
-
-    `state` is what its laws read and its node can change. Changes by other nodes are found by the checks of
-    those nodes. The parts of the log are kept because every event of the node looks at them.
-    """
-
-    __slots__ = ("_reader", "_recovery", "_segments", "_start", "fuse", "log", "partition", "state")
-
-    def __init__(self, partition: Partition, log: Log) -> None:
-        self.partition, self.log, self.fuse = partition, log, log.folder.files.fuse
-        self._start, self._segments, self._reader = log.start, log.segments, log.reader
-        self._recovery = log.recovery
-        self.state: tuple[Any, ...] = ()  # never checked
-
-    def state_now(self) -> tuple[Any, ...]:
-        """The present state."""
-        partition = self.partition
-        in_sync = partition.in_sync
-        facts = (
-            partition.high_watermark,
-            self._segments.active.next_offset,
-            partition.flushed_offset,
-            partition.partition_epoch,
-            partition.leader_epoch,
-            partition.leader,
-            self._start.offset,
-            self._reader.invalidations,
-            self._recovery.has_loss,
-        )
-        if in_sync is None:
-            return facts
-        starts = [(each.log_start_offset, each.broker_epoch) for each in in_sync.followers.values()]
-        return (*facts, in_sync.committed, in_sync.proposal, in_sync.partition_epoch, starts)
 
 
 class _Seen:
@@ -110,7 +75,7 @@ class Laws:
         self._leaders: dict[tuple[PartitionKey, int], str] = {}
         self._written: dict[tuple[PartitionKey, int, int], Stored] = {}
         self._seen: dict[tuple[str, Key], _Seen] = {}
-        self._watches: dict[str, dict[PartitionKey, _Watch]] = defaultdict(dict)  # by node
+        self._watches: dict[str, dict[PartitionKey, Watch]] = defaultdict(dict)  # by node
         # by node: offsets of the committed image and of its own one at the last check; they never decrease
         self._offsets: dict[str, tuple[int, int]] = {}
         self._images: dict[str, MetadataImage] = {}
@@ -146,7 +111,7 @@ class Laws:
                 continue
             watch = watches.get(key)
             if watch is None or watch.log is not log or watch.partition is not partition:
-                watch = watches[key] = _Watch(partition, log)
+                watch = watches[key] = Watch(partition, log)
             if watch.fuse.failure is not None:
                 continue
             state = watch.state_now()
