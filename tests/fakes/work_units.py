@@ -1,9 +1,8 @@
 """The distribution of tests over the workers of pytest-xdist.
 
-A unit, which is a file or all files with the same fixture, runs in one worker and starts its cluster, Ray or
-Apache Kafka once. Half of the workers take units from the front of the list, whose tests wait for processes,
-the other half from its end, whose tests compute: so both kinds run side by side. They meet at the small
-units.
+A unit, which is a file, one test, or all files with the same Ray, runs in one worker. Two of three workers
+take units from the front of the list, whose tests wait for processes, the third one from its end, whose tests
+compute: so both kinds run side by side. They meet at the small units.
 """
 
 import functools
@@ -14,11 +13,27 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# From tests that wait to tests that compute. Ray and Apache Kafka are first: each is one long unit, which
-# would otherwise run alone at the end.
+# The files whose tests have clusters on one Ray, and the same for `headrace quickstart` and the tutorial. A
+# worker that takes both takes them one after the other, since they are neighbours: its Ray ends behind them.
+RAY, RAY_OF_COMMANDS = RAYS = ("ray", "ray of commands")
+# Units that take most of a minute or longer, the longest first: at the end they would run alone.
+LONG = (
+    *RAYS,
+    "tests/oracle/test_against_kafka.py",
+    "tests/oracle/test_beside.py",
+    "tests/integration/test_bench_local.py",
+    "tests/faults/test_ray.py",
+    "tests/integration/test_docs.py",
+    "tests/integration/test_examples.py",
+    "tests/integration/test_groups.py",
+    "tests/oracle/test_streams.py",
+    "tests/integration/test_benchmark_cells.py",
+    "tests/oracle/test_streams_takeover.py",
+)
+# The others, from tests that wait to tests that compute.
 FOLDERS = (
-    "oracle",
     "faults",
+    "oracle",
     "integration",
     "golden",
     "fuzz",
@@ -30,8 +45,7 @@ FOLDERS = (
     "sim",
 )
 ALONE = ("faults", "property", "sim")  # independent tests, which may take long
-RAY = "ray"
-SPARE_WORKERS = 2  # more than processors, since tests wait
+SPARE_WORKERS = 4  # more than processors, since tests wait
 
 
 def worker_count() -> int:
@@ -43,7 +57,9 @@ def rank(nodeid: str) -> tuple[int, int]:
     """The position of a test in the list."""
     path = nodeid.partition("::")[0]
     folder = _folder(path)
-    return (_shared(path) != RAY, FOLDERS.index(folder) if folder in FOLDERS else 0)
+    unit = unit_of(nodeid)
+    position = LONG.index(unit) if unit in LONG else len(LONG)
+    return (position, FOLDERS.index(folder) if folder in FOLDERS else 0)
 
 
 def unit_of(nodeid: str) -> str:
@@ -54,11 +70,13 @@ def unit_of(nodeid: str) -> str:
 
 @functools.cache
 def _shared(path: str) -> str:
-    """The unit that the tests of a file share with other files, or none."""
-    folder = _folder(path)
-    if "ray" in PurePath(path).stem.split("_") and folder != "unit":
-        return RAY
-    return "kafka" if folder == "oracle" else ""
+    """The unit of a file whose tests share a Ray, or none."""
+    folder, parts = _folder(path), PurePath(path).stem.split("_")
+    if "ray" not in parts or folder not in ("faults", "integration"):
+        return ""
+    if folder == "faults":
+        return path
+    return RAY_OF_COMMANDS if parts[-1] == "ray" else RAY
 
 
 @functools.cache
@@ -74,7 +92,7 @@ class Scheduling(LoadScopeScheduling):
         return unit_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if int(node.gateway.id.removeprefix("gw")) % 2:
+        if int(node.gateway.id.removeprefix("gw")) % 3 == 1:
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
 

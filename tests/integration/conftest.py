@@ -17,7 +17,7 @@ RAY = pytest.StashKey[ExitStack]()
 
 @pytest.fixture(scope="session")
 def ray_address(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Ray, which takes ten seconds to start: each test has a cluster of its own on it."""
+    """The address of a worker's Ray, which takes ten seconds to start: each test has a cluster of its own."""
     with ExitStack() as stack:
         pytestconfig.stash[RAY] = stack
         yield stack.enter_context(Headrace(tmp_path_factory.mktemp("ray")).running_ray())
@@ -26,7 +26,7 @@ def ray_address(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFa
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """End the Ray behind the last test that may use it: its processes are never idle."""
-    if RAY in item.config.stash and nextitem and work_units.unit_of(nextitem.nodeid) != work_units.RAY:
+    if RAY in item.config.stash and nextitem and work_units.unit_of(nextitem.nodeid) not in work_units.RAYS:
         item.config.stash[RAY].close()
 
 
