@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.services.local_io import LocalCluster
 
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 RESETTER = "org.apache.kafka.tools.StreamsResetter"
 TIME_MS = 1_700_000_000_000
 COMMITTED, RECORDS, DELETED = 5, 10, 2
@@ -45,14 +46,16 @@ SUFFIXES = (
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """A cluster with a listener for Kafka's tool."""
-    kafka_oracle.require()
+def cluster(java_tools: JavaTools) -> Iterator[LocalCluster]:
+    """A cluster with a listener for Kafka's tool, and a JVM that has loaded Kafka's admin client: the tool
+    itself gives each call ten seconds, which a busy machine may need for that."""
     with headrace.local(
         listeners="PLAINTEXT://127.0.0.1:0",
         group_initial_rebalance_delay_ms=0,
         offsets_topic_num_partitions=1,
     ) as running:
+        patient = ("--timeout", "300000")
+        java_tools.output(GROUPS, "--bootstrap-server", running.kafka_bootstrap, "--list", *patient)
         yield running
 
 
