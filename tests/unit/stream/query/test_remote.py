@@ -180,13 +180,23 @@ def test_a_query_during_a_move_is_answered_by_the_new_owner(cluster: Cluster) ->
     assert answers == [7]
 
 
+def refusal(reason: str, queries: Queries, *place: str, **options: Any) -> QueryTimeoutError:
+    """The error of a query that is refused until its deadline. A loaded machine may need more than the first
+    deadline for one answer."""
+    for timeout_s in (0.2, 2, 20):
+        with pytest.raises(QueryTimeoutError) as error:
+            queries.get(*place, timeout_s=timeout_s, **options)
+        if reason in str(error.value):
+            return error.value
+    raise error.value
+
+
 def test_an_owner_that_lost_the_task_never_answers(cluster: Cluster) -> None:
     """A table that is old gives an error that says so, not a value."""
     cluster.one.rig.lose(FIRST)
-    with pytest.raises(QueryTimeoutError, match="NOT_PRESENT") as error:
-        cluster.queries.get("store", key_in(0), timeout_s=0.2)
-    assert error.value.retriable
-    assert isinstance(error.value.__cause__, StoreMigratedError)
+    error = refusal("NOT_PRESENT", cluster.queries, "store", key_in(0))
+    assert error.retriable
+    assert isinstance(error.__cause__, StoreMigratedError)
 
 
 def test_an_owner_that_is_cut_off_from_its_group(cluster: Cluster) -> None:
@@ -195,8 +205,7 @@ def test_an_owner_that_is_cut_off_from_its_group(cluster: Cluster) -> None:
     cluster.queries.get("store", key)
     cluster.one.rig.hears_group = False
     for options in ({}, {"allow_stale": 100}):
-        with pytest.raises(QueryTimeoutError, match="has not heard from its group"):
-            cluster.queries.get("store", key, timeout_s=0.2, **options)
+        refusal("has not heard from its group", cluster.queries, "store", key, **options)
     cluster.one.rig.hears_group = True
     cluster.queries.get("store", key, timeout_s=60)
 
@@ -220,8 +229,7 @@ def test_bounds_wait_for_the_store(cluster: Cluster) -> None:
     key = key_in(0)
     position = cluster.queries.query("store", KeyQuery(key)).position
     bound = {FIRST: position[FIRST] + 1}
-    with pytest.raises(QueryTimeoutError, match="NOT_UP_TO_BOUND"):
-        cluster.queries.get("store", key, bound=bound, timeout_s=0.2)
+    refusal("NOT_UP_TO_BOUND", cluster.queries, "store", key, bound=bound)
     cluster.one.rig.send("z")
     cluster.one.rig.work()
     cluster.queries.get("store", key, bound=bound, timeout_s=60)
@@ -244,11 +252,8 @@ def test_errors_that_no_retry_helps(cluster: Cluster) -> None:
 
 def test_a_host_of_another_application_is_not_asked(cluster: Cluster) -> None:
     """Its port was taken by an instance of another application: the query fails with the reason."""
-    with (
-        Queries("other", KnownHosts(lambda: cluster.table), lambda store: (utf8, int64)) as queries,
-        pytest.raises(QueryTimeoutError, match="UNKNOWN_APPLICATION"),
-    ):
-        queries.get("store", "a", timeout_s=0.2)
+    with Queries("other", KnownHosts(lambda: cluster.table), lambda store: (utf8, int64)) as queries:
+        refusal("UNKNOWN_APPLICATION", queries, "store", "a")
 
 
 def test_an_owner_that_crashed(cluster: Cluster) -> None:
