@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..clients import serdes
+from .state.formats.windows import WindowedSerde
 
 if TYPE_CHECKING:
     from ..clients.serdes import Serde
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
 # What these serdes read from bytes that they have written has the same bytes again.
 _EXACT = (serdes.bytes_, serdes.utf8, serdes.int64)
+
+
+def _is_exact(serde: Serde[Any] | None) -> bool:
+    plain = serde.inner if isinstance(serde, WindowedSerde) else serde
+    return any(plain is each for each in _EXACT)
+
+
+def _writes_the_same(one: Serde[Any] | None, other: Serde[Any]) -> bool:
+    """Whether both write the same bytes; the size of a window is not among them."""
+    if isinstance(one, WindowedSerde) and isinstance(other, WindowedSerde):
+        return one.inner is other.inner and one.times_bytes == other.times_bytes
+    return one is other
 
 
 class Column:
@@ -35,7 +48,7 @@ class Column:
         """`items`, or what makes them. `data`: their bytes, as `serde` has written them."""
         self._items = items
         self._make = make
-        self._data = data if any(serde is each for each in _EXACT) else None
+        self._data = data if _is_exact(serde) else None
         self._serde = serde
 
     @property
@@ -48,7 +61,7 @@ class Column:
 
     def dumps(self, serde: Serde[Any]) -> list[bytes | None]:
         """Their bytes. Errors: those of the serde."""
-        if self._data is not None and serde is self._serde:
+        if self._data is not None and _writes_the_same(self._serde, serde):
             return self._data
         dumps = serde.dumps
         return [None if item is None else dumps(item) for item in self.items]

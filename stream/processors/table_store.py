@@ -95,7 +95,7 @@ def session_forwarder(context: ProcessorContext, store: Any, send_old_values: bo
         # As in Java, a cached session with headers is forwarded with the stored ones: operators store none.
         forward(key, Change(new, old), key.window.end, () if has_headers else headers)
 
-    if store.set_flush_listener(on_flush, send_old_values):
+    if store.set_flush_listener(on_flush, send_old_values, context.forward_rows):
         return nothing
     return _change_forward(forward, send_old_values)
 

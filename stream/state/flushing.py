@@ -7,6 +7,7 @@ can, the entries are written and forwarded by column. Source: CachingKeyValueSto
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,33 @@ if TYPE_CHECKING:
 _LONG = Struct(">q")
 
 WriteRows = Callable[[list[bytes], list[bytes | None], list[bytes | None], list[int]], None]
-"""Keys of the cache, stored values, the values of the changelog, timestamps in ms."""
+"""Keys of the store, stored values, the values of the changelog, timestamps in ms."""
+
+
+def _same(keys: list[bytes]) -> list[bytes]:
+    return keys
+
+
+@dataclass(frozen=True, slots=True)
+class FlushedRows:
+    """How a store takes entries by column. `keys_of` gives its keys from those of the cache; `data_of` what
+    the serde of the forwarded keys writes, from its keys; `times_of` the timestamps of forwarded records, if
+    these are not those of the values. `keeps`: whether the entries of some keys (the second argument) can
+    still be read when those of others (the first) are written; None: always."""
+
+    write: WriteRows
+    serdes: tuple[Serde[Any] | None, Serde[Any] | None]
+    """Of the forwarded keys, and of the values without timestamps."""
+    is_timestamped: bool = True
+    keys_of: Callable[[list[bytes]], list[bytes]] = _same
+    data_of: Callable[[list[bytes]], list[bytes]] = _same
+    times_of: Callable[[list[bytes]], list[int]] | None = None
+    keeps: Callable[[list[bytes], list[bytes]], bool] | None = None
 
 
 class Flusher:
-    """`key_of` gives the typed key; `get` and `write` take keys of the cache. `write_rows` writes entries of
-    a timestamped store by column; None: they are written one by one. `serdes`: of the cache's keys, where
-    these are serialized keys, and of the values without timestamps."""
+    """`key_of` gives the typed key; `get` and `write` take keys of the cache. `rows` None: entries are
+    written one by one."""
 
     def __init__(
         self,
@@ -37,15 +58,13 @@ class Flusher:
         key_of: Callable[[bytes], Any],
         get: Callable[[bytes], bytes | None],
         write: Callable[[bytes, bytes | None], None],
-        write_rows: WriteRows | None = None,
-        serdes: tuple[Serde[Any] | None, Serde[Any] | None] = (None, None),
+        rows: FlushedRows | None = None,
     ) -> None:
         self._context = context
         self._key_of = key_of
         self._get = get
         self._write = write
-        self._write_rows = write_rows
-        self._serdes = serdes
+        self._rows = rows
         self._listener: FlushListener | None = None
         self._forward_rows: ProcessRows | None = None
         self._loads: Callable[[bytes], Any] = bytes
@@ -73,9 +92,7 @@ class Flusher:
         """
         current = self._context.record_context
         try:
-            if self._write_rows is not None:
-                self._flush_rows(entries, self._write_rows)
-            else:
+            if self._rows is None or not self._flush_rows(entries, self._rows):
                 self._flush_each(entries)
         finally:
             self._context.record_context = current
@@ -106,41 +123,57 @@ class Flusher:
         assert self._listener is not None
         self._listener(self._key_of(key), new, old_value, written_by[0], written_by[4])
 
-    def _flush_rows(self, entries: list[tuple[bytes, CacheEntry]], write_rows: WriteRows) -> None:
-        entries, olds = self._changes(entries)
+    def _flush_rows(self, entries: list[tuple[bytes, CacheEntry]], rows: FlushedRows) -> bool:
+        """False: nothing was done, because a write would change what the read of an old value gives."""
+        read = self._read_before(entries)
+        if read and rows.keeps is not None:
+            keys = rows.keys_of([key for key, _ in entries])
+            if not rows.keeps(keys, rows.keys_of([key for key, _ in read])):
+                return False
+        entries, olds = self._changes(entries, has_reads=bool(read))
         if not entries:
-            return
-        keys: list[Any] = [key for key, _ in entries]
+            return True
+        keys = rows.keys_of([key for key, _ in entries])
         values = [entry[0] for _, entry in entries]
         contexts: Any = [entry[1] for _, entry in entries]
-        long_of = _LONG.unpack_from
-        plain = [None if value is None else value[8:] for value in values]
-        timestamps = [
-            where[0] if value is None else long_of(value)[0]
-            for value, where in zip(values, contexts, strict=True)
-        ]
-        write_rows(keys, values, plain, timestamps)
+        plain, timestamps = values, [where[0] for where in contexts]
+        if rows.is_timestamped:
+            long_of = _LONG.unpack_from
+            plain = [None if value is None else value[8:] for value in values]
+            timestamps = [
+                time if value is None else long_of(value)[0]
+                for value, time in zip(values, timestamps, strict=True)
+            ]
+        rows.write(keys, values, plain, timestamps)
         if self._listener is None:
-            return
+            return True
         if self._forward_rows is None or any(where[4] for where in contexts):
             self._forward_each(entries, olds)
-            return
-        self._forward_rows(
-            Rows(
-                Column(make=lambda: list(map(self._key_of, keys)), data=keys, serde=self._serdes[0]),
-                Column(make=lambda: self._new_values(entries), data=plain, serde=self._serdes[1]),
-                timestamps,
-                contexts,
-            )
+            return True
+        times = timestamps if rows.times_of is None else rows.times_of(keys)
+        key_serde, value_serde = rows.serdes
+        key_data: list[bytes | None] = [*rows.data_of(keys)]
+        key_column = Column(
+            make=lambda: [self._key_of(key) for key, _ in entries], data=key_data, serde=key_serde
         )
+        make_values = self._new_plain_values if rows.is_timestamped else self._new_values
+        value_column = Column(make=lambda: make_values(entries), data=plain, serde=value_serde)
+        self._forward_rows(Rows(key_column, value_column, times, contexts))
+        return True
+
+    def _read_before(self, entries: list[tuple[bytes, CacheEntry]]) -> list[tuple[bytes, CacheEntry]]:
+        """The entries whose old values are needed."""
+        if self._listener is None:
+            return []
+        if self._send_old_values:
+            return entries
+        return [entry for entry in entries if entry[1][0] is None]
 
     def _changes(
-        self, entries: list[tuple[bytes, CacheEntry]]
+        self, entries: list[tuple[bytes, CacheEntry]], *, has_reads: bool
     ) -> tuple[list[tuple[bytes, CacheEntry]], list[bytes | None]]:
         """The entries to write, and their old values if these are needed."""
-        if self._listener is None:
-            return entries, []
-        if not self._send_old_values and all(entry[0] is not None for _, entry in entries):
+        if not has_reads:
             return entries, []
         found = [(entry, self._old(entry[0], entry[1][0])) for entry in entries]
         kept = [(entry, old) for entry, old in found if entry[1][0] is not None or old is not None]
@@ -149,9 +182,12 @@ class Flusher:
     def _new_values(self, entries: list[tuple[bytes, CacheEntry]]) -> list[Any]:
         loads = self._loads
         return [
-            new[0] if new is not None else None if value is None else loads(value)[0]
+            new if new is not None else None if value is None else loads(value)
             for _, (value, _, _, new) in entries
         ]
+
+    def _new_plain_values(self, entries: list[tuple[bytes, CacheEntry]]) -> list[Any]:
+        return [None if new is None else new[0] for new in self._new_values(entries)]
 
     def _forward_each(self, entries: list[tuple[bytes, CacheEntry]], olds: list[bytes | None]) -> None:
         for place, (key, (value, written_by, _, new)) in enumerate(entries):

@@ -28,6 +28,9 @@ class KeySchema(Protocol):
     def segment_time(self, data: bytes) -> int:
         """The time that decides in which segment an entry is: window start, session end."""
 
+    def segment_times(self, keys: list[bytes]) -> list[int]:
+        """`segment_time` of each."""
+
     def is_inside(
         self, data: bytes, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int
     ) -> bool: ...
@@ -68,6 +71,10 @@ class WindowKeys:
         time: int = _TIME.unpack_from(data, len(data) - 12)[0]
         return time
 
+    def segment_times(self, keys: list[bytes]) -> list[int]:
+        time_of = _TIME.unpack_from
+        return [time_of(data, len(data) - 12)[0] for data in keys]
+
     def is_inside(
         self, data: bytes, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int
     ) -> bool:
@@ -102,6 +109,10 @@ class SessionKeys:
     def segment_time(self, data: bytes) -> int:
         time: int = _TIME.unpack_from(data, len(data) - 16)[0]
         return time
+
+    def segment_times(self, keys: list[bytes]) -> list[int]:
+        time_of = _TIME.unpack_from
+        return [time_of(data, len(data) - 16)[0] for data in keys]
 
     def is_inside(
         self, data: bytes, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int
@@ -138,6 +149,9 @@ class TimeFirstWindowKeys:
         time: int = _TIME.unpack_from(data, 1)[0]
         return time
 
+    def segment_times(self, keys: list[bytes]) -> list[int]:
+        return [_TIME.unpack_from(data, 1)[0] for data in keys]
+
     def is_inside(
         self, data: bytes, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int
     ) -> bool:
@@ -173,6 +187,9 @@ class TimeFirstSessionKeys:
     def segment_time(self, data: bytes) -> int:
         time: int = _TIME.unpack_from(data, 1)[0]
         return time
+
+    def segment_times(self, keys: list[bytes]) -> list[int]:
+        return [_TIME.unpack_from(data, 1)[0] for data in keys]
 
     def is_inside(
         self, data: bytes, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.serdes import BAD_DATA
 from ..records import ValueAndTimestamp
-from .flushing import Flusher
+from .flushing import FlushedRows, Flusher
 from .formats.buffers import record_context_size
 from .formats.timestamped import unpack_long
 from .formats.windows import next_key
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ...clients.serdes import Serde
     from ..column_rows import ProcessRows
     from ..processing import FlushListener
-    from .flushing import WriteRows
     from .key_value_bytes import KeyValueBytes, Rows
     from .stores import StoreContext, StoreIterator
     from .thread_cache import NamedCache
@@ -119,8 +118,7 @@ class CachedKeyValueStore(TypedKeyValueStore):
         super().init(context)
         self._cache_name = f"{context.task_id}-{self.name}"
         self._flusher = Flusher(
-            *(context, self._loads_key, self._get_bytes, self._write, self._rows_writer(context)),
-            serdes=(self._key_serde, self._plain_serde),
+            context, self._loads_key, self._get_bytes, self._write, self._flushed_rows(context)
         )
         self._cache = context.cache.open(self._cache_name, self._flusher.flush)
         self._deferred = self._defer(self._put)
@@ -183,24 +181,12 @@ class CachedKeyValueStore(TypedKeyValueStore):
     ) -> bool:
         return self._flusher.listen(listener, send_old_values, self._loads, forward_rows)
 
-    def _rows_writer(self, context: StoreContext) -> WriteRows | None:
+    def _flushed_rows(self, context: StoreContext) -> FlushedRows | None:
         put_rows = getattr(self._inner, "put_rows", None)
         if put_rows is None or not self._is_timestamped or self.logs_headers:
             return None
-        name, log_rows = self.name, context.log_rows
-
-        def write_logged(
-            keys: list[bytes], values: list[bytes | None], plain: list[bytes | None], timestamps: list[int]
-        ) -> None:
-            put_rows(keys, values)
-            log_rows(name, keys, plain, timestamps)
-
-        def write(
-            keys: list[bytes], values: list[bytes | None], _plain: list[bytes | None], _timestamps: list[int]
-        ) -> None:
-            put_rows(keys, values)
-
-        return write_logged if self._is_logged else write
+        write = self._rows_writer(context, put_rows)
+        return FlushedRows(write, (self._key_serde, self._plain_serde))
 
     def flush(self) -> None:
         self._deferred.settle()

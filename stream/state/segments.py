@@ -138,6 +138,41 @@ class SegmentedBytes:
             self._overlay.put(_INDEX + space, index_key, None if value is None else b"")
         return True
 
+    def put_rows(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """`put` of each."""
+        times = self.schema.segment_times(keys)
+        number_of = self._segments.number_of
+        numbers = [number_of(time) for time in times]
+        start, count = 0, len(keys)
+        while start < count:
+            number = numbers[start]
+            end = count if numbers.count(number) == count else _end_of_run(numbers, start)
+            self._put_run(number, max(times[start:end]), keys[start:end], values[start:end])
+            start = end
+
+    def _put_run(self, number: int, latest: int, keys: list[bytes], values: list[bytes | None]) -> None:
+        """Write entries of one segment. Whether it has expired is the same before the first and behind the
+        last: a segment does not expire by the times of its own entries."""
+        if latest > self.stream_time:
+            self.stream_time = latest
+        space = self._segments.create_if_live(number, self.stream_time)
+        if space is None:
+            for _ in keys:
+                self._context.dropped(EXPIRED)
+            return
+        self._overlay.put_rows(space, keys, values)
+        if self._index_schema is not None:
+            index_key, split = self._index_schema.key, self.schema.split
+            marks: list[bytes | None] = [None if value is None else b"" for value in values]
+            self._overlay.put_rows(_INDEX + space, [index_key(*split(key)) for key in keys], marks)
+
+    def keeps(self, written: list[bytes], read: list[bytes]) -> bool:
+        """Whether the entries `read` are still found when those of `written` are written."""
+        times_of = self.schema.segment_times
+        latest: int = max(self.stream_time, *times_of(written))
+        earliest: int = min(times_of(read))
+        return earliest >= latest - self._live_ms
+
     def remove(self, key: bytes) -> None:
         """Delete without creating a segment."""
         time = self.schema.segment_time(key)
@@ -205,3 +240,9 @@ class SegmentedBytes:
 
     def close(self) -> None:
         self._overlay.close()
+
+
+def _end_of_run(numbers: list[int], start: int) -> int:
+    """The position behind the numbers that are equal to that at `start`."""
+    number = numbers[start]
+    return next((place for place in range(start, len(numbers)) if numbers[place] != number), len(numbers))

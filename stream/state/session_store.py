@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..records import Window, Windowed
-from .flushing import Flusher
-from .formats.windows import MAX_TIME, session_key
+from .flushing import FlushedRows, Flusher
+from .formats.windows import MAX_TIME, session_key, session_windowed
 from .segmented_cache import Read, SegmentedCache
 from .typed import TypedStore
+from .value_formats import PLAIN
 
 if TYPE_CHECKING:
     from ..column_rows import ProcessRows
@@ -128,7 +129,9 @@ class CachedSessionStore(TypedSessionStore):
     def init(self, context: StoreContext) -> None:
         super().init(context)
         schema, interval = self._inner.schema, self._inner.segment_interval_ms
-        self._flusher = Flusher(context, self._key_of, self._fetch_bytes, self._write_back)
+        self._flusher = Flusher(
+            context, self._key_of, self._fetch_bytes, self._write_back, self._flushed_rows(context)
+        )
         self._cached = SegmentedCache(context, self.name, schema, interval, self._flusher.flush)
         self._key = schema.key
 
@@ -162,6 +165,20 @@ class CachedSessionStore(TypedSessionStore):
         self, listener: FlushListener, send_old_values: bool, forward_rows: ProcessRows | None = None
     ) -> bool:
         return self._flusher.listen(listener, send_old_values, self._loads, forward_rows)
+
+    def _flushed_rows(self, context: StoreContext) -> FlushedRows | None:
+        writes, schema = getattr(self._inner, "put_rows", None), self._inner.schema
+        # Where entries are ordered by time their keys are not those of the changelog.
+        if writes is None or self._format is not PLAIN or self.logs_headers or schema.is_time_first:
+            return None
+        return FlushedRows(
+            self._rows_writer(context, writes),
+            (session_windowed(self._key_serde), self._plain_serde),
+            is_timestamped=False,
+            keys_of=lambda keys: [key[8:] for key in keys],
+            times_of=schema.segment_times,  # the ends of the sessions
+            keeps=self._inner.keeps,  # type: ignore[attr-defined]  # of those with put_rows
+        )
 
     def _fetch_bytes(self, cache_key: bytes) -> bytes | None:
         return self._inner.fetch_session(*self._split(cache_key[8:]))

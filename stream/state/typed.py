@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...clients.serdes import Serde
     from ..column_rows import ProcessRows
     from ..processing import FlushListener
+    from .flushing import WriteRows
     from .stores import ChangelogRecord, StoreContext, StoreIterator
 
 Rows = Iterator[tuple[bytes, bytes]]
@@ -139,6 +140,26 @@ class TypedStore:
         context.log_change(
             self.name, key, value, record.timestamp if timestamp is None else timestamp, headers
         )
+
+    def _rows_writer(
+        self, context: StoreContext, put_rows: Callable[[list[bytes], list[bytes | None]], None]
+    ) -> WriteRows:
+        """Writes entries without headers by column, to the store of bytes and the changelog, whose keys are
+        those of the store."""
+        name, log_rows = self.name, context.log_rows
+
+        def write_logged(
+            keys: list[bytes], values: list[bytes | None], plain: list[bytes | None], timestamps: list[int]
+        ) -> None:
+            put_rows(keys, values)
+            log_rows(name, keys, plain, timestamps)
+
+        def write(
+            keys: list[bytes], values: list[bytes | None], _plain: list[bytes | None], _timestamps: list[int]
+        ) -> None:
+            put_rows(keys, values)
+
+        return write_logged if self._is_logged else write
 
     def set_flush_listener(
         self, listener: FlushListener, send_old_values: bool, forward_rows: ProcessRows | None = None

@@ -79,6 +79,8 @@ class PersistentWindowBytes:
         self.segment_interval_ms = segment_interval_ms
         self.open = self._segmented.open
         self.rows = self._segmented.rows
+        self.put_rows = self._segmented.put_rows
+        self.keeps = self._segmented.keeps
         self.commit = self._segmented.commit
         self.committed_offset = self._segmented.committed_offset
         self.close = self._segmented.close

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..records import ValueAndTimestamp, Windowed
-from .flushing import Flusher
-from .formats.windows import MAX_SEQNUM, MAX_TIME, window_key, window_of
+from .flushing import FlushedRows, Flusher
+from .formats.windows import MAX_SEQNUM, MAX_TIME, time_windowed, window_key, window_of
 from .segmented_cache import Read, SegmentedCache
 from .typed import TypedStore
 
@@ -137,7 +137,9 @@ class CachedWindowStore(TypedWindowStore):
     def init(self, context: StoreContext) -> None:
         super().init(context)
         schema, interval = self._inner.schema, self._inner.segment_interval_ms
-        self._flusher = Flusher(context, self._key_of, self._fetch_bytes, self._write_back)
+        self._flusher = Flusher(
+            context, self._key_of, self._fetch_bytes, self._write_back, self._flushed_rows(context)
+        )
         self._cached = SegmentedCache(context, self.name, schema, interval, self._flusher.flush)
         self._key = schema.key
         self._deferred = self._defer(self._put_at)
@@ -195,6 +197,20 @@ class CachedWindowStore(TypedWindowStore):
         self, listener: FlushListener, send_old_values: bool, forward_rows: ProcessRows | None = None
     ) -> bool:
         return self._flusher.listen(listener, send_old_values, self._loads, forward_rows)
+
+    def _flushed_rows(self, context: StoreContext) -> FlushedRows | None:
+        writes = getattr(self._inner, "put_rows", None)
+        # Where entries are ordered by time their keys are not those of the changelog.
+        if writes is None or self.logs_headers or self._inner.schema.is_time_first:
+            return None
+        return FlushedRows(
+            self._rows_writer(context, writes),
+            (time_windowed(self._key_serde, self._window_size_ms), self._plain_serde),
+            is_timestamped=self._is_timestamped,
+            keys_of=lambda keys: [key[8:] for key in keys],
+            data_of=lambda keys: [key[:-4] for key in keys],  # without the sequence number
+            keeps=self._inner.keeps,  # type: ignore[attr-defined]  # of those with put_rows
+        )
 
     def _fetch_bytes(self, cache_key: bytes) -> bytes | None:
         key, start, _ = self._split(cache_key[8:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from ...clients.producer.partitioner import positive_hash
 from ...protocol.errors import (
     InvalidTopicError,
     OffsetMetadataTooLargeError,
@@ -82,6 +83,31 @@ class RecordCollector:
             self.check()
         self.produce_rows(topic, None, keys, values, timestamps)
 
+    def send_windows(
+        self,
+        topic: str,
+        keys: list[bytes],
+        values: list[bytes | None],
+        timestamps: list[int],
+        times_bytes: int,
+    ) -> None:
+        """As `send_rows`; the last `times_bytes` bytes of a key do not count for its partition. Records of a
+        partition are in order."""
+        if self._error is not None:
+            self.check()
+        count = self._partition_count(topic)
+        rows: dict[int, tuple[list[Any], list[bytes | None], list[int]]] = {}
+        for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+            partition = positive_hash(key[:-times_bytes]) % count
+            found = rows.get(partition)
+            if found is None:
+                found = rows[partition] = ([], [], [])
+            found[0].append(key)
+            found[1].append(value)
+            found[2].append(timestamp)
+        for partition, columns in rows.items():
+            self.produce_rows(topic, partition, *columns)
+
     def send(
         self,
         node: str,
@@ -119,13 +145,16 @@ class RecordCollector:
     def _partitions(
         self, partitioner: Callable[[str, Any, Any, int], Any], topic: str, key: Any, value: Any
     ) -> Collection[int | None]:
-        count = self._partitions_of(topic)
-        if count < 1:
-            raise StreamsError(f"task {self._task_id} has no metadata of output topic {topic}")
-        chosen = partitioner(topic, key, value, count)
+        chosen = partitioner(topic, key, value, self._partition_count(topic))
         if chosen is None or isinstance(chosen, int):
             return (chosen,)
         return chosen  # type: ignore[no-any-return]
+
+    def _partition_count(self, topic: str) -> int:
+        count = self._partitions_of(topic)
+        if count < 1:
+            raise StreamsError(f"task {self._task_id} has no metadata of output topic {topic}")
+        return count
 
     def _not_serialized(self, node: str, record: ProducedRecord, error: Exception, field: str) -> None:
         context = self.error_context(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clients.producer.partitioner import murmur2_sticky
@@ -10,6 +11,7 @@ from ..errors import ProcessorFailedError, StreamsError, TaskMigratedError, Task
 from ..processors.late_records import side_outputs
 from ..records import Record, RecordContext
 from ..state.engines import StateStoreError
+from ..state.formats.windows import WindowedSerde
 from ..topology.serdes import resolve
 from ..topology.specs import ProcessorSpec, SinkSpec, WindowedKeyPartitioner
 from .collector import answer
@@ -146,18 +148,28 @@ class Nodes:
         key, value = (self._serde(spec.key, "key", spec.name), self._serde(spec.value, "value", spec.name))
         collector, context = self._collector, self._context
         is_plain = isinstance(key, Serde) and isinstance(value, Serde)
-        if not is_plain or not isinstance(spec.topic, str) or spec.partitioner is not None:
+        if not is_plain or not isinstance(spec.topic, str):
             return None
         assert collector is not None
-        topic = spec.topic
+        send, topic, has_windows = collector.send_rows, spec.topic, False
+        if isinstance(spec.partitioner, WindowedKeyPartitioner):
+            inner = self._serde(spec.partitioner.inner, "key", spec.name)
+            if not isinstance(key, WindowedSerde) or key.inner is not inner:
+                return None
+            send, has_windows = partial(collector.send_windows, times_bytes=key.times_bytes), True
+        elif spec.partitioner is not None:
+            return None
 
         def process_rows(rows: Rows) -> None:
             try:
                 keys, values = rows.keys.dumps(key), rows.values.dumps(value)
             except Exception:  # noqa: BLE001  # of the user's serde; it is raised again for its record
                 each(rows)
+                return
+            if has_windows and None in keys:  # no window: the partitioner of its record fails
+                each(rows)
             else:
-                collector.send_rows(topic, keys, values, rows.timestamps)
+                send(topic, keys, values, rows.timestamps)
 
         def each(rows: Rows) -> None:
             columns = rows.keys.items, rows.values.items, rows.timestamps, rows.contexts

@@ -8,6 +8,7 @@ PrefixedSessionKeySchemas.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeVar
 
@@ -24,6 +25,14 @@ _START_AND_SEQNUM = Struct(">qi")
 _TWO_TIMES = Struct(">qq")
 _LONG = Struct(">q")
 _SEQNUM = Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedSerde(Serde[Windowed[K]]):
+    """The bytes of a key by `inner`, followed by `times_bytes` bytes of times."""
+
+    inner: Serde[K]
+    times_bytes: int
 
 
 def window_of(start: int, size_ms: int) -> Window:
@@ -53,7 +62,7 @@ def split_session_key(data: bytes) -> tuple[bytes, int, int]:
     return data[:-16], start, end
 
 
-def time_windowed(serde: Serde[K], size_ms: int) -> Serde[Windowed[K]]:
+def time_windowed(serde: Serde[K], size_ms: int) -> WindowedSerde[K]:
     """Windowed keys of topics; the end of a window is not on the wire."""
     dumps, loads = serde.dumps, serde.loads
 
@@ -66,7 +75,7 @@ def time_windowed(serde: Serde[K], size_ms: int) -> Serde[Windowed[K]]:
         (start,) = _LONG.unpack_from(data, len(data) - 8)
         return Windowed(loads(data[:-8]), window_of(start, size_ms))
 
-    return Serde(f"time_windowed({serde.name})", dump, load)
+    return WindowedSerde(f"time_windowed({serde.name})", dump, load, serde, _LONG.size)
 
 
 def changelog_windowed(serde: Serde[K], size_ms: int) -> Serde[Windowed[K]]:
@@ -85,7 +94,7 @@ def changelog_windowed(serde: Serde[K], size_ms: int) -> Serde[Windowed[K]]:
     return Serde(f"changelog_windowed({serde.name})", dump, load)
 
 
-def session_windowed(serde: Serde[K]) -> Serde[Windowed[K]]:
+def session_windowed(serde: Serde[K]) -> WindowedSerde[K]:
     """Session keys of topics and changelogs."""
     dumps, loads = serde.dumps, serde.loads
 
@@ -98,7 +107,7 @@ def session_windowed(serde: Serde[K]) -> Serde[Windowed[K]]:
         key, start, end = split_session_key(data)
         return Windowed(loads(key), Window(start, end))
 
-    return Serde(f"session_windowed({serde.name})", dump, load)
+    return WindowedSerde(f"session_windowed({serde.name})", dump, load, serde, _TWO_TIMES.size)
 
 
 def time_first_key(key: bytes, start: int, seqnum: int = 0) -> bytes:
