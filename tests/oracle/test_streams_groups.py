@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import headrace
 import kafka_oracle
 import pytest
-from streams.takeover_case import phase
+from streams.takeover_case import PHASE_MS, phase
 from streams.takeover_io import JavaHost, Takeover
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from headrace.services.local_io import LocalCluster
 
 TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
-START_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,9 @@ def java() -> Iterator[JavaHost]:
         yield host
 
 
-def play(java: JavaHost, guarantee: str, protocol: str, folder: Path) -> tuple[list[object], list[str]]:
+def play(
+    java: JavaHost, guarantee: str, protocol: str, start_ms: int, folder: Path
+) -> tuple[list[object], list[str]]:
     """What two runs of the application leave in the topics, and the output of Kafka's tool during the second
     run."""
     with headrace.local(
@@ -40,14 +42,14 @@ def play(java: JavaHost, guarantee: str, protocol: str, folder: Path) -> tuple[l
         transaction_state_log_num_partitions=1,
     ) as cluster:
         played = Takeover(cluster, java, guarantee, folder, {"group.protocol": protocol})
-        played.run("java", phase(0, START_MS))
+        played.run("java", phase(0, start_ms))
         said: list[str] = []
 
         def look() -> None:
             if protocol == "streams":
                 said.extend(tool_output(cluster))
 
-        played.run("java", phase(1, START_MS), look)
+        played.run("java", phase(1, start_ms), look)
         return played.found(), said
 
 
@@ -66,9 +68,12 @@ def tool_output(cluster: LocalCluster) -> list[str]:
 def test_streams_groups_compute_what_classic_groups_do(
     java: JavaHost, tmp_path: Path, guarantee: str
 ) -> None:
-    """Outputs, committed offsets and changelogs; the tool shows the group, its epochs and its tasks."""
-    classic, _ = play(java, guarantee, "classic", tmp_path / "classic")
-    streams, (listed, state, members) = play(java, guarantee, "streams", tmp_path / "streams")
+    """Outputs, committed offsets and changelogs; the tool shows the group, its epochs and its tasks. The
+    records are new: changelogs of windows lose old ones in the first round of retention, after 30 s."""
+    start_ms = int(time.time()) // 60 * 60_000 - 2 * PHASE_MS
+    classic, _ = play(java, guarantee, "classic", start_ms, tmp_path / "classic")
+    streams, said = play(java, guarantee, "streams", start_ms, tmp_path / "streams")
+    listed, state, members = said
     assert streams == classic
     assert listed.split() == ["GROUP", "STATE", "app", "Stable"]
     assert "Stable" in state
