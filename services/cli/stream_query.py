@@ -9,7 +9,14 @@ import click
 
 from ...clients import serdes
 from ...protocol.errors import ConfigError
-from .common import Settings, bootstrap_option, cluster_option, form_option, reading_command
+from .common import (
+    Settings,
+    bootstrap_option,
+    cluster_option,
+    config_option,
+    form_option,
+    reading_command,
+)
 from .completion import group_names
 from .output import write_line
 
@@ -36,7 +43,7 @@ _serde = click.Choice(sorted(_SERDES))
 @click.option("--to", "upper", metavar="KEY", help="Rows up to this key.")
 @click.option("--allow-stale", type=click.IntRange(min=0), help="Standbys answer that lack so many records.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds.")
-@reading_command(bootstrap_option, cluster_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def query(
     settings: Settings,
     *,
@@ -67,7 +74,12 @@ def query(
             raise ConfigError(str(error)) from error
 
     with connect_queries(
-        application_id, settings.addresses(), key=serde, value=_SERDES[value_serde], timeout_s=timeout
+        application_id,
+        settings.addresses(),
+        key=serde,
+        value=_SERDES[value_serde],
+        timeout_s=timeout,
+        config=settings.client_config(),
     ) as queries:
         asked = _query_of(queries.stores().get(store), typed(key), typed(lower), typed(upper))
         found = queries.query(store, asked, allow_stale=allow_stale)

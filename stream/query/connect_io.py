@@ -30,15 +30,17 @@ def connect_queries(
     serdes: Mapping[str, tuple[Serde[Any], Serde[Any]]] | None = None,
     partitioner: Partitioner = murmur2_sticky,
     timeout_s: float = TIMEOUT_S,
+    config: Mapping[str, Any] | None = None,
 ) -> Queries:
     """A handle for queries about an application that runs anywhere, with `application.server` set.
 
     `bootstrap` as for `Producer`. `key` and `value` are the serdes of its stores, `serdes` those of single
     stores by name. `partitioner`: how the producers of its input topics distribute keys. Where the program of
-    the application is at hand, `App.queries` knows all of that.
+    the application is at hand, `App.queries` knows all of that. `config`: keys of `Admin`, which finds the
+    instances.
     """
     known = dict(serdes or {})
-    hosts = GroupHosts(application_id, Admin(bootstrap))
+    hosts = GroupHosts(application_id, Admin(bootstrap, config=config))
     return Queries(
         application_id,
         hosts,

@@ -67,7 +67,7 @@ class Nodes:
             elif isinstance(spec, ProcessorSpec):
                 processor = spec.supplier.create()
                 sides = side_outputs(spec.supplier)
-                rows = self._rows_of(topology.children[spec.name])
+                rows = self._rows_of([each for each in children if each not in sides])
                 node_context = NodeContext(context, spec.name, spec.stores, children, sides, rows)
                 if getattr(processor, "is_of_user", False):
                     later.append((processor, node_context))
@@ -85,7 +85,7 @@ class Nodes:
             self._init(processor, node_context)
 
     def _rows_of(self, children: Sequence[str]) -> ProcessRows | None:
-        """That of the only child."""
+        """That of the only child, without those that get late records alone."""
         return self.by_name[children[0]].process_rows if len(children) == 1 else None
 
     def _init(self, processor: Processor, context: NodeContext) -> None:

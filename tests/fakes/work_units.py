@@ -1,8 +1,8 @@
 """The distribution of tests over the workers of pytest-xdist.
 
-A unit, which is a file, one test, or all files with the same Ray, runs in one worker. Two of three workers
-take units from the front of the list, whose tests wait for processes, the third one from its end, whose tests
-compute: so both kinds run side by side. They meet at the small units.
+A unit, which is a file, one test, or all files with the same Ray, runs in one worker. Half of the workers
+take units from the front of the list, whose tests wait for processes, the other half from its end, whose
+tests compute: so both kinds run side by side. They meet at the small units.
 """
 
 import functools
@@ -45,7 +45,7 @@ FOLDERS = (
     "sim",
 )
 ALONE = ("faults", "property", "sim")  # independent tests, which may take long
-SPARE_WORKERS = 4  # more than processors, since tests wait
+SPARE_WORKERS = 2  # more than processors, since tests wait; with four, processes of Spark started too late
 
 
 def worker_count() -> int:
@@ -92,7 +92,7 @@ class Scheduling(LoadScopeScheduling):
         return unit_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if int(node.gateway.id.removeprefix("gw")) % 3 == 1:
+        if int(node.gateway.id.removeprefix("gw")) % 2 == 1:
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
 

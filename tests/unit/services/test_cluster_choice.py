@@ -33,6 +33,7 @@ READING = {
     "quota describe": "",
     "status": "",
     "stream describe": "copying_app:app",
+    "stream query": "shop counts ann",
     "topic describe": "orders",
     "topic list": "",
     "txn describe": "id",

@@ -119,6 +119,21 @@ def test_a_topic_gets_key_value_and_context() -> None:
     assert len(driver.producer_records("out")) == 1
 
 
+@pytest.mark.parametrize("windows", [tumbling(10, grace=0), session(5, grace=0), sliding(10, grace=0)])
+@pytest.mark.parametrize("has_table", [True, False])
+def test_results_do_not_go_to_the_topic(windows: Any, has_table: bool) -> None:
+    """Neither when a cache is flushed: the only other child, or none, gets the rows."""
+    builder = Builder()
+    table: Any = builder.stream("in").group_by_key().windowed_by(windows, late="late").count()
+    if has_table:
+        table.to_stream(lambda key, _count: key.key).to("out")
+    driver = TestDriver(builder, settings=TaskSettings(key_serde=utf8, value_serde=json), cache_bytes=10**6)
+    for timestamp in (5, 6, 100):
+        driver.input_topic("in").pipe_input("a", 1, timestamp=timestamp)
+    assert driver.producer_records("late") == []
+    assert bool(driver.producer_records("out")) == has_table
+
+
 def test_the_sink_is_named_after_its_operator() -> None:
     """Or by a number. Nothing else goes to it."""
     text = late_topic().describe()
