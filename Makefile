@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces faults fuzz fmt lint types imports check codec docs changelog clean
+.PHONY: help setup kerberos quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces faults fuzz fmt lint types imports check codec docs changelog clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -19,10 +19,16 @@ $(STAMP): pyproject.toml setup.py $(wildcard protocol/records/*.pyx protocol/rec
 	@$(BIN)/python -m pip install --quiet --upgrade pip "setuptools>=77" "cython>=3.1" wheel
 	@echo "building and installing headrace and what it needs"
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[test,dev]"
+	@! command -v krb5-config >/dev/null || $(MAKE) --no-print-directory kerberos || echo "gssapi cannot be built here: the tests of GSSAPI are left out"
 	@mkdir -p .typecheck && ln -sfn .. .typecheck/headrace
 	@touch $(STAMP)
 
 setup: $(STAMP) ## make .venv with everything, build the compiled codec
+
+# Needs the headers of MIT Kerberos: everything else works without it.
+kerberos:
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["kerberos"], sep="\n")' > $(VENV)/kerberos.txt
+	@$(BIN)/python -m pip install --quiet --requirement $(VENV)/kerberos.txt
 
 codec: ## rebuild the compiled codec
 	@rm -f $(STAMP)
@@ -95,7 +101,7 @@ streams: $(STAMP) ## the examples of headrace.stream (INPUT=path: the access log
 
 SEED ?= 1
 COUNT ?= 1
-sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum|cluster; TRACE=file)
+sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum|cluster|streams; TRACE=file)
 	@$(BIN)/python tests/sim/run.py $(SEED) $(COUNT) $(if $(SIM),--sim $(SIM)) $(if $(JOBS),--jobs $(JOBS)) $(if $(TRACE),--trace $(TRACE))
 
 oracle-streams: $(STAMP) ## random topologies in Kafka Streams and in headrace.stream (SEED=n; COUNT=m; ARGS=--show; needs a JDK and Maven)
@@ -107,8 +113,8 @@ traces: $(STAMP) ## compare tests/traces with the code (REWRITE=1 records them a
 fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60; SEED=n; KIND=valid|frames|requests|own|batches)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),60) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(if $(KIND),--kind $(KIND)) $(if $(FIRST),--first $(FIRST))
 
-faults: $(STAMP) ## kill, pause, cut off and wipe real processes (ONLY=s08 runs one scenario; JOBS=n)
-	$(BIN)/python -m pytest -q -n $(or $(JOBS),2) --dist loadgroup -m "faults or not faults" tests/faults $(if $(ONLY),-k $(ONLY)) $(ARGS)
+faults: $(STAMP) ## kill, pause, cut off and wipe real processes (ONLY=s08 runs one scenario; JOBS=n; MINUTES=m for long ones)
+	$(if $(MINUTES),HEADRACE_FAULT_MINUTES=$(MINUTES)) $(BIN)/python -m pytest -q -n $(or $(JOBS),2) --dist loadgroup -m "faults or not faults" tests/faults $(if $(ONLY),-k $(ONLY)) $(ARGS)
 
 fmt: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

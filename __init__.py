@@ -14,6 +14,7 @@ prefer_compiled(codec_choice())  # Order: before the compiled modules are import
 
 from .clients.bootstrap import register_resolver  # noqa: E402 -- as above
 from .runtime.lazy_names import lazy_names  # noqa: E402 -- as above
+from .stream.ray.finders import FoundRay, register_ray_finder  # noqa: E402 -- as above
 
 __version__ = "0.1.0"
 
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from .clients import json as json
     from .clients import msgpack as msgpack
     from .clients import ray_data as ray_data
+    from .clients import security as security
     from .clients import spark as spark
     from .clients import uuid as uuid
     from .clients.arrow.layout import ARROW_SCHEMA as ARROW_SCHEMA
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from .protocol.errors import HeadraceError, KafkaError
     from .protocol.model import TopicPartition
     from .services.local_io import LocalCluster, local
+    from .services.local_security import Security
 
 _OTHER_HOMES = {
     # Not in __all__: `from headrace import *` must not hide modules of these names.
@@ -79,17 +82,20 @@ _OTHER_HOMES = {
     "ARROW_SCHEMA": ".clients.arrow.layout",
     "local": ".services.local_io",
     "LocalCluster": ".services.local_io",
+    "Security": ".services.local_security",
 }
 _MODULES = {
     "aio": ".aio",
     "errors": ".protocol.errors",
     "ray_data": ".clients.ray_data",
+    "security": ".clients.security",
     "spark": ".clients.spark",
 }
 
 __all__ = [
     "connect", "Cluster", "Producer", "Transaction", "Consumer", "Admin", "aio", "local", "LocalCluster",
-    "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo", "TopicPartition",
+    "Security", "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo",
+    "TopicPartition",
     "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor", "ConsumerInterceptor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
@@ -108,7 +114,15 @@ def _discover() -> str | None:
     return discover()
 
 
+def _discover_ray() -> FoundRay | None:
+    """The Ray of a cluster that was started from this machine, for workers of applications."""
+    from .services.discovery import ray_of_cluster
+
+    return ray_of_cluster()
+
+
 register_resolver("the clusters of this machine", _discover)
+register_ray_finder("the clusters of this machine", _discover_ray)
 
 __getattr__, __dir__ = lazy_names(
     __name__, {**dict.fromkeys(__all__, ".clients"), **_OTHER_HOMES}, modules=_MODULES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 HEADRACE, KAFKA, BARE = "headrace", "kafka", "bare"
+CURVE = "headrace-curve"  # headrace whose native clients use CURVE
 PARTITIONS = 6
 NODES = 3  # of a cluster with three replicas
 QUICK_SHARE = 0.5
@@ -17,6 +18,7 @@ CONNECTIONS, CONNECTION_KB = "connections_per_s", "kb_per_connection"
 VISIT_P99, VISIT_CPU = "visit_p99_ms", "cpu_ms_per_visit"
 TRANSACTIONS, COMMITS, STORED = "transactions_per_s", "commits_per_s", "stored_commits_per_s"
 JOIN, LEAVE, REJOIN = "join_ms", "leave_ms", "rejoin_ms"
+AUTHORIZED_US, LOOK_UP_US, LOAD_S = "authorized_us", "rule_look_up_us", "rules_load_s"
 RSS_MB, FDS, THREADS = "rss_mb", "fds", "threads"
 
 # every cell whose servers run reports these of their processes

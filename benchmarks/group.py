@@ -38,17 +38,29 @@ class Comparison:
     ceiling: str = ""
 
 
+class Limit(NamedTuple):
+    """A goal that is no ratio: the median of a cell's metric must be below `at_most`."""
+
+    cell: str
+    metric: str
+    at_most: float
+    unit: str
+    title: str
+
+
 class Servers(NamedTuple):
     """The servers of each system: how many nodes, and their settings other than the common ones."""
 
     nodes: int
     settings: tuple[tuple[str, str], ...] = ()
     kafka_settings: tuple[tuple[str, str], ...] = ()
+    has_tls: bool = False  # listeners with TLS beside the others
+    has_curve: bool = False  # one more headrace, whose native clients use CURVE
 
     @property
     def is_lasting(self) -> bool:
         """Whether they run for the whole session; others run only for the groups that need them."""
-        return self.nodes <= 1 and not self.settings and not self.kafka_settings
+        return self == Servers(min(self.nodes, 1))
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,9 @@ class Group:
     nodes: int = 1  # of each system: 1, 3 with three replicas of everything, or 0 without servers
     settings: tuple[tuple[str, str], ...] = ()  # of both systems' servers, in addition to the common ones
     kafka_settings: tuple[tuple[str, str], ...] = ()  # the same, of keys that only Kafka has
+    has_tls: bool = False  # see `Servers`
+    has_curve: bool = False
+    limits: tuple[Limit, ...] = ()
     # instead of the general JVM warm-up: rounds of Kafka's cells, and one of headrace's, that do not count
     warm_rounds: int = 0
     pairs: tuple[int, int] | None = None  # (full, QUICK), if not the numbers above
@@ -77,12 +92,12 @@ class Group:
     @property
     def servers(self) -> Servers:
         """Consecutive groups with equal servers share them."""
-        return Servers(self.nodes, self.settings, self.kafka_settings)
+        return Servers(self.nodes, self.settings, self.kafka_settings, self.has_tls, self.has_curve)
 
     @property
     def has_goal(self) -> bool:
         """Whether a row of the goal table comes from it."""
-        return any(one.goal is not None for one in self.comparisons)
+        return bool(self.limits) or any(one.goal is not None for one in self.comparisons)
 
     def pair_count(self, *, is_quick: bool) -> int:
         """How many pairs the mode runs."""

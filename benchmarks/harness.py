@@ -28,10 +28,25 @@ class LostDataError(RuntimeError):
     """A reader did not find all acknowledged records, or found more."""
 
 
+class TlsAddress(NamedTuple):
+    """A node's listeners with TLS: SASL_SSL, and SSL without a user. `ca_file`: PEM that clients trust;
+    `java`: the configuration of Java clients for SASL_SSL."""
+
+    sasl_ssl: str
+    ssl: str
+    ca_file: str
+    java: Mapping[str, str]
+
+
 class System(Protocol):
-    """The servers of one system. `kafka_bootstrap`: address for Kafka's clients, "" without a listener."""
+    """The servers of one system. `kafka_bootstrap`: address for Kafka's clients, "" without a listener;
+    `tls`: of servers with TLS; `client_config`: what headrace's clients need, if anything."""
 
     kafka_bootstrap: str
+    tls: TlsAddress | None
+
+    @property
+    def client_config(self) -> Mapping[str, str]: ...
 
     @property
     def name(self) -> str: ...

@@ -124,7 +124,8 @@ class LocalHarness:
             is_kafka = order.get("client") == KAFKA
             address = {"system": KAFKA if is_kafka else system.name,
                        "bootstrap": system.kafka_bootstrap if is_kafka else system.bootstrap}  # fmt: skip
-            return {"topic": topic, "server_pids": system.cpu_pids, **address, **order}
+            config = {"config": dict(system.client_config)} if system.client_config else {}
+            return {"topic": topic, "server_pids": system.cpu_pids, **address, **config, **order}
 
         orders = [complete(order) for order in orders]
         if profile:

@@ -14,6 +14,7 @@ from .groups.cleaner import CLEANER
 from .groups.coordinators import COORDINATORS
 from .groups.kafka_clients import KAFKA_CLIENTS, KAFKA_CLIENTS_OF_THREE
 from .groups.replicated import REPLICATED
+from .groups.security import SECURITY
 from .groups.single_node import SINGLE_NODE
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ GROUPS: tuple[Group, ...] = (
     *KAFKA_CLIENTS,
     *COORDINATORS,
     *CLEANER,
+    *SECURITY,
     *REPLICATED,
     *KAFKA_CLIENTS_OF_THREE,
 )

@@ -15,7 +15,7 @@ from .constants import FDS, HEADRACE, KAFKA, NODES, PARTITIONS, RSS_MB, THREADS
 from .harness import Preloaded
 from .harness_io import LocalHarness
 from .servers import kafka_io
-from .servers.children_io import Children
+from .servers.children_io import Children, spawn
 from .servers.pool_io import DEFAULT, ServerPool
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .cells.cell import Cell
     from .cells.preload import Preload
     from .group import Group
+    from .servers.children_io import Spawn
 
 MOST_STEAL = 0.02
 MOST_REPEATS = 2
@@ -31,14 +32,19 @@ TOUCH_FULL_BYTES, TOUCH_QUICK_BYTES = 12 << 30, 8 << 30
 
 
 class Session:
-    """Servers, client processes and results of one run; as a context it ends all processes."""
+    """Servers, client processes and results of one run; as a context it ends all processes.
 
-    def __init__(self, *, is_quick: bool, say: Callable[[str], None], profile: str = "") -> None:
+    `spawn` starts them, by default as programs of their own.
+    """
+
+    def __init__(
+        self, *, is_quick: bool, say: Callable[[str], None], profile: str = "", spawn: Spawn = spawn
+    ) -> None:
         self.is_quick, self.say = is_quick, say
         cache = kafka_io.cache_home()
         cache.mkdir(parents=True, exist_ok=True)
         self.scratch = Path(tempfile.mkdtemp(prefix="bench-", dir=cache))
-        self.children = Children(self.scratch)
+        self.children = Children(self.scratch, spawn)
         self.server_cores, _ = machine_io.split_cores()
         self.pool = ServerPool(self.children, self.scratch, self.server_cores, say, profile)
         self.harness = LocalHarness(self.children, self.scratch, self.pool, say, profile)

@@ -40,6 +40,7 @@ LOOPS = {
     "makelog": "cleaning",
     "clean": "cleaning",
     "codec": "cleaning",
+    "authorize": "authorization",
 }
 
 

@@ -16,6 +16,7 @@ AREAS = (
     "Groups and transactions",
     "Kafka protocol",
     "Pipelines",
+    "Security",
     "Operations",
     "Tools",
 )

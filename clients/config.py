@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol.errors import ConfigError
 from ..runtime.config import KIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key, nearest_key
+from ..runtime.config_references import is_provider_key
 from .durations import duration_ms
 from .foreign_names import advice_for
 from .producer_config import ProducerConfig as ProducerConfig
 from .producer_config import RequestConfig
+from .security_config import SecurityConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +29,7 @@ RESET_POLICIES = ("earliest", "latest", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConnectionConfig(Config):
+class ConnectionConfig(SecurityConfig):
     """Keys of connections and the metadata cache, which all clients of a cluster share."""
 
     client_id: str = key("client.id", "", doc="Name of this client in server status, logs and quotas.")
@@ -61,8 +63,13 @@ class ConnectionConfig(Config):
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="Timeout of opening a connection, handshake included.",
+        doc="Timeout of opening a connection, handshake and authentication included.",
     )
+
+    def __post_init__(self) -> None:
+        """The keys of security have to fit each other."""
+        super().__post_init__()
+        self.check_security()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +275,10 @@ def given(
 
     Errors: ConfigError for an unknown key.
     """
-    values = {dotted(name, schemas): value for name, value in (config or {}).items()}
+    values = {
+        name if is_provider_key(name) else dotted(name, schemas): value
+        for name, value in (config or {}).items()
+    }
     values.update({dotted(name, schemas, is_keyword=True): value for name, value in options.items()})
     for name in ("group.id", "transactional.id"):
         if values.get(name, "") is None:

@@ -12,7 +12,14 @@ _SERDE = "use `{0}=` with a serde such as headrace.json, or any callable"
 _LOGGING = "not needed: errors are exceptions, the rest goes to the loggers `headrace.*`"
 _METRICS = "use `metrics()` of the client"
 _LISTENER = "use `listener=` with on_assigned, on_revoked, on_lost"
-_SECURITY = "not supported yet: there is no encryption and no authentication"
+_SSL = (
+    "on this plane servers have CURVE keys instead of certificates: use `security_protocol='SASL_SSL'` and"
+    " `server_public_key` or `trusted_server_keys_file`"
+)
+_MECHANISM = "use `sasl_mechanism`"
+_TOKEN = "use `sasl_oauthbearer_token` or `sasl_oauthbearer_token_file`"  # noqa: S105 - no secret
+_JAAS = "use `username` and `password`"
+_GSSAPI = "use `sasl_kerberos_service_name`, `sasl_kerberos_principal` and `sasl_kerberos_keytab`"
 _NOT_NEEDED = "not needed: leave it out"
 _DONE = "use `add_done_callback` of the future that `send` returns"
 
@@ -81,14 +88,36 @@ _ADVICE: Mapping[str, str] = {
     "topic_configs": "use `configs`",
     "topic": "use `name`",
 }
-_SECURITY_STARTS = ("security_", "sasl_", "ssl_", "enable_ssl", "oauth")
+_SECURITY: Mapping[str, str] = {
+    "sasl_mechanisms": _MECHANISM,
+    "sasl_plain_username": "use `username`",
+    "sasl_plain_password": "use `password`",
+    "user": "use `username`",
+    "sasl_jaas_config": _JAAS,
+    "sasl_oauth_token_provider": _TOKEN,
+    "oauth_cb": _TOKEN,
+}
+_SECURITY_STARTS: Mapping[str, str] = {
+    "ssl_": _SSL,
+    "enable_ssl": _SSL,
+    "sasl_oauthbearer": _TOKEN,
+    "sasl_kerberos": _GSSAPI,
+    "sasl_gssapi": _GSSAPI,
+    "sasl_": _MECHANISM,
+    "security_": _SSL,
+    "oauth": _TOKEN,
+}
+_SECRET_PARTS = ("password", "sasl_", "ssl_", "security_", "oauth", "token")
 
 
 def advice_for(name: str) -> str | None:
     """The alternative to another client's name, dotted or underscored; None for an unknown name."""
     plain = name.replace(".", "_").lower()
-    if plain.startswith(_SECURITY_STARTS):
-        return _SECURITY
+    if plain in _SECURITY:
+        return _SECURITY[plain]
+    for start, advice in _SECURITY_STARTS.items():
+        if plain.startswith(start):
+            return advice
     return _ADVICE.get(plain)
 
 
@@ -117,5 +146,6 @@ def refuse_mapping(given: object, client: str) -> None:
 
 
 def is_secret(name: object) -> bool:
-    """Whether the value of another client's key must not be shown."""
-    return advice_for(str(name)) == _SECURITY
+    """Whether the value of a key, headrace's or another client's, must not be shown."""
+    plain = str(name).replace(".", "_").lower()
+    return any(part in plain for part in _SECRET_PARTS)

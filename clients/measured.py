@@ -5,7 +5,10 @@ Source: Kafka's SampledStat and Rate with their defaults, two samples of 30 s.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 WINDOW_MS = 30_000
 HOUR_S = 3_600
@@ -16,6 +19,7 @@ class _Window(NamedTuple):
     events: int
     sum_ms: float
     highest_ms: float
+    lowest_ms: float
 
 
 class Measured:
@@ -27,16 +31,33 @@ class Measured:
         # oldest first, at most two; the tuple is replaced, not changed
         self._windows: tuple[_Window, ...] = ()
 
-    def record(self, took_ms: float, now_ms: int) -> None:
-        """Count an event and its duration."""
+    def record(self, took_ms: float, now_ms: int, events: int = 1) -> None:
+        """Count an event and its duration; or several, with the duration of all of them together."""
+        each_ms = took_ms / events if events > 1 else took_ms
+        self._add(_Window(now_ms, events, took_ms, each_ms, each_ms))
+
+    def record_each(self, took_ms: Sequence[float], now_ms: int) -> None:
+        """Count several events, each with its duration."""
+        if took_ms:
+            self._add(_Window(now_ms, len(took_ms), sum(took_ms), max(took_ms), min(took_ms)))
+
+    def _add(self, new: _Window) -> None:
+        now_ms, events, sum_ms, highest_ms, lowest_ms = new
         windows = self._recent(now_ms)
-        if not windows or now_ms - windows[-1].begin_ms >= WINDOW_MS:
-            windows = (*windows[-1:], _Window(now_ms, 0, 0.0, 0.0))
-        begin_ms, events, sum_ms, highest_ms = windows[-1]
-        last = _Window(begin_ms, events + 1, sum_ms + took_ms, max(highest_ms, took_ms))
-        self._windows = (*windows[:-1], last)
-        self.total += 1
-        self.total_ms += took_ms
+        if windows and now_ms - windows[-1].begin_ms < WINDOW_MS:
+            last = windows[-1]
+            merged = _Window(
+                last.begin_ms,
+                last.events + events,
+                last.sum_ms + sum_ms,
+                max(last.highest_ms, highest_ms),
+                min(last.lowest_ms, lowest_ms),
+            )
+            self._windows = (*windows[:-1], merged)
+        else:
+            self._windows = (*windows[-1:], new)
+        self.total += events
+        self.total_ms += sum_ms
 
     def average_ms(self, now_ms: int) -> float:
         """The mean duration; 0 without events."""
@@ -48,6 +69,10 @@ class Measured:
         """The longest duration; 0 without events."""
         return max((window.highest_ms for window in self._recent(now_ms)), default=0.0)
 
+    def lowest_ms(self, now_ms: int) -> float:
+        """The shortest duration; 0 without events."""
+        return min((window.lowest_ms for window in self._recent(now_ms)), default=0.0)
+
     def per_second(self, now_ms: int) -> float:
         """The rate of events."""
         recent = self._recent(now_ms)
@@ -56,6 +81,14 @@ class Measured:
         # at least one window: a single event now is not a rate of hundreds per second
         elapsed_ms = max(now_ms - recent[0].begin_ms, WINDOW_MS)
         return sum(window.events for window in recent) * 1000 / elapsed_ms
+
+    def ratio(self, now_ms: int) -> float:
+        """The part of the time that the events took, 0 to 1."""
+        recent = self._recent(now_ms)
+        if not recent:
+            return 0.0
+        elapsed_ms = max(now_ms - recent[0].begin_ms, 1)
+        return min(sum(window.sum_ms for window in recent) / elapsed_ms, 1.0)
 
     def _recent(self, now_ms: int) -> tuple[_Window, ...]:
         windows = self._windows

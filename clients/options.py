@@ -16,6 +16,20 @@ class ConnectionOptions(TypedDict, total=False):
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
     socket_connection_setup_timeout_ms: int
+    security_protocol: str
+    sasl_mechanism: str
+    username: str
+    sasl_username: str
+    password: str
+    sasl_password: str
+    sasl_tokenauth: bool
+    sasl_oauthbearer_token: str
+    sasl_oauthbearer_token_file: str
+    sasl_kerberos_service_name: str
+    sasl_kerberos_principal: str
+    sasl_kerberos_keytab: str
+    server_public_key: str | Iterable[str]
+    trusted_server_keys_file: str
 
 
 class ProducerOptions(ConnectionOptions, total=False):

@@ -11,6 +11,7 @@ import uuid as _uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgpack as _msgpack
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from .records import Headers
 
 T = TypeVar("T")
+
+_LONG = Struct(">q")
+_LEAST_LONG, _MOST_LONG = -(2**63), 2**63 - 1
 
 Dumps = Callable[[Any], bytes]
 Loads = Callable[[bytes], Any]
@@ -76,7 +80,26 @@ def _to_bytes(data: Any) -> bytes:
 def _long_from(data: bytes) -> int:
     if len(data) != 8:
         raise ValueError(f"an int64 has 8 bytes, not {len(data)}")
-    return int.from_bytes(data, "big", signed=True)
+    number: int = _LONG.unpack(data)[0]
+    return number
+
+
+def _long_to(value: int) -> bytes:
+    if type(value) is int and _LEAST_LONG <= value <= _MOST_LONG:
+        return _LONG.pack(value)
+    return value.to_bytes(8, "big", signed=True)  # raises what names the mistake
+
+
+def _uuid_to(value: _uuid.UUID) -> bytes:
+    return str(value).encode()
+
+
+def _uuid_from(data: bytes) -> _uuid.UUID:
+    return _uuid.UUID(data.decode())
+
+
+def _msgpack_from(data: bytes) -> Any:
+    return _msgpack.unpackb(data, strict_map_key=False)
 
 
 def _json_dumps(value: Any) -> bytes:
@@ -103,14 +126,10 @@ def _refuse_non_finite(value: Any) -> None:
 bytes_: Serde[bytes] = Serde("bytes_", _to_bytes, _same)
 utf8: Serde[str] = Serde("utf8", str.encode, bytes.decode)
 # 8 bytes big-endian, as Kafka's LongSerializer; text form as Kafka's UUIDSerializer
-int64: Serde[int] = Serde("int64", lambda value: value.to_bytes(8, "big", signed=True), _long_from)
-uuid: Serde[_uuid.UUID] = Serde(
-    "uuid", lambda value: str(value).encode(), lambda data: _uuid.UUID(data.decode())
-)
+int64: Serde[int] = Serde("int64", _long_to, _long_from)
+uuid: Serde[_uuid.UUID] = Serde("uuid", _uuid_to, _uuid_from)
 json: Serde[Any] = Serde("json", _json_dumps, msgspec.json.decode)
-msgpack: Serde[Any] = Serde(
-    "msgpack", _msgpack.packb, lambda data: _msgpack.unpackb(data, strict_map_key=False)
-)
+msgpack: Serde[Any] = Serde("msgpack", _msgpack.packb, _msgpack_from)
 
 # Exceptions of user code and serde libraries for invalid data. SerializationError wraps them.
 BAD_DATA = (

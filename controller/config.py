@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
-from ..runtime.config import KIB, MAX_INT, MIB, MINUTE, SECOND, key
+from ..runtime.config import DAY, HOUR, KIB, MAX_INT, MIB, MINUTE, SECOND, key
 from ..runtime.listener_address import MAX_PORT, reachable_host
+from ..runtime.server_security_config import ServerSecurityConfig
 from .group_bounds import GroupBounds
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControllerConfig(GroupBounds):
+class ControllerConfig(GroupBounds, ServerSecurityConfig):
     """Keys of one controller process."""
 
     controller_id: int = key(
@@ -159,7 +160,8 @@ class ControllerConfig(GroupBounds):
     max_partitions: int = key(
         "max.partitions", 100_000, low=1, high=150_000, doc="Partitions of the cluster, at most."
     )
-    # Bound: what a reader takes as one answer is 64 MiB, of which topics and partitions may need 50 MB.
+    # Bound: what a reader takes as one answer is 96 MiB, of which topics and partitions may need 50 MB,
+    # and rules, credentials and delegation tokens 25 MB.
     max_config_bytes: int = key(
         "max.config.bytes",
         12 * MIB,
@@ -292,6 +294,34 @@ class ControllerConfig(GroupBounds):
         high=3_600,
         unit="s",
         doc="Length of each sample window.",
+    )
+
+    delegation_token_secret_key: str = key(
+        "delegation.token.secret.key",
+        "",
+        sensitive=True,
+        doc="Key of the HMACs of delegation tokens, the same on all servers; empty: there are no tokens.",
+    )
+    delegation_token_max_lifetime_ms: int = key(
+        "delegation.token.max.lifetime.ms",
+        7 * DAY,
+        low=1,
+        unit="ms",
+        doc="Longest lifetime of a delegation token; it cannot be renewed beyond.",
+    )
+    delegation_token_expiry_time_ms: int = key(
+        "delegation.token.expiry.time.ms",
+        DAY,
+        low=1,
+        unit="ms",
+        doc="How long a delegation token is valid before it has to be renewed.",
+    )
+    delegation_token_expiry_check_interval_ms: int = key(
+        "delegation.token.expiry.check.interval.ms",
+        HOUR,
+        low=1,
+        unit="ms",
+        doc="Interval of the removal of expired delegation tokens.",
     )
 
     @property

@@ -12,18 +12,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import KafkaError, UnsupportedVersionError
-from ..protocol.messages import control, quotas
+from ..protocol.messages import control, quotas, security
 from ..protocol.messages.transactions import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ..protocol.metadata.image import CLUSTER_DEFAULT
 from ..protocol.metadata.records import ConfigRecord, FormatRecord
 from ..protocol.metadata.replay import replay
 from ..runtime.config import SECOND
 from ..runtime.stalls import LONG_STALL_MS
-from .state import draining, heartbeats, leaders, reassignments, registration
+from .state import acl_rules, draining, heartbeats, leaders, reassignments, registration
 from .state.client_quotas import decide_quotas, describe_quotas
 from .state.config_rules import ConfigSizes, live_config
 from .state.configs import MIN_ISR, Configs
 from .state.decision import Decision
+from .state.delegation_tokens import DelegationTokens
 from .state.features import decide_features
 from .state.fencing import Fencing
 from .state.heartbeat_delays import HeartbeatDelays
@@ -31,6 +32,7 @@ from .state.in_sync import decide_alter_partition
 from .state.laws import check_image
 from .state.mutation_quotas import MutationQuotas
 from .state.producer_ids import decide_allocate
+from .state.scram_credentials import decide_scram, describe_scram
 from .state.sessions import Sessions
 from .state.topics import Topics
 
@@ -78,6 +80,9 @@ class Controller:
         self._topics = Topics(self._config, randomness, self._sizes, self.sessions.cordoned)
         self._configs = Configs(config, self._sizes)
         self._mutations = MutationQuotas(config)
+        self._tokens = DelegationTokens(config, randomness)
+        self._wall_offset_ms = 0  # the wall clock less the monotonic one
+        self._tokens_due_ms = now_ms + config.delegation_token_expiry_check_interval_ms
         self._decide: dict[type, _Decide] = {
             control.BrokerRegistrationRequest: _answered(
                 control.BrokerRegistrationResponse,
@@ -100,6 +105,7 @@ class Controller:
             quotas.DescribeClientQuotasRequest: (lambda r, _: describe_quotas(self.image, r)),
             quotas.AlterClientQuotasRequest: lambda r, _: decide_quotas(self.image, r),
             quotas.UpdateFeaturesRequest: lambda r, _: decide_features(self.image, r),
+            **self._security_decisions(),
             control.AlterPartitionRequest: _answered(
                 control.AlterPartitionResponse,
                 lambda r, _: decide_alter_partition(
@@ -129,6 +135,32 @@ class Controller:
             ),
         }
 
+    def _security_decisions(self) -> dict[type, _Decide]:
+        """Decisions on rules, SCRAM credentials and delegation tokens."""
+        tokens = self._tokens
+        return {
+            security.CreateAclsRequest: lambda r, _: acl_rules.decide_create_acls(self.image, r),
+            security.DeleteAclsRequest: lambda r, _: acl_rules.decide_delete_acls(self.image, r),
+            security.DescribeAclsRequest: lambda r, _: acl_rules.describe_acls(self.image, r),
+            security.AlterUserScramCredentialsRequest: lambda r, _: decide_scram(self.image, r),
+            security.DescribeUserScramCredentialsRequest: lambda r, _: describe_scram(self.image, r),
+            security.CreateDelegationTokenRequest: _answered(
+                security.CreateDelegationTokenResponse,
+                lambda r, now_ms: tokens.decide_create(self.image, r, self._wall_ms(now_ms)),
+            ),
+            security.RenewDelegationTokenRequest: _answered(
+                security.RenewDelegationTokenResponse,
+                lambda r, now_ms: tokens.decide_renew(self.image, r, self._wall_ms(now_ms)),
+            ),
+            security.ExpireDelegationTokenRequest: _answered(
+                security.ExpireDelegationTokenResponse,
+                lambda r, now_ms: tokens.decide_expire(self.image, r, self._wall_ms(now_ms)),
+            ),
+            security.DescribeDelegationTokenRequest: _answered(
+                security.DescribeDelegationTokenResponse, lambda r, _: tokens.describe(self.image, r)
+            ),
+        }
+
     def decide(self, request: Any, now_ms: int) -> Decision:
         """The records and the response.
 
@@ -154,6 +186,7 @@ class Controller:
             or self._fencing.decide_expiry(self.image, now_ms)
             or self.decide_balance(now_ms)
             or self.decide_unclean(now_ms)
+            or self._decide_expired_tokens(now_ms)
         )
 
     def _decide_elr_config(self) -> tuple[MetadataRecord, ...]:
@@ -192,6 +225,22 @@ class Controller:
         records, wait_ms = self._bounded(elections, self._config.unclean_leader_election_interval_ms)
         self._unclean_due_ms = now_ms + wait_ms
         return records
+
+    def _decide_expired_tokens(self, now_ms: int) -> tuple[MetadataRecord, ...]:
+        """Removals of expired delegation tokens, if that is due."""
+        if now_ms < self._tokens_due_ms:
+            return ()
+        records = self._tokens.decide_expiry(self.image, self._wall_ms(now_ms))
+        if not records:
+            self._tokens_due_ms = now_ms + self._own.delegation_token_expiry_check_interval_ms
+        return records
+
+    def learn_wall_clock(self, now_ms: int, wall_ms: int) -> None:
+        """The wall clock showed `wall_ms` at `now_ms`; delegation tokens expire by it."""
+        self._wall_offset_ms = wall_ms - now_ms
+
+    def _wall_ms(self, now_ms: int) -> int:
+        return now_ms + self._wall_offset_ms
 
     def tick(self, now_ms: int) -> None:
         """The clock has reached `now_ms`. After a stall, in which no heartbeat could be received, all

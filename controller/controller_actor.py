@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import ray
 
 from ..protocol.errors import NetworkError
+from ..runtime.config_references_io import resolve_references
+from ..runtime.control_secret_actor import SecretCheck
 from ..runtime.death_watch_actor import DeathWatch
 from ..runtime.named_actor import ActorEndpoint, ActorFinder, detached, own_address
 from ..runtime.server_host_io import ServerHost, settle_process
@@ -31,7 +33,8 @@ CALL_TIMEOUT_S = 5.0
 
 
 class ControllerActor:
-    """The control interface of one controller process. All calls are idempotent.
+    """The control interface of one controller process. All calls are idempotent; those that change something
+    need the secret of the cluster. Errors of these: ClusterAuthorizationFailedError.
 
     It has no coroutine methods: with one, Ray would run all calls in one event loop of its own, and a Ray
     call from the server's threads would block inside an async actor. Errors: ConfigError from the
@@ -42,8 +45,9 @@ class ControllerActor:
         self, name: str, namespace: str, other_names: Sequence[str], config: Mapping[str, Any]
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        self._config = ControllerConfig.of({"listener.host": own_address(), **config})
+        self._config = ControllerConfig.of({"listener.host": own_address(), **resolve_references(config)})
         finders = tuple(ActorFinder(ActorEndpoint(namespace, other)) for other in other_names)
+        self._check = SecretCheck(namespace, name)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
         self._watch = DeathWatch(ray.get_runtime_context().gcs_address, self._note_ended)
         self._watch.start()
@@ -75,8 +79,9 @@ class ControllerActor:
         facts = _on_loop(lambda: (self._server.describe_voter(), self._server.is_blank))
         return self._host.call(facts, CALL_TIMEOUT_S)
 
-    def begin(self, voters: Sequence[VoterDescription]) -> None:
+    def begin(self, secret: str, voters: Sequence[VoterDescription]) -> None:
         """Begin the quorum; does nothing if this controller is part of one."""
+        self._check(secret, "begin")
 
         def begin_if_blank() -> None:
             if self._server.is_blank:
@@ -88,12 +93,19 @@ class ControllerActor:
         """JSON-able; `state` is starting, running, stopping, stopped or failed."""
         return self._host.status()
 
-    def stop(self, timeout_s: float, delete_data: bool = False) -> None:
+    def stop(self, secret: str, timeout_s: float, delete_data: bool = False) -> None:
         """Shut down cleanly; with `delete_data` the metadata log is removed afterwards."""
+        self._check(secret, "stop")
         self._watch.stop()
         self._host.stop(timeout_s)
         if delete_data:
             shutil.rmtree(self._config.metadata_log_dir, ignore_errors=True)
+
+    def restart(self, secret: str, timeout_s: float) -> None:
+        """Shut down cleanly and end the process behind this call; Ray starts it again."""
+        self._check(secret, "restart")
+        self._watch.stop()
+        self._host.restart(timeout_s)
 
 
 async def _on_loop(work: Callable[[], T]) -> T:

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.errors import KafkaError, NotControllerError
 from ..protocol.messages import registry
 from ..protocol.records.control import VoterSet
+from ..protocol.security.server_keys import CONTROLLER, ServerName
 from ..protocol.transport.listen_errors import listen_error
 from ..protocol.transport.router_io import Request, Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.files.files_io import OsFiles
 from ..runtime.limited_log_io import LimitedLog
 from ..runtime.listener_address import store_port, stored_port
+from ..runtime.server_security_io import server_security
 from ..runtime.shell_io import TaskOwner, require_assertions
 from ..runtime.stalls import StallMeter
 from ..storage_node.log.checkpoints import uuid_text
@@ -79,6 +81,7 @@ class ControllerServer:
         self.port = config.listener_port
         self._bootstrap = (*map(_fixed, config.bootstrap_endpoints), *bootstrap)
         self._storage = ControllerStorage(config, files or OsFiles())
+        self._security = server_security(config, ServerName(CONTROLLER, config.controller_id))
         self._identity = ServerIdentity(node_id=config.controller_id, incarnation=secrets.randbits(62))
         self._tasks = TaskOwner()
         self._router: Router | None = None
@@ -200,7 +203,7 @@ class ControllerServer:
 
     def status(self) -> dict[str, Any]:
         """JSON-able, for the command line."""
-        return describe(
+        found = describe(
             self.config,
             self._feed.image,
             self._storage.log,
@@ -212,6 +215,7 @@ class ControllerServer:
             parked_polls=len(self._readers),
             waiting_requests=len(self._writer),
         )
+        return {**found, "security": None if self._security is None else self._security.describe()}
 
     # --- events of the quorum ---------------------------------------------------------------------------
 
@@ -338,6 +342,7 @@ class ControllerServer:
             timeout_s=config.quorum_request_timeout_ms / 1000,
             endpoint_of=quorum.endpoint_of,
             on_answer=quorum.on_response,
+            security=None if self._security is None else self._security.connections,
         )
         readers = self._readers = MetadataReaders(
             self._feed,
@@ -381,7 +386,10 @@ class ControllerServer:
             max_queued_bytes=8 * request_bytes,
             max_response_bytes_pending=self.config.queued_max_response_bytes,
         )
-        router = Router(self.config.listener_host, port, self._handle, SERVED, self._identity, limits)
+        security = None if self._security is None else self._security.of_controller()
+        router = Router(
+            self.config.listener_host, port, self._handle, SERVED, self._identity, limits, security
+        )
         router.warn = LimitedLog(log).warning
         return router
 

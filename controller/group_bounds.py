@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _MIN_SESSION, _MAX_SESSION = "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"
 _MIN_INTERVAL = "group.consumer.min.heartbeat.interval.ms"
 _MAX_INTERVAL = "group.consumer.max.heartbeat.interval.ms"
+_MIN_CONSUMER_ASSIGNMENT = "group.consumer.min.assignment.interval.ms"
+_MAX_CONSUMER_ASSIGNMENT = "group.consumer.max.assignment.interval.ms"
 _MIN_STREAMS_SESSION = "group.streams.min.session.timeout.ms"
 _MAX_STREAMS_SESSION = "group.streams.max.session.timeout.ms"
 _MIN_STREAMS_INTERVAL = "group.streams.min.heartbeat.interval.ms"
@@ -29,6 +31,7 @@ _MAX_STANDBYS = "group.streams.max.standby.replicas"
 _BOUNDS = (
     ("consumer.session.timeout.ms", _MIN_SESSION, _MAX_SESSION),
     ("consumer.heartbeat.interval.ms", _MIN_INTERVAL, _MAX_INTERVAL),
+    ("consumer.assignment.interval.ms", _MIN_CONSUMER_ASSIGNMENT, _MAX_CONSUMER_ASSIGNMENT),
     ("streams.session.timeout.ms", _MIN_STREAMS_SESSION, _MAX_STREAMS_SESSION),
     ("streams.heartbeat.interval.ms", _MIN_STREAMS_INTERVAL, _MAX_STREAMS_INTERVAL),
     ("streams.assignment.interval.ms", _MIN_ASSIGNMENT, _MAX_ASSIGNMENT),
@@ -75,6 +78,24 @@ class GroupBounds(Config):
         unit="ms",
         live=True,
         doc="Upper bound of the group config consumer.heartbeat.interval.ms.",
+    )
+    group_consumer_min_assignment_interval_ms: int = key(
+        _MIN_CONSUMER_ASSIGNMENT,
+        0,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Lower bound of the group config consumer.assignment.interval.ms.",
+    )
+    group_consumer_max_assignment_interval_ms: int = key(
+        _MAX_CONSUMER_ASSIGNMENT,
+        15 * SECOND,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Upper bound of the group config consumer.assignment.interval.ms.",
     )
     group_streams_min_session_timeout_ms: int = key(
         _MIN_STREAMS_SESSION,

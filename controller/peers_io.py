@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import HeadraceError, NetworkError, RequestTimedOutError
 from ..protocol.messages import registry
+from ..protocol.security.server_keys import CONTROLLER, ServerName
 from ..protocol.transport.dealer_io import Connection
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..protocol.messages.envelope import Api
     from ..protocol.transport.dealer_io import Response
+    from ..protocol.transport.security import ConnectionSecurity
     from ..runtime.shell_io import TaskOwner
     from .quorum.voters import Endpoint
 
@@ -58,6 +60,7 @@ class Peers:
         timeout_s: float,
         endpoint_of: Callable[[int], Endpoint | None],
         on_answer: Callable[[int, Response | None], None],
+        security: ConnectionSecurity | None = None,
     ) -> None:
         """`on_answer` gets a correlation id and the response, None if the request failed."""
         self._client_id = f"controller-{my_id}"
@@ -66,6 +69,7 @@ class Peers:
         self._timeout_s = timeout_s
         self._endpoint_of = endpoint_of
         self._on_answer = on_answer
+        self._security = security
         self._connections: dict[int, Connection] = {}
         self._opening: dict[int, asyncio.Task[Connection]] = {}
         self._sweep_at_s: dict[int, float] = {}
@@ -152,7 +156,14 @@ class Peers:
         host, port = endpoint
         if not port:
             raise NetworkError("the controller has no port yet")
-        connection = await Connection.open(host, port, client_id=self._client_id, timeout_s=self._timeout_s)
+        connection = await Connection.open(
+            host,
+            port,
+            client_id=self._client_id,
+            timeout_s=self._timeout_s,
+            security=self._security,
+            server=CONTROLLER if wanted_id is None else str(ServerName(CONTROLLER, wanted_id)),
+        )
         if wanted_id is not None and connection.hello.node_id != wanted_id:
             found = connection.hello.node_id
             connection.close()

@@ -214,7 +214,9 @@ class DecisionWriter:
         self._note_control_records(core, self._log.end_offset)
         if not core.image.cluster_id:
             self._record(core, core.decide_format(self._new_cluster_id()), monotonic_ms())
-        end_ms = monotonic_ms() + MAX_GROUP_MS
+        now_ms = monotonic_ms()
+        core.learn_wall_clock(now_ms, wall_ms())
+        end_ms = now_ms + MAX_GROUP_MS
         for _ in range(MAX_GROUP):
             if queue := self._urgent or self._waiting:
                 self._decide(core, *queue.popleft())

@@ -61,6 +61,8 @@ from .client_errors import (
     WakeupError as WakeupError,
 )
 from .coordinator_errors import *  # noqa: F403 - all of them, under the one name that users know
+from .quorum_errors import *  # noqa: F403 - as above
+from .security_errors import *  # noqa: F403 - as above
 
 # --- wire errors, in the order of their codes ---------------------------------------------------------
 
@@ -391,24 +393,6 @@ class FetchSessionTopicIdError(KafkaError):
     retriable = True
 
 
-class InvalidVoterKeyError(KafkaError):
-    """The request names another voter, or a former directory id of this one."""
-
-    code = 125
-
-
-class DuplicateVoterError(KafkaError):
-    """A voter with this id exists; if it has lost its disk, remove it first."""
-
-    code = 126
-
-
-class VoterNotFoundError(KafkaError):
-    """No voter has this id and directory."""
-
-    code = 127
-
-
 class ReplicaNotAvailableError(KafkaError):
     """The node has no replica of the partition."""
 
@@ -455,36 +439,6 @@ class DuplicateResourceError(KafkaError):
     """The request names a resource twice."""
 
     code = 92
-
-
-class SecurityDisabledError(KafkaError):
-    """The cluster has no authorizer, so it has no ACLs."""
-
-    code = 54
-
-
-class DelegationTokenRequestNotAllowedError(KafkaError):
-    """Delegation tokens need an authenticated connection."""
-
-    code = 64
-
-
-class IllegalSaslStateError(KafkaError):
-    """SASL request on a connection without SASL."""
-
-    code = 34
-
-
-class UnsupportedSaslMechanismError(KafkaError):
-    """The SASL mechanism is unknown, or its credentials cannot be stored."""
-
-    code = 33
-
-
-class UnacceptableCredentialError(KafkaError):
-    """The SCRAM credential has no user name."""
-
-    code = 93
 
 
 ERRORS_BY_CODE: dict[int, type[KafkaError]] = {cls.code: cls for cls in KafkaError.__subclasses__()}

@@ -19,9 +19,11 @@ LATEST_TIMESTAMP = -1  # ListOffsets: the high watermark
 MAX_TIMESTAMP = -3  # ListOffsets: the record with the largest timestamp
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+AUDIT_TOPIC = "__headrace_audit"  # decisions of the authorizer; see storage_node/edge/audit_writer.py
 TRANSACTION_STATE = "__transaction_state"
+SERVER_CLIENT_ID = "node-"  # client ids of connections between nodes begin with it
 # Internal topics. Source: Kafka Topic.java.
-INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"))
+INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state", AUDIT_TOPIC))
 
 MAX_TOPIC_NAME_LENGTH = 249  # Source: Kafka Topic.java; leaves room for "-<partition>.<uuid>-delete"
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 # Modules that every batch of a producer, every fetch or every record of a task passes, where interpreter time
-# dominates. Processors of `stream` are not among them: a failed one is found by its frame.
+# dominates. Processors of `stream` are not among them, but for loops that they call: a failed one is found by
+# its frame.
 HOT_MODULES = frozenset(
     f"headrace.{name}"
     for name in (
+        "clients.serdes",
         "protocol.records.header",
         "runtime.clock_io",
         "runtime.effect_performer",
@@ -80,6 +82,8 @@ HOT_MODULES = frozenset(
         "storage_node.replica.produce",
         "storage_node.replica.reading",
         "storage_node.replica.step_output",
+        "stream.processors.aggregate_runs",
+        "stream.processors.table_lookups",
         "stream.state.deferred",
         "stream.state.flushing",
         "stream.state.formats.buffers",
@@ -102,6 +106,7 @@ HOT_MODULES = frozenset(
         "stream.task.current_record",
         "stream.task.partition_group",
         "stream.task.record_queue",
+        "stream.task.run_rows",
         "stream.task.runs",
         "stream.worker.output_io",
     )

@@ -2,7 +2,8 @@
 
 A `Config` subclass is a frozen dataclass whose fields come from `key(...)`. Values come from keyword
 arguments (with underscores) or a mapping of Kafka's dotted names, typed or as text. Errors for unknown keys
-suggest the nearest name.
+suggest the nearest name. A key whose name ends in `.*` takes all keys with that prefix, as a list of
+`rest=value`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
+FAMILY = ".*"  # end of the name of a key that takes all keys with its prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,9 @@ class Config:
     def field_of(cls, name: str, *, is_keyword: bool = False) -> str:
         """The field of a dotted or underscored name. Errors: ConfigError with the nearest name."""
         known = _declared(cls).fields
+        family = _family_of(name, known)
+        if family:
+            return known[family]
         found = known.get(name) or (name if name in known.values() else known.get(name.replace("_", ".")))
         if found is None:
             hint = nearest_key(name, known, is_keyword=is_keyword)
@@ -108,14 +113,29 @@ class Config:
     @classmethod
     def of(cls, mapping: Mapping[str, Any] | None = None, /, **kwargs: Any) -> Self:
         """Build from a mapping of dotted or underscored names; keyword arguments override it."""
-        values = {cls.field_of(name): value for name, value in (mapping or {}).items()}
-        values.update({cls.field_of(name, is_keyword=True): value for name, value in kwargs.items()})
+        values: dict[str, Any] = {}
+        for name, value in (mapping or {}).items():
+            cls._take(values, cls.field_of(name), name, value)
+        for name, value in kwargs.items():
+            cls._take(values, cls.field_of(name, is_keyword=True), name, value)
         return cls(**values)
+
+    @classmethod
+    def _take(cls, values: dict[str, Any], field_name: str, name: str, value: Any) -> None:
+        """Set the value of key `name`, which may be one of a family."""
+        family = _family_of(name, _declared(cls).fields)
+        if not family:
+            values[field_name] = value
+            return
+        rest = name.removeprefix(family[:-1])
+        others = (each for each in values.get(field_name, ()) if each.partition("=")[0] != rest)
+        values[field_name] = (*others, f"{rest}={text_of(value)}")
 
     def merged(self, overrides: Mapping[str, Any]) -> Self:
         """A copy with `overrides` (dotted or underscored names) applied."""
         current = {f.name: getattr(self, f.name) for f in fields(self)}
-        current.update({self.field_of(name): value for name, value in overrides.items()})
+        for name, value in overrides.items():
+            self._take(current, self.field_of(name), name, value)
         return type(self)(**current)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -140,6 +160,14 @@ def text_of(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return ",".join(str(item) for item in value)
     return "" if value is None else str(value)
+
+
+def _family_of(name: str, known: Iterable[str]) -> str:
+    """The declared name, ending in `.*`, of the family that the key belongs to; empty if to none."""
+    for family in known:
+        if family.endswith(FAMILY) and name.startswith(family[:-1]) and name != family:
+            return family
+    return ""
 
 
 class _Declared(NamedTuple):

@@ -30,8 +30,15 @@ STATUS_TIMEOUT_S = 5.0
 # After a failed start the process stays for this long, so that callers of `wait_ready` get the error, and a
 # server that cannot start (disk locked, disk broken) is not restarted in a hot loop.
 LINGER_S = 2.0
+ANSWER_S = 0.2  # a call that ends the process is answered
+RESTART_CODE = 1  # the supervisor starts a process again unless it ended on purpose
 # The GIL switch interval: how long another thread may run while the loop waits; Python's default is 5 ms.
 SWITCH_INTERVAL_S = 0.0005
+
+LOW_PRIORITY = (
+    "this server runs with niceness %d: other processes of a busy machine have precedence over it; set"
+    " RAY_worker_niceness=0 in the environment of `ray start`"
+)
 
 
 class Server(Protocol):
@@ -65,8 +72,10 @@ def settle_process() -> None:
     retained memory. Not for a process that runs other code.
 
     Start-up objects are excluded from collections: a full collection of them paused a node for 14 ms. The
-    memory of requests is kept for the next ones.
+    memory of requests is kept for the next ones. A warning is logged if the process has a low priority.
     """
+    if (niceness := os.nice(0)) > 0:
+        log.warning(LOW_PRIORITY, niceness)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()
@@ -133,6 +142,15 @@ class ServerHost:
             self._thread.call(server.stop(), timeout_s)
         if not self._thread.join(timeout_s):
             raise ApiTimeoutError(f"{self.name} did not stop within {timeout_s:.0f} s")
+
+    def restart(self, timeout_s: float) -> None:
+        """Shut the server down cleanly and end the process after this call; its supervisor restarts it."""
+        self.stop(timeout_s)
+        threading.Thread(target=self._end_soon, name="restart", daemon=True).start()
+
+    def _end_soon(self) -> None:
+        time.sleep(ANSWER_S)
+        self._end(RESTART_CODE)
 
     def _state(self) -> str:
         if self._failure is not None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from ..protocol.errors import ConfigError, HeadraceError, NoClusterError
+from .secured_files import CLIENT_FILE, FOLDER, parse_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,8 @@ class ClusterFile(msgspec.Struct, frozen=True):
     """How to reach one cluster. `own_ray` is None if it joined an existing Ray.
 
     `config` has the keys of its start, which also apply to nodes that are added later; `pins` has the Ray
-    resource that ties each server, by name, to the machine of its disk.
+    resource that ties each server, by name, to the machine of its disk. `ray_env` has the RAY_* variables of
+    processes that connect to the Ray.
     """
 
     cluster: str
@@ -50,7 +52,7 @@ class ClusterFile(msgspec.Struct, frozen=True):
     nodes: int
     data_dir: str
     own_ray: OwnRayFacts | None = None
-    auth_mode: str = "disabled"
+    ray_env: dict[str, str] = msgspec.field(default_factory=lambda: {"RAY_AUTH_MODE": "disabled"})
     config: dict[str, str] = {}
     controllers: int = 1
     pins: dict[str, str] = {}
@@ -110,10 +112,29 @@ def read_cluster_file(cluster: str) -> ClusterFile:
         raise ConfigError(f"cannot read {path}: {error}") from error
 
 
+def admin_config(data_dir: str) -> dict[str, str]:
+    """The client config of the user `admin` of a secured cluster, for the operator who started it; empty
+    without such a user, or if this operator may not read it."""
+    try:
+        return parse_properties((Path(data_dir) / FOLDER / CLIENT_FILE).read_text())
+    except OSError:
+        return {}
+
+
 def remove_cluster_file(cluster: str) -> None:
-    """Delete the file of a cluster; its data is kept."""
-    with contextlib.suppress(FileNotFoundError):
-        _path(cluster).unlink()
+    """Delete the file of a cluster, and its secrets; its data is kept."""
+    for path in (_path(cluster), ray_token_file(cluster), secret_file(cluster)):
+        path.unlink(missing_ok=True)
+
+
+def ray_token_file(cluster: str) -> Path:
+    """The file with the token of the Ray that was started for the cluster, mode 0600."""
+    return _path(cluster).with_suffix(".ray_token")
+
+
+def secret_file(cluster: str) -> Path:
+    """The file with the secret that calls of the cluster's actors need, mode 0600."""
+    return _path(cluster).with_suffix(".secret")
 
 
 def known_clusters() -> list[str]:

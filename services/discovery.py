@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..stream.ray.finders import FoundRay
 from .cluster_files_io import DEFAULT_CLUSTER, UnknownClusterError, known_clusters, read_cluster_file
 
 if TYPE_CHECKING:
@@ -34,6 +35,16 @@ def discover() -> str | None:
     if not found and name in in_files:
         found = read_cluster_file(name).bootstrap
     return ",".join(found) or None
+
+
+def ray_of_cluster() -> FoundRay | None:
+    """The Ray of the cluster that `discover` finds in the files of this machine; None if it has none there.
+    Errors: as `chosen_cluster`."""
+    known = known_clusters()
+    if not known:
+        return None
+    facts = read_cluster_file(chosen_cluster(os.environ.get(CLUSTER_VARIABLE), known, CLUSTER_VARIABLE))
+    return FoundRay(facts.ray_address, facts.ray_env) if facts.ray_address else None
 
 
 def chosen_cluster(wanted: str | None, known: Iterable[str], ways: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import tempfile
 import threading
 import time
@@ -22,12 +23,18 @@ from ..controller.controller_io import ControllerServer
 from ..controller.quorum.voter_changes import MAX_VOTERS
 from ..coordinators.assembly import new_coordinators
 from ..protocol.errors import ApiTimeoutError, ClosedError
+from ..protocol.security.server_keys import CONTROLLER, NODE, ServerName
+from ..runtime.config_references_io import resolve_references
 from ..runtime.files.files_io import OsFiles, UnsyncedFiles
 from ..runtime.loop_thread_io import LoopThread
 from ..storage_node.configs.node_config import NodeConfig
 from ..storage_node.shell.node_io import NodeServer
 from .kafka_listener.assembly import new_kafka_listener
+from .key_rotation import KeyRotation
+from .native_sasl import NativeMechanisms
+from .secure_up_io import make_users
 from .server_config import of_node, scaled, split_config
+from .server_keys_io import ServerKeyFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,32 +45,43 @@ if TYPE_CHECKING:
     from ..clients.sync.producer_io import Producer
     from ..runtime.files.file_layer import Files
     from ..storage_node.links.leader_search_io import ControllerLocator
+    from .local_security import Security
 
 log = logging.getLogger("headrace.local")
 
 START_TIMEOUT_S = 30.0
 CLIENTS_TIMEOUT_S = 10.0  # as at the exit of a process
 STOP_TIMEOUT_S = 30.0
+ROTATE_TIMEOUT_S = 60.0
 
 
 class LocalCluster(ClientFactory):
     """A running cluster in this process; use it as a context manager, or call `close`."""
 
     def __init__(
-        self, nodes: int, data_dir: str | None, config: Mapping[str, Any], controllers: int = 1
+        self,
+        nodes: int,
+        data_dir: str | None,
+        config: Mapping[str, Any],
+        controllers: int = 1,
+        security: Security | None = None,
     ) -> None:
         if nodes < 1:
             raise ValueError(f"nodes must be at least 1, not {nodes}")
         if not 1 <= controllers <= MAX_VOTERS:
             raise ValueError(f"controllers must be within 1..{MAX_VOTERS}, not {controllers}")
-        node_pairs, controller_pairs = split_config(config)
+        node_pairs, controller_pairs = split_config(resolve_references(config))
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if data_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="headrace-")
             data_dir = self._temporary.name
         self.data_dir = Path(data_dir).absolute()
         new_files = OsFiles if self._temporary is None else UnsyncedFiles
-        self._cores = _Servers(self.data_dir, nodes, controllers, node_pairs, controller_pairs, new_files)
+        self._security = None if security is None else security.with_admin(secrets.token_urlsafe())
+        self._keys = ServerKeyFolder(self.data_dir / "security")
+        self._cores = _Servers(
+            self.data_dir, nodes, controllers, node_pairs, controller_pairs, new_files, self._security
+        )
         self._is_closed = False
         self._clients: WeakSet[Producer[Any, Any] | Consumer[Any, Any] | Admin] = WeakSet()
         self._thread = LoopThread("headrace-local", self._cores.run, self._cores.ended)
@@ -85,6 +103,24 @@ class LocalCluster(ClientFactory):
         """host:port of every storage node for Kafka clients; needs the config key `listeners`."""
         self._raise_if_over()
         return self._cores.kafka_bootstrap()
+
+    @property
+    def server_public_key(self) -> str:
+        """The public key of the first storage node, for clients; only with `security`."""
+        self._raise_if_over()
+        return self._keys.trusted().keys_of(str(ServerName(NODE, 1)))[0].hex()
+
+    def client_config(self, username: str = "", password: str = "") -> dict[str, Any]:
+        """The config of a client that the cluster does not make, but for its bootstrap; without a user name
+        that of the cluster's own user `admin`."""
+        given = {"sasl.username": username, "sasl.password": password} if username else {}
+        return {**given, **self._config_of_client(given, {})}
+
+    def rotate_server_keys(self) -> None:
+        """Give each server a new key pair, one after the other; each is restarted. Errors: RotationError;
+        the next call continues."""
+        self._raise_if_over()
+        KeyRotation(self._keys, _LocalServers(self), log.info, ROTATE_TIMEOUT_S).run()
 
     def restart_node(self, index: int) -> None:
         """Stop storage node `index` (from 0) cleanly, unless it was killed, and start it with the same
@@ -154,6 +190,14 @@ class LocalCluster(ClientFactory):
     def _target(self) -> str:
         return self.bootstrap
 
+    def _config_of_client(
+        self, config: Mapping[str, Any] | None, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        own = dict(config or {})
+        if self._security is None:
+            return own
+        return {**self._security.client_config(str(self._keys.trusted_file), {**own, **options}), **own}
+
     def _made(self, client: Producer[Any, Any] | Consumer[Any, Any] | Admin) -> None:
         self._clients.add(client)
 
@@ -193,6 +237,22 @@ class LocalCluster(ClientFactory):
         return error
 
 
+class _LocalServers:
+    """See RunningServers."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+
+    def statuses(self) -> dict[ServerName, dict[str, Any]]:
+        facts = self._cluster.status()
+        controllers = {ServerName(CONTROLLER, each["controller_id"]): each for each in facts["controllers"]}
+        return controllers | {ServerName(NODE, each["node_id"]): each for each in facts["nodes"]}
+
+    def restart(self, name: ServerName) -> None:
+        restart = self._cluster.restart_controller if name.kind == CONTROLLER else self._cluster.restart_node
+        restart(name.id - 1)
+
+
 class _Servers:
     """The servers of one local cluster; everything except `ended` runs on its event loop."""
 
@@ -204,8 +264,10 @@ class _Servers:
         node_pairs: dict[str, Any],
         controller_pairs: dict[str, Any],
         new_files: Callable[[], Files],
+        security: Security | None = None,
     ) -> None:
         self._new_files = new_files
+        self._security = security
         # A quorum needs its majority: at least as many controllers as have data, whatever was asked for.
         there = max((int(path.name[11:]) for path in data_dir.glob("controller-[1-9]")), default=1)
         self._controller_configs = [
@@ -215,6 +277,7 @@ class _Servers:
                     **controller_pairs,
                     "controller.id": index,
                     "metadata.log.dir": str(data_dir / f"controller-{index}"),
+                    **self._secured(data_dir, ServerName(CONTROLLER, index)),
                 }
             )
             for index in range(1, max(controllers, there) + 1)
@@ -223,7 +286,12 @@ class _Servers:
         delays = {"group.initial.rebalance.delay.ms": 0, "group.streams.initial.rebalance.delay.ms": 0}
         node_pairs = {**delays, **scaled(node_pairs, nodes)}
         self._node_configs = [
-            NodeConfig.of(of_node(node_pairs, index, str(data_dir / f"node-{index}")))
+            NodeConfig.of(
+                {
+                    **of_node(node_pairs, index, str(data_dir / f"node-{index}")),
+                    **self._secured(data_dir, ServerName(NODE, index)),
+                }
+            )
             for index in range(1, nodes + 1)
         ]
         self.settled = threading.Event()
@@ -242,6 +310,9 @@ class _Servers:
                 await self._start_controllers()
                 self._nodes = [self._new_node(config) for config in self._node_configs]
                 await asyncio.gather(*(self._start(node) for node in self._nodes))
+                if self._security is not None and self._security.users:
+                    node = self._nodes[0]
+                    await make_users(node.host, node.port, self._security, node.connections)
                 self.settled.set()
                 await self.closing.wait()
                 await asyncio.gather(*(self._stop(node) for node in self._nodes))
@@ -249,6 +320,14 @@ class _Servers:
                     await self._stop(controller)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group
+
+    def _secured(self, data_dir: Path, name: ServerName) -> dict[str, Any]:
+        """The config of security of a server, whose keys are made."""
+        if self._security is None:
+            return {}
+        folder = ServerKeyFolder(data_dir / "security")
+        folder.make([name])
+        return {"native.security.protocol": self._security.protocol, **folder.config_of(name)}
 
     def ended(self, failure: BaseException | None) -> None:
         """Record how the loop ended; called once, on its thread."""
@@ -331,7 +410,9 @@ class _Servers:
 
     def _new_node(self, config: NodeConfig) -> NodeServer:
         locators = tuple(self._locator(index) for index in range(len(self._controllers)))
-        return NodeServer(config, locators, self._new_files(), new_coordinators, new_kafka_listener)
+        return NodeServer(
+            config, locators, self._new_files(), new_coordinators, new_kafka_listener, NativeMechanisms
+        )
 
     def _locator(self, index: int) -> ControllerLocator:
         async def locate() -> tuple[str, int]:
@@ -350,12 +431,19 @@ class _Servers:
             await run
 
 
-def local(nodes: int = 1, data_dir: str | None = None, controllers: int = 1, **config: Any) -> LocalCluster:
+def local(
+    nodes: int = 1,
+    data_dir: str | None = None,
+    controllers: int = 1,
+    security: Security | None = None,
+    **config: Any,
+) -> LocalCluster:
     """Start a cluster of `nodes` storage nodes inside this process; it is ready when this returns.
 
     `controllers` form a quorum, which tolerates the loss of a minority. Without `data_dir` the files are
-    temporary; otherwise the next `local` with the same folder uses them again. `config` takes keys of storage
-    nodes and controllers with underscores. Errors: ConfigError for unknown keys; any error that prevents the
+    temporary; otherwise the next `local` with the same folder uses them again. `security`: encryption and
+    users of the native listeners, none without. `config` takes keys of storage nodes and controllers with
+    underscores. Errors: ConfigError for unknown keys; any error that prevents the
     start of a server.
     """
-    return LocalCluster(nodes, data_dir, config, controllers)
+    return LocalCluster(nodes, data_dir, config, controllers, security)

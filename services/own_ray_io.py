@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -17,12 +18,17 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
 from ..protocol.errors import HeadraceError
 from ..runtime.ports_io import reserve_ports
 from ..runtime.waiting_io import until
+from .private_files_io import write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 START_TIMEOUT_S = 180.0  # a few seconds, but minutes on a busy machine
 GRACE_S = 0.5  # actors were stopped before; raylet and GCS would drain for much longer
@@ -34,6 +40,10 @@ MAX_TEMP_DIR_LENGTH = 40
 _TOO_SLOW = "timed out during startup"
 # Ray puts paths into shell command lines without quoting them.
 _SHELL_SAFE = re.compile(r"[\w@%+=:,./-]+\Z", re.ASCII)
+# 0: Ray takes 127.0.0.1 as the address of this machine and binds every port to it; Ray's default on macOS
+ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+TOKEN_MODE = "token"  # noqa: S105 - a mode
+TOKEN_BYTES = 32
 OBJECT_STORE_BYTES = 80_000_000  # Ray's minimum is 75 MiB; headrace does not use the object store
 
 
@@ -51,21 +61,37 @@ class OwnRay:
     temp_dir: str
 
 
-def start_own_ray(timeout_s: float = START_TIMEOUT_S) -> OwnRay:
+def env_of_own_ray(token_file: Path) -> dict[str, str]:
+    """The RAY_* variables of a Ray that headrace starts, and of all processes that connect to it.
+
+    It listens on loopback alone, and its clients need the token of a new file, mode 0600, unless
+    RAY_AUTH_MODE has another mode. Errors: OSError.
+    """
+    mode = os.environ.get("RAY_AUTH_MODE") or TOKEN_MODE
+    found = {ONE_MACHINE: "0", "RAY_AUTH_MODE": mode}
+    if mode == TOKEN_MODE:
+        token_file.parent.mkdir(parents=True, exist_ok=True)
+        write_private(token_file, secrets.token_hex(TOKEN_BYTES))
+        found["RAY_AUTH_TOKEN_PATH"] = str(token_file)
+    return found
+
+
+def start_own_ray(ray_env: Mapping[str, str], timeout_s: float = START_TIMEOUT_S) -> OwnRay:
     """Start a local Ray without dashboard, with its own session and temp dir; returns when it answers.
+    `ray_env`: variables for its processes.
 
     Errors: RayStartError with the last lines of Ray's output; no process is left running then.
     """
     ends_at_s = time.monotonic() + timeout_s
     while True:
         try:
-            return _started(ends_at_s - time.monotonic())
+            return _started(ray_env, ends_at_s - time.monotonic())
         except RayStartError as error:
             if _TOO_SLOW not in str(error) or time.monotonic() >= ends_at_s:
                 raise
 
 
-def _started(timeout_s: float) -> OwnRay:
+def _started(ray_env: Mapping[str, str], timeout_s: float) -> OwnRay:
     temp_dir = _make_temp_dir()
     output = Path(temp_dir) / "ray-start.log"
     with output.open("wb") as stream:
@@ -75,7 +101,7 @@ def _started(timeout_s: float) -> OwnRay:
             stdout=stream,
             stderr=stream,
             start_new_session=True,
-            env=_environment(),
+            env=_environment(ray_env),
             cwd="/",
         )
     own = OwnRay("", child.pid, _created_s(child.pid), temp_dir)
@@ -190,11 +216,11 @@ def _interpreter(temp_dir: str, executable: str, prefix: str) -> str:
     return str(link / Path(executable).relative_to(prefix))
 
 
-def _environment() -> dict[str, str]:
-    environment = dict(os.environ)
+def _environment(ray_env: Mapping[str, str]) -> dict[str, str]:
+    environment = {**os.environ, **ray_env}
     environment.pop("RAY_ADDRESS", None)
-    # Ray would write a token into the home folder; users who want authentication set the mode.
-    environment.setdefault("RAY_AUTH_MODE", "disabled")
+    if "RAY_AUTH_TOKEN_PATH" in ray_env:
+        environment.pop("RAY_AUTH_TOKEN", None)  # it would have precedence over the file
     environment["RAY_USAGE_STATS_ENABLED"] = "0"
     # Ray's default of 15 would give servers the lowest priority
     environment.setdefault("RAY_worker_niceness", "0")

@@ -135,7 +135,7 @@ def _flow(
     with Admin(bootstrap) as admin:
         _ = admin.create_topics(NewTopic(TOPIC, PARTITIONS, 1))[TOPIC]  # raises its error
     namespace = ray_host.namespace_of(cluster.cluster)
-    with joined(cluster.ray_address, namespace, cluster.auth_mode) as ray:
+    with joined(cluster.ray_address, namespace, cluster.ray_env) as ray:
         readers = _Readers(ray, bootstrap)  # their processes start during the send
         report(f"sending to topic {TOPIC!r} with {PARTITIONS} partitions")
         started_s = time.monotonic()

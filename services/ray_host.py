@@ -7,13 +7,12 @@ This process holds no authoritative state. Actors are found by their names in th
 from __future__ import annotations
 
 import os
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import ConfigError, HeadraceError
-from ..runtime.waiting_io import let_pass, until
+from ..protocol.errors import ConfigError
+from ..runtime.waiting_io import until
 from .cluster_files_io import (
     DEFAULT_CLUSTER,
     ClusterFile,
@@ -23,25 +22,37 @@ from .cluster_files_io import (
     cluster_lock,
     default_data_dir,
     known_clusters,
+    ray_token_file,
     read_cluster_file,
     remove_cluster_file,
     write_cluster_file,
 )
+from .cluster_secret_io import checked_secret, forget_secret, make_secret
 from .data_dirs_io import check_unused, controllers_with_data, index_of, nodes_with_data, remove_data
 from .discovery import CONTROLLER_PREFIX, NAMESPACE_PREFIX, NODE_PREFIX
-from .own_ray_io import OwnRay, RayStartError, start_own_ray, stop_own_ray
-from .placement import PIN_SHARE, check_new, pins_of, without_machine
+from .own_ray_io import (
+    ONE_MACHINE,
+    OwnRay,
+    RayStartError,
+    env_of_own_ray,
+    start_own_ray,
+    stop_own_ray,
+)
+from .placement import check_new, pins_of, without_machine
+from .ray_readiness import POLL_S, StartError, reason_of, wait_until_up
+from .ray_servers_io import create_servers
 from .ray_session import (
     FIND,
     actor_names,
-    cause_of,
     gather,
     is_reachable,
     joined,
     machine_addresses,
     wanted_address,
 )
-from .server_config import changed_while_running, of_node, replicated, scaled, split_config
+from .secure_up import secure_config
+from .secure_up_io import check_still_secured, make_certificates, make_first_user
+from .server_config import changed_while_running, split_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,14 +64,8 @@ READY_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 20.0
 STATUS_TIMEOUT_S = 5.0
 GONE_TIMEOUT_S = 15.0
-POLL_S = 0.1
-# A server that fails to start ends its process, and Ray restarts it; the third failure is reported.
-MAX_START_FAILURES = 3
+_RAY_ENV = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", ONE_MACHINE)
 UP_STATES = {"running", "active"}  # of a host, and of a storage node that is not fenced
-
-
-class StartError(HeadraceError):
-    """The cluster did not become ready."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class UpOptions:
     disk_resource: str | None = None
     machines: int | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+    is_secure: bool = False
     timeout_s: float = READY_TIMEOUT_S
 
 
@@ -88,16 +94,21 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
     split_config(options.config)  # rejects invalid keys before anything is started
     with cluster_lock(options.cluster):
         before = _running_file(options.cluster, report)
+        if options.is_secure:
+            config = secure_config(options.config, before.data_dir if before else _data_dir(options))
+            options = replace(options, config=config)
         facts = _merged(options, before)
+        check_still_secured(facts)
         left_out = nodes_with_data(facts.data_dir) - facts.nodes
         if left_out > 0:
             report(f"{facts.data_dir} has data of {left_out} more nodes, which are not started")
         own = None
         if not facts.ray_address:
             report("starting Ray on this machine")
-            own = start_own_ray()
+            ray_env = env_of_own_ray(ray_token_file(options.cluster))
+            own = start_own_ray(ray_env)
             own_facts = OwnRayFacts(own.pid, own.created_s, own.temp_dir)
-            facts = _with(facts, ray_address=own.address, own_ray=own_facts)
+            facts = _with(facts, ray_address=own.address, own_ray=own_facts, ray_env=ray_env)
         has_data = Path(facts.data_dir).exists()
         try:
             # Order: the file first, so that `down` can stop the parts of an interrupted `up`.
@@ -137,13 +148,8 @@ def status(cluster: str) -> dict[str, Any]:
     if not is_reachable(facts.ray_address):
         return result
     namespace = namespace_of(cluster)
-    with joined(facts.ray_address, namespace, facts.auth_mode) as ray:
-        names = actor_names(ray, namespace)
-        away = without_machine(facts.pins, ray.cluster_resources())
-        calls = {n: ray.get_actor(n, namespace).status.remote() for n in names if n not in away}
-        found = {name: _status_or_state(name, a) for name, a in gather(ray, calls, STATUS_TIMEOUT_S).items()}
-        for name in set(names) & set(away):
-            found[name] = {"name": name, "state": "waiting", "detail": f"no machine has {away[name]}"}
+    with joined(facts.ray_address, namespace, facts.ray_env) as ray:
+        found = statuses_of(ray, facts)
     nodes = [found[name] for name in sorted(found, key=index_of) if name.startswith(NODE_PREFIX)]
     controllers = [found[name] for name in sorted(found, key=index_of) if not name.startswith(NODE_PREFIX)]
     result["controller"] = _active(controllers)
@@ -156,6 +162,24 @@ def status(cluster: str) -> dict[str, Any]:
     )
     result["state"] = "running" if is_whole else "degraded" if found else "down"
     return result
+
+
+def statuses_of(ray: Any, facts: ClusterFile) -> dict[str, dict[str, Any]]:
+    """The status of each actor of the cluster by name; one that does not answer has only a `state`."""
+    namespace = namespace_of(facts.cluster)
+    names = actor_names(ray, namespace)
+    away = without_machine(facts.pins, ray.cluster_resources())
+    calls = {n: ray.get_actor(n, namespace).status.remote() for n in names if n not in away}
+    found = {name: _status_or_state(name, a) for name, a in gather(ray, calls, STATUS_TIMEOUT_S).items()}
+    for name in set(names) & set(away):
+        found[name] = {"name": name, "state": "waiting", "detail": f"no machine has {away[name]}"}
+    return found
+
+
+def server_names(facts: ClusterFile) -> list[str]:
+    """The names of all servers that the cluster should have, controllers first."""
+    controllers, nodes = _names(facts)
+    return [*controllers, *nodes]
 
 
 def _prepared(node: dict[str, Any]) -> int:
@@ -185,7 +209,7 @@ def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str
         facts = read_cluster_file(cluster)
         troubles: list[str] = []
         if is_reachable(facts.ray_address):
-            with joined(facts.ray_address, namespace_of(cluster), facts.auth_mode) as ray:
+            with joined(facts.ray_address, namespace_of(cluster), facts.ray_env) as ray:
                 troubles = _stop_actors(ray, facts, report, delete_data=delete_data)
         elif facts.own_ray is None:
             troubles = [f"no Ray answers at {facts.ray_address}: its servers could not be stopped"]
@@ -219,23 +243,28 @@ def _running_file(cluster: str, report: Report) -> ClusterFile | None:
     return None
 
 
+def _data_dir(options: UpOptions) -> str:
+    """The data dir of a new cluster."""
+    return str(Path(options.data_dir or default_data_dir(options.cluster)).expanduser().absolute())
+
+
 def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
     """The target state of the cluster, from the options and the existing cluster. Errors: ConfigError."""
     if before is None:
-        data_dir = str(Path(options.data_dir or default_data_dir(options.cluster)).expanduser().absolute())
+        data_dir = _data_dir(options)
         address = wanted_address(options.ray_address) or ""
         nodes, config = options.nodes or nodes_with_data(data_dir) or DEFAULT_NODES, dict(options.config)
         # A quorum needs its majority: at least as many controllers as have data, whatever was asked for.
         controllers = max(options.controllers or 1, controllers_with_data(data_dir))
         # `status` and `down` connect to this Ray as `up` did, also from a shell without the variable.
-        auth_mode = os.environ.get("RAY_AUTH_MODE") or "disabled"
+        ray_env = {name: os.environ[name] for name in _RAY_ENV if os.environ.get(name)}
         return ClusterFile(
             options.cluster,
             address,
             (),
             nodes,
             data_dir,
-            auth_mode=auth_mode,
+            ray_env={"RAY_AUTH_MODE": "disabled", **ray_env},
             config=config,
             controllers=controllers,
         )
@@ -245,7 +274,7 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
     nodes = options.nodes or before.nodes
     if nodes < before.nodes:
         raise _too_few(before.cluster, before.nodes)
-    if options.data_dir and str(Path(options.data_dir).expanduser().absolute()) != before.data_dir:
+    if options.data_dir and _data_dir(options) != before.data_dir:
         raise ConfigError(
             f"cluster {before.cluster!r} has its data in {before.data_dir}: run `headrace down` first"
         )
@@ -260,7 +289,7 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
 
 def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> ClusterFile:
     namespace = namespace_of(facts.cluster)
-    with joined(facts.ray_address, namespace, facts.auth_mode) as ray:
+    with joined(facts.ray_address, namespace, facts.ray_env) as ray:
         _wait_for_machines(ray, options.machines or 1, options.timeout_s, report)
         before = actor_names(ray, namespace)
         facts = _with_those_there(options, facts, before)
@@ -271,13 +300,16 @@ def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> Clu
         facts = _with(facts, pins={n: pin for n, pin in pins.items() if n in facts.pins or n not in before})
         away = without_machine(facts.pins, resources)
         try:
-            actors = _create(ray, facts, pins)
+            secret = make_secret(facts.cluster, namespace, report, is_running=bool(before))
+            make_certificates(facts, machine_addresses(ray), report)
+            actors = create_servers(facts, *_names(facts), pins)
             adopted = sorted(set(actors) & set(before))
             report(f"adopted {', '.join(adopted)}" if adopted else f"starting {len(actors)} actors")
             for name, pin in away.items():
                 report(f"{name} waits for a machine with Ray resource {pin}, and starts when it joins")
             present = {name: actor for name, actor in actors.items() if name not in away}
-            endpoints = _wait_until_up(ray, present, _names(facts)[0], options.timeout_s, report)
+            endpoints = wait_until_up(ray, present, _names(facts)[0], secret, options.timeout_s, report)
+            make_first_user(facts, endpoints, report)
         except BaseException:
             for name in set(actor_names(ray, namespace)) - set(before):
                 ray.kill(ray.get_actor(name, namespace), no_restart=True)
@@ -340,33 +372,6 @@ def _other_controllers(cluster: str, controllers: int) -> ConfigError:
     )
 
 
-def _create(ray: Any, facts: ClusterFile, pins: Mapping[str, str]) -> dict[str, Any]:
-    from ..controller.controller_actor import controller_actor
-    from ..coordinators.assembly import new_coordinators
-    from ..storage_node.node_actor import node_actor
-    from .kafka_listener.assembly import new_kafka_listener
-
-    namespace = namespace_of(facts.cluster)
-    node_config, controller_config = split_config(facts.config)
-    node_config = scaled(node_config, facts.nodes)
-    controller_config = replicated(controller_config, facts.nodes)
-    loopback = {"listener.host": "127.0.0.1"} if facts.own_ray is not None else {}
-    data_dir = Path(facts.data_dir)
-    # Order: only the first controller may form a quorum alone on an empty disk. Further ones join.
-    controllers, nodes = _names(facts)
-    actors = {}
-    for index, name in enumerate(controllers, 1):
-        config = {**loopback, **controller_config, "metadata.log.dir": str(data_dir / name)}
-        pin = {pins[name]: PIN_SHARE}
-        actors[name] = controller_actor(index, namespace, controllers, config, pin)
-    residents = new_coordinators, new_kafka_listener
-    for index, name in enumerate(nodes, 1):
-        config = {**loopback, **of_node(node_config, index, str(data_dir / name))}
-        pin = {pins[name]: PIN_SHARE}
-        actors[name] = node_actor(index, namespace, controllers, config, pin, *residents)
-    return actors
-
-
 def _names(facts: ClusterFile) -> tuple[list[str], list[str]]:
     controllers = [f"{CONTROLLER_PREFIX}{index}" for index in range(1, facts.controllers + 1)]
     return controllers, [f"{NODE_PREFIX}{index}" for index in range(1, facts.nodes + 1)]
@@ -378,86 +383,11 @@ def _pins(facts: ClusterFile, machines: list[str], disk_resource: str | None) ->
     return pins_of({**indices, controllers[0]: 0}, facts.pins, machines, disk_resource)
 
 
-def _wait_until_up(
-    ray: Any, actors: Mapping[str, Any], controllers: list[str], timeout_s: float, report: Report
-) -> dict[str, str]:
-    """host:port of every actor once all serve. `controllers`: all, also those without a machine.
-
-    Errors: StartError.
-    """
-    deadline = time.monotonic() + timeout_s
-    here = {name: actors[name] for name in controllers if name in actors}
-    if not here:
-        raise StartError("no controller can run: no machine of this Ray has the disk of one")
-    if len(controllers) == 1:
-        return _wait_ready(ray, actors, timeout_s, report)
-    endpoints = _wait_ready(ray, here, timeout_s, report)
-    if len(here) == len(controllers):
-        _begin_quorum(ray, here)
-    nodes = {name: each for name, each in actors.items() if name not in here}
-    return {**endpoints, **_wait_ready(ray, nodes, max(deadline - time.monotonic(), 1.0), report)}
-
-
-def _begin_quorum(ray: Any, controllers: Mapping[str, Any]) -> None:
-    """Set the voters of a new cluster: once, and only if all of its disks are empty.
-
-    Errors: StartError if a controller does not answer.
-    """
-    calls = {name: each.voter.remote() for name, each in controllers.items()}
-    answers = gather(ray, calls, STATUS_TIMEOUT_S)
-    for name, answer in answers.items():
-        if isinstance(answer, BaseException):
-            raise StartError(f"{name} did not report whether its disk is empty: {_reason(answer)}")
-    if all(is_blank for _, is_blank in answers.values()):
-        first = min(controllers, key=index_of)
-        begun = controllers[first].begin.remote([voter for voter, _ in answers.values()])
-        outcome = gather(ray, {first: begun}, STATUS_TIMEOUT_S)[first]
-        if isinstance(outcome, BaseException):
-            raise StartError(f"{first} failed to form the quorum: {_reason(outcome)}")
-
-
-def _wait_ready(ray: Any, actors: Mapping[str, Any], timeout_s: float, report: Report) -> dict[str, str]:
-    """host:port of every actor once all serve. Errors: StartError with the last error of the slowest one."""
-    deadline = time.monotonic() + timeout_s
-    calls = {name: handle.ready.remote(timeout_s) for name, handle in actors.items()}
-    endpoints: dict[str, str] = {}
-    failures: dict[str, int] = dict.fromkeys(actors, 0)
-    last = "no response"
-    while len(endpoints) < len(actors):
-        if time.monotonic() > deadline:
-            missing = ", ".join(sorted(set(actors) - set(endpoints)))
-            raise StartError(f"{missing} not ready within {timeout_s:.0f} s: {last}")
-        waiting = {call: name for name, call in calls.items() if name not in endpoints}
-        done, _ = ray.wait(list(waiting), num_returns=1, timeout=0.5)
-        for call in done:
-            name = waiting[call]
-            try:
-                host, port = ray.get(call)
-            except ray.exceptions.ActorDiedError as error:
-                raise StartError(f"{name} cannot start: {_reason(error)}") from None
-            except ray.exceptions.RayError as error:
-                last = f"{name}: {_reason(error)}"
-                failures[name] += isinstance(cause_of(error), (HeadraceError, OSError))
-                if failures[name] >= MAX_START_FAILURES:
-                    raise StartError(f"{name} cannot start: {_reason(error)}") from None
-                let_pass(POLL_S)
-                calls[name] = actors[name].ready.remote(timeout_s)
-            else:
-                endpoints[name] = f"{host}:{port}"
-                report(f"{name} is ready on {host}:{port} ({len(endpoints)}/{len(actors)})")
-    return endpoints
-
-
-def _reason(error: BaseException) -> str:
-    """The last line of an error: Ray's messages contain whole tracebacks."""
-    lines = [line.strip() for line in str(cause_of(error)).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
-
-
 def _stop_actors(ray: Any, facts: ClusterFile, report: Report, *, delete_data: bool) -> list[str]:
     """Stop nodes first, while controllers can handle their shutdown, then kill all actors."""
     namespace = namespace_of(facts.cluster)
     names = actor_names(ray, namespace)
+    secret = checked_secret(facts.cluster, namespace)
     handles = {name: ray.get_actor(name, namespace) for name in names}
     away = without_machine(facts.pins, ray.cluster_resources())
     troubles = [
@@ -470,19 +400,20 @@ def _stop_actors(ray: Any, facts: ClusterFile, report: Report, *, delete_data: b
         if group:
             report(f"stopping {', '.join(group)}")
         asked = [name for name in group if name not in away]
-        calls = {name: handles[name].stop.remote(STOP_TIMEOUT_S, delete_data) for name in asked}
+        calls = {name: handles[name].stop.remote(secret, STOP_TIMEOUT_S, delete_data) for name in asked}
         for name, answer in gather(ray, calls, STOP_TIMEOUT_S + 2).items():
             if isinstance(answer, BaseException):
-                troubles.append(f"{name} did not stop cleanly: {_reason(answer)}")
+                troubles.append(f"{name} did not stop cleanly: {reason_of(answer)}")
         for name in group:
             ray.kill(handles[name], no_restart=True)
     until(lambda: not actor_names(ray, namespace), GONE_TIMEOUT_S, POLL_S)
+    forget_secret(namespace)
     return troubles
 
 
 def _status_or_state(name: str, answer: Any) -> dict[str, Any]:
     if isinstance(answer, BaseException):
-        return {"name": name, "state": "silent", "detail": _reason(answer)}
+        return {"name": name, "state": "silent", "detail": reason_of(answer)}
     return dict(answer)
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
-import signal
 import socket
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.ray_join_actor import join_ray, set_ray_env
 from .own_ray_io import RayStartError
 
 if TYPE_CHECKING:
@@ -55,33 +53,24 @@ def is_reachable(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def joined(address: str, namespace: str, auth_mode: str | None = None) -> Iterator[Any]:
+def joined(address: str, namespace: str, ray_env: Mapping[str, str] | None = None) -> Iterator[Any]:
     """The `ray` module, connected to that cluster; disconnected at the end unless it was connected before.
+    `ray_env`: the RAY_* variables of that Ray.
 
     Errors: RayStartError if Ray does not answer or rejects the connection.
     """
     if not is_reachable(address):
         raise RayStartError(f"no Ray answers at {address}")
-    if auth_mode is not None:
-        os.environ.setdefault("RAY_AUTH_MODE", auth_mode)
+    set_ray_env(ray_env or {})  # Order: before Ray is imported
     import ray
 
     if ray.is_initialized():
         yield ray
         return
-    on_terminate = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
     try:
-        ray.init(
-            address=address,
-            namespace=namespace,
-            log_to_driver=False,
-            configure_logging=False,
-            logging_level=logging.ERROR,
-        )
+        join_ray(address, namespace, ray_env or {})
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise RayStartError(f"cannot join the Ray at {address}: {error}") from error
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, on_terminate)  # Ray's handler would end the process without cleanup
     try:
         # Ray prints notices on standard output, which is for results of commands only
         with contextlib.redirect_stdout(sys.stderr):

@@ -1,4 +1,5 @@
-"""Generates the pages CONFIG, ERRORS, PROTOCOL and STATES of docs/ from declarations in the code.
+"""Generates the pages AUTHORIZATION, CONFIG, ERRORS, PROTOCOL and STATES of docs/ from declarations in the
+code.
 
 `python -m headrace.services.reference` (or `make docs`) writes them; a tidy test fails when they are stale.
 """
@@ -28,6 +29,7 @@ from ..coordinators.txn import states as txn_states
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
 from ..protocol.metadata import records
+from ..protocol.security.required_operations import REQUIRED
 from ..runtime.config import Config, KeyFacts, text_of
 from ..storage_node.configs.client_metrics_config import ClientMetricsConfig
 from ..storage_node.configs.group_config import GroupConfig
@@ -36,6 +38,7 @@ from ..storage_node.links import membership
 from ..storage_node.log.config import LogConfig
 from ..storage_node.replica import followed
 from ..stream.config import StreamsConfig
+from ..stream.ray.config import WorkersConfig
 from ..stream.task.states import TRANSITIONS as TASK_TRANSITIONS
 from ..stream.task.states import TaskState
 from ..stream.worker.states import INSTANCE_TRANSITIONS, InstanceState
@@ -43,6 +46,8 @@ from ..stream.worker.states import INSTANCE_TRANSITIONS, InstanceState
 if typing.TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from enum import Enum
+
+    from ..protocol.security.required_operations import Need, Required
 
 SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
     (
@@ -77,6 +82,11 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
         " `consumer.`, `producer.`, ...",
         StreamsConfig,
     ),
+    (
+        "Streams workers on Ray",
+        "Keyword arguments of `stream.run` (`cpus=0.5`, `worker_cpus=0.5`), or `config={...}`.",
+        WorkersConfig,
+    ),
 )
 
 
@@ -95,6 +105,41 @@ def config_rows() -> list[dict[str, Any]]:
     """All keys as rows: `part`, `key`, `default` as text, `unit`, `range` (`low..high` or choices), `live`
     (may change while running) and `doc`."""
     return [row for title, _, config in SECTIONS for row in _config_rows(title, config)]
+
+
+def authorization_page() -> str:
+    """docs/AUTHORIZATION.md: the operations that each api requires."""
+    parts = [
+        "# Required operations\n",
+        "Made by `make docs` from `protocol/security/required_operations.py`. With `authorizer.class.name` a"
+        " client needs rules for these rights, whichever protocol it speaks; other servers of the cluster and"
+        " `super.users` need none. The node that receives a request checks it, before any handler or other"
+        " server has it.\n",
+        "Without the right, the request is refused, or that resource alone, with the error of the resource's"
+        " type, whether or not the resource exists; lists leave out what the client may not see. READ, WRITE,"
+        " DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS.\n",
+        "| api | right | when | refused |\n| --- | --- | --- | --- |",
+    ]
+    for key, required in sorted(REQUIRED.items()):
+        parts += _required_rows(key, required)
+    notes = [f"- {each.name}: {each.note}" for _, each in sorted(REQUIRED.items()) if each.note]
+    return "\n".join((*parts, "", "## Notes\n", *notes, ""))
+
+
+def _required_rows(key: int, required: Required) -> list[str]:
+    if not required.needs:
+        return [f"| {required.name} ({key}) | none | | |"]
+    return [
+        f"| {required.name} ({key}) | {_rights_text(need)} | {need.when} | {need.scope.value} |"
+        for need in required.needs
+    ]
+
+
+def _rights_text(need: Need) -> str:
+    rights = [need.right] if need.alternative is None else [need.right, need.alternative]
+    return " or ".join(
+        f"{each.operation.name} on {each.resource_type.name.lower().replace('_', ' ')}" for each in rights
+    )
 
 
 def errors_page() -> str:
@@ -291,6 +336,7 @@ def _first_line(cls: type) -> str:
 
 def write_pages(folder: Path) -> None:
     """Write all pages into `folder`."""
+    (folder / "AUTHORIZATION.md").write_text(authorization_page())
     (folder / "CONFIG.md").write_text(config_page())
     (folder / "ERRORS.md").write_text(errors_page())
     (folder / "PROTOCOL.md").write_text(protocol_page())

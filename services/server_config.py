@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..controller.config import ControllerConfig
 from ..protocol.errors import ConfigError
-from ..runtime.config import nearest_key
+from ..runtime.config import FAMILY, nearest_key
+from ..runtime.config_references import has_reference, is_provider_key
 from ..storage_node.configs.node_config import CLUSTER_WIDE_KEYS, NodeConfig
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ _HOST_SETS = {
     "controller.id",
     "metadata.log.dir",
     "controller.quorum.bootstrap.servers",
+    "server.key.file",
+    "trusted.server.keys.file",
 }
 
 DURABLE_REPLICAS = 3  # Kafka's default for internal topics, and common practice for other topics
@@ -37,6 +40,9 @@ def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
     node: dict[str, Any] = {}
     controller: dict[str, Any] = {}
     for name, value in pairs.items():
+        if is_provider_key(name):
+            node[name] = controller[name] = value
+            continue
         homes = ((node, _dotted(NodeConfig, name)), (controller, _dotted(ControllerConfig, name)))
         taken = [(target, dotted) for target, dotted in homes if dotted is not None]
         if not taken:
@@ -47,9 +53,16 @@ def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
                 raise ConfigError(f"{dotted} is set by the host and cannot be configured")
             target[dotted] = value
     # validates types, ranges and combinations before anything is started
-    NodeConfig.of({**node, "log.dirs": "anywhere"})
-    ControllerConfig.of({**controller, "metadata.log.dir": "anywhere"})
+    NodeConfig.of({**_without_references(node), "log.dirs": "anywhere"})
+    ControllerConfig.of({**_without_references(controller), "metadata.log.dir": "anywhere"})
     return node, controller
+
+
+def _without_references(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are known here; the process of a server resolves the others."""
+    return {
+        name: value for name, value in config.items() if not (is_provider_key(name) or has_reference(value))
+    }
 
 
 def scaled(node: Mapping[str, Any], nodes: int) -> dict[str, Any]:
@@ -58,6 +71,7 @@ def scaled(node: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     replicas = min(nodes, DURABLE_REPLICAS)
     return {
         "offsets.topic.replication.factor": replicas,
+        "audit.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": min(2, replicas),
         **node,
@@ -81,7 +95,7 @@ def of_node(node: Mapping[str, Any], index: int, log_dir: str) -> dict[str, Any]
     found = {**node, "node.id": index, "log.dirs": log_dir}
     for name in ("listeners", "advertised.listeners"):
         if name in found:
-            values = NodeConfig.of(found).to_mapping()[name]
+            values = NodeConfig.of(_without_references(found)).to_mapping()[name]
             found[name] = tuple(_with_own_port(value, index) for value in values)
     return found
 
@@ -102,6 +116,8 @@ def changed_while_running(name: str) -> str | None:
 
 def _dotted(cls: type[Config], name: str) -> str | None:
     for dotted in list(cls.keys()):
+        if dotted.endswith(FAMILY) and name.startswith(dotted[:-1]):
+            return name
         if name in (dotted, dotted.replace(".", "_"), cls.field_of(dotted)):
             return dotted
     return None

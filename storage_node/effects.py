@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..protocol.errors import KafkaError
     from ..protocol.messages.control import AlterPartitionRequest
     from ..protocol.messages.data import FetchRequest
     from ..protocol.messages.envelope import Api
+    from ..protocol.records.header import Buffer
     from .embedded.coordinator_read import CoordinatorRead
     from .log.future_log import FutureLog
     from .log.log import Log
@@ -137,6 +138,7 @@ class AskPeer:
     body: Any
     timeout_ms: int
     answered: Callable[[Any, int, int], None]  # body or KafkaError, now_ms, wall_ms
+    frames: Sequence[Buffer] = ()
 
 
 @dataclass(frozen=True, slots=True)

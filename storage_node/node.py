@@ -21,10 +21,13 @@ from ..protocol.errors import (
     UnsupportedVersionError,
 )
 from ..protocol.messages import registry
+from ..runtime.authorization.gate import Gate
 from ..runtime.purgatory import Purgatory
 from ..runtime.timing_wheel import TimingWheel
 from .configs.live_config import LiveConfig
 from .counters import NodeCounters
+from .edge.audit_writer import AuditWriter
+from .edge.authorization import NodeAuthorization
 from .edge.metadata_view import MetadataView
 from .effects import Effect, WakeAt
 from .embedded.coordinator_host import NodeCoordinatorHost
@@ -78,6 +81,8 @@ class StorageNode:
     ) -> None:
         self.counters = NodeCounters()
         self.config = LiveConfig(config)
+        self.authorization = NodeAuthorization(config)
+        self.gate = Gate(self.authorization.authorizer, lambda: self.image)
         self._manager = manager
         tails = TailCache(config.log_tail_cache_bytes, config.log_tail_cache_partition_bytes)
         self.config.on_change(
@@ -130,7 +135,9 @@ class StorageNode:
             self._settle,
             coordinators,
             now_ms,
+            self.authorization.authorizer,
         )
+        self.audit = AuditWriter(lambda: self.config.now, lambda: self.image, self._emit)
         self._handlers.transactions.on_marker = self.coordinators.ended_transaction
 
     @property
@@ -202,6 +209,7 @@ class StorageNode:
             self.table.is_caught_up = True
         else:
             self.replicas.images.apply(image, delta, now_ms)
+        self.authorization.follow(image, delta, is_complete=self.table.is_caught_up)
         self._view = MetadataView(image, self._controller_id)
         self.coordinators.learned()
         self._settle(now_ms)
@@ -246,6 +254,7 @@ class StorageNode:
             self.replicas.isr_manager.shrink_overdue(now_ms)
         self.replicas.log_starts.step(now_ms, wall_ms)
         self._producer_expiry.step(now_ms, wall_ms)
+        self.audit.step(self.table.node_id, now_ms)
         self._settle(now_ms)
 
     # --- replication -----------------------------------------------------------------------------------
@@ -462,10 +471,17 @@ class StorageNode:
                 self.replicas.fetchers.next_deadline_ms(),
                 self.replicas.isr_manager.isr_changes.next_deadline_ms(),
             )
-        earliest = min((deadline for deadline in deadlines if deadline is not None), default=None)
-        if earliest is not None and (self._wake_at_ms is None or earliest < self._wake_at_ms):
+        earliest = self._wake_at_ms
+        for deadline in deadlines:
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        if earliest != self._wake_at_ms:
+            assert earliest is not None
             self._wake_at_ms = earliest
             self._output.effects.append(WakeAt(earliest))
+
+    def _emit(self, effect: Effect) -> None:
+        self._output.effects.append(effect)
 
     def note(self, text: str) -> None:
         """A warning in the operator's log."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from ..protocol.errors import NetworkError
+from ..runtime.config_references_io import resolve_references
+from ..runtime.control_secret_actor import SecretCheck
 from ..runtime.named_actor import ActorEndpoint, ActorFinder, detached, own_address, own_incarnation_id
 from ..runtime.server_host_io import ServerHost, settle_process
 from .configs.node_config import NodeConfig
@@ -22,13 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .edge.gateway import GatewayFactory
+    from .edge.native_sasl import SaslProvider
     from .embedded.contract import CoordinatorFactory
 
 log = logging.getLogger("headrace.node")
 
 
 class NodeActor:
-    """Control surface of one storage node process. All calls are idempotent.
+    """Control surface of one storage node process. All calls are idempotent; those that change something need
+    the secret of the cluster. Errors of these: ClusterAuthorizationFailedError.
 
     Errors: ConfigError from the constructor, which Ray reports as the death of the actor for good.
     """
@@ -41,15 +45,19 @@ class NodeActor:
         config: Mapping[str, Any],
         coordinators: CoordinatorFactory,
         gateway: GatewayFactory,
+        sasl: SaslProvider,
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        self._config = NodeConfig.of({"listener.host": own_address(), **config})
-        self._coordinators, self._gateway = coordinators, gateway
+        self._config = NodeConfig.of({"listener.host": own_address(), **resolve_references(config)})
+        self._coordinators, self._gateway, self._sasl = coordinators, gateway, sasl
         finders = tuple(ActorFinder(ActorEndpoint(namespace, controller)) for controller in controller_names)
+        self._check = SecretCheck(namespace, name)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
 
     def _new_server(self, finders: tuple[ActorFinder, ...]) -> NodeServer:
-        server = NodeServer(self._config, finders, coordinators=self._coordinators, gateway=self._gateway)
+        server = NodeServer(
+            self._config, finders, coordinators=self._coordinators, gateway=self._gateway, sasl=self._sasl
+        )
         server.incarnation_id = own_incarnation_id()
         return server
 
@@ -69,12 +77,18 @@ class NodeActor:
         """Facts for people, JSON-able; `state` is starting, running, stopping, stopped or failed."""
         return self._host.status()
 
-    def stop(self, timeout_s: float, delete_data: bool = False) -> None:
+    def stop(self, secret: str, timeout_s: float, delete_data: bool = False) -> None:
         """Shut down cleanly; with `delete_data` the log dirs are removed afterwards."""
+        self._check(secret, "stop")
         self._host.stop(timeout_s)
         if delete_data:
             for directory in self._config.log_dirs:
                 shutil.rmtree(directory, ignore_errors=True)
+
+    def restart(self, secret: str, timeout_s: float) -> None:
+        """Shut down cleanly and end the process behind this call; Ray starts it again."""
+        self._check(secret, "restart")
+        self._host.restart(timeout_s)
 
 
 def node_name(index: int) -> str:
@@ -90,15 +104,16 @@ def node_actor(
     resources: Mapping[str, float],
     coordinators: CoordinatorFactory,
     gateway: GatewayFactory,
+    sasl: SaslProvider,
 ) -> Any:
     """The handle of storage node `index` of this namespace: the one that runs, or a new one.
 
-    `coordinators` and `gateway` are functions of modules, which travel by their names.
+    `coordinators`, `gateway` and `sasl` are functions or classes of modules, which travel by their names.
     """
     name = node_name(index)
     options = detached(name, namespace, resources)
     return (
         ray.remote(NodeActor)
         .options(**options)
-        .remote(name, namespace, tuple(controller_names), dict(config), coordinators, gateway)
+        .remote(name, namespace, tuple(controller_names), dict(config), coordinators, gateway, sasl)
     )

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from .dsl.windows import sliding as sliding
     from .dsl.windows import tumbling as tumbling
     from .dsl.windows import unlimited as unlimited
+    from .errors import IncompatibleTopologyError as IncompatibleTopologyError
+    from .errors import WorkersError as WorkersError
+    from .metrics.names import MetricName as MetricName
     from .processing import PunctuationType as PunctuationType
     from .processors.aggregate_functions import Aggregate as Aggregate
     from .processors.aggregate_functions import Collect as Collect
@@ -56,6 +59,8 @@ if TYPE_CHECKING:
     from .query.hosts import HostMetadata as HostMetadata
     from .query.hosts import KeyQueryMetadata as KeyQueryMetadata
     from .query.http_io import http_app as http_app
+    from .query.http_server_io import HttpServer as HttpServer
+    from .query.http_server_io import serve_http as serve_http
     from .query.position import Position as Position
     from .query.queries import CountQuery as CountQuery
     from .query.queries import FailureReason as FailureReason
@@ -75,6 +80,9 @@ if TYPE_CHECKING:
     from .query.views_io import ReadOnlySessionStore as ReadOnlySessionStore
     from .query.views_io import ReadOnlyVersionedStore as ReadOnlyVersionedStore
     from .query.views_io import ReadOnlyWindowStore as ReadOnlyWindowStore
+    from .ray.run_io import connect_workers as connect_workers
+    from .ray.run_io import run as run
+    from .ray.workers_io import Workers as Workers
     from .records import AggregationWithHeaders as AggregationWithHeaders
     from .records import LateRecord as LateRecord
     from .records import Record as Record
@@ -109,6 +117,7 @@ if TYPE_CHECKING:
     from .testing.mock_context import MockProcessorContext as MockProcessorContext
     from .topology.errors import TopologyError as TopologyError
     from .topology.topology import Topology as Topology
+    from .watch.application import ApplicationView as ApplicationView
     from .worker.instance_io import AppInstance as AppInstance
     from .worker.listeners_io import RestoreListener as RestoreListener
     from .worker.listeners_io import SuspendReason as SuspendReason
@@ -199,6 +208,7 @@ _MODULES = {
     "Queries": "query.client_io",
     "connect_queries": "query.connect_io",
     "http_app": "query.http_io",
+    **dict.fromkeys(("HttpServer", "serve_http"), "query.http_server_io"),
     **dict.fromkeys(("HostInfo", "HostMetadata", "KeyQueryMetadata"), "query.hosts"),
     **dict.fromkeys(
         (
@@ -207,10 +217,16 @@ _MODULES = {
         ),
         "query.views_io",
     ),
+    **dict.fromkeys(("run", "connect_workers"), "ray.run_io"),
+    "Workers": "ray.workers_io",
+    "WorkersError": "errors",
     "TestDriver": "testing.driver",
     "MockProcessorContext": "testing.mock_context",
     "Topology": "topology.topology",
     "TopologyError": "topology.errors",
+    "ApplicationView": "watch.application",
+    "IncompatibleTopologyError": "errors",
+    "MetricName": "metrics.names",
     "AppInstance": "worker.instance_io",
     "InstanceState": "worker.states",
     **dict.fromkeys(("RestoreListener", "SuspendReason"), "worker.listeners_io"),

@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,10 @@ from .state.files_io import open_engine
 from .task.handlers import LogAndFail, RetryOrFail
 from .task.settings import TaskSettings
 from .task.timestamps import FailOnInvalidTimestamp
-from .worker.instance_io import AppInstance, UncaughtHandler, shut_down
+from .worker.instance_io import AppInstance
 from .worker.state_directory_io import StateDirectory, default_state_dir
 from .worker.states import InstanceState
+from .worker.uncaught import UncaughtHandler, shut_down
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -125,23 +127,34 @@ class App(Builder):
             self._settings(merged),
             bootstrap=bootstrap,
             client_configs=client_configs,
-            open_engine=open_engine,
+            open_engine=partial(open_engine, has_statistics=merged.metrics_level != "INFO"),
             on_uncaught=on_uncaught,
             on_state_change=on_state_change,
             on_restore=on_restore,
         )
 
-    def queries(self, bootstrap: Any = None, *, timeout_s: float = 10.0) -> Queries:
+    def queries(
+        self,
+        bootstrap: Any = None,
+        *,
+        timeout_s: float = 10.0,
+        config: Mapping[str, Any] | None = None,
+    ) -> Queries:
         """A handle for queries about all instances of the application, wherever they run: with the serdes of
-        this program, and `application.server` set for each instance. `bootstrap` as for `Producer`. Close it,
-        or use it in a `with` statement."""
+        this program, and `application.server` set for each instance. `bootstrap` as for `Producer`; `config`
+        overrides that of the application, such as `query.secret.file` and `admin.` keys. Close it, or use it
+        in a `with` statement."""
         from ..clients.sync.admin_io import Admin
         from .query.connect_io import queries_of
         from .query.hosts_io import GroupHosts
+        from .query.secrets_io import query_keys
 
-        hosts = GroupHosts(self.application_id, Admin(bootstrap))
-        built = self.build(self.application_id)
-        return queries_of(self.application_id, built, self.settings, hosts, timeout_s=timeout_s)
+        own, clients = split_config(config or {})
+        name = self.application_id
+        keys = query_keys(self.config.merged(own), name)
+        admin = Admin(bootstrap, config={**self.client_configs["admin"], **clients["admin"]})
+        built = self.build(name)
+        return queries_of(name, built, self.settings, GroupHosts(name, admin), timeout_s=timeout_s, keys=keys)
 
     def run(
         self,

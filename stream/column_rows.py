@@ -1,4 +1,5 @@
-"""Records by column: what a cache flushes passes stateless processors and the sink as one run.
+"""Records by column: the input of stateless processors, and what a cache flushes, passes these and the sink
+as one run.
 
 A run is the same as its records one after the other. Where a processor has no way to process one, or a record
 may be dropped by a handler, the records are forwarded one by one.
@@ -7,6 +8,7 @@ may be dropped by a handler, the records are forwarded one by one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..clients import serdes
@@ -14,18 +16,17 @@ from .state.formats.windows import WindowedSerde
 
 if TYPE_CHECKING:
     from ..clients.serdes import Serde
-    from .records import RecordContext
 
-# What these serdes read from bytes that they have written has the same bytes again.
+# What these serdes read from bytes has the same bytes again.
 _EXACT = (serdes.bytes_, serdes.utf8, serdes.int64)
 
 
-def _is_exact(serde: Serde[Any] | None) -> bool:
+def _is_exact(serde: Any) -> bool:
     plain = serde.inner if isinstance(serde, WindowedSerde) else serde
     return any(plain is each for each in _EXACT)
 
 
-def _writes_the_same(one: Serde[Any] | None, other: Serde[Any]) -> bool:
+def _writes_the_same(one: Any, other: Serde[Any]) -> bool:
     """Whether both write the same bytes; the size of a window is not among them."""
     if isinstance(one, WindowedSerde) and isinstance(other, WindowedSerde):
         return one.inner is other.inner and one.times_bytes == other.times_bytes
@@ -33,22 +34,22 @@ def _writes_the_same(one: Serde[Any] | None, other: Serde[Any]) -> bool:
 
 
 class Column:
-    """Keys or values; None: null. The objects are made when they are asked for."""
+    """Keys or values; None: null. Objects and bytes are made when they are asked for."""
 
-    __slots__ = ("_data", "_items", "_make", "_serde")
+    __slots__ = ("_items", "_make", "_read", "_serde")
 
     def __init__(
         self,
         items: list[Any] | None = None,
         *,
         make: Callable[[], list[Any]] | None = None,
-        data: list[bytes | None] | None = None,
-        serde: Serde[Any] | None = None,
+        read: Callable[[], list[bytes | None]] | None = None,
+        serde: Any = None,
     ) -> None:
-        """`items`, or what makes them. `data`: their bytes, as `serde` has written them."""
+        """`items`, or what makes them. `read` gives their bytes, as `serde` has written or read them."""
         self._items = items
         self._make = make
-        self._data = data if _is_exact(serde) else None
+        self._read = read
         self._serde = serde
 
     @property
@@ -61,39 +62,41 @@ class Column:
 
     def dumps(self, serde: Serde[Any]) -> list[bytes | None]:
         """Their bytes. Errors: those of the serde."""
-        if self._data is not None and _writes_the_same(self._serde, serde):
-            return self._data
+        if self._read is not None and _is_exact(serde) and _writes_the_same(self._serde, serde):
+            return self._read()
         dumps = serde.dumps
         return [None if item is None else dumps(item) for item in self.items]
 
-    def taken(self, places: list[int]) -> Column:
-        """The objects at these places."""
-        items, data = self._items, self._data
+    def kept(self, selectors: list[bool]) -> Column:
+        """The objects whose selector is true."""
+        read = self._read
         return Column(
-            None if items is None else [items[place] for place in places],
-            make=lambda: [self.items[place] for place in places],
-            data=None if data is None else [data[place] for place in places],
+            make=lambda: list(compress(self.items, selectors)),
+            read=None if read is None else lambda: list(compress(read(), selectors)),
             serde=self._serde,
         )
 
 
 class Rows(NamedTuple):
-    """Timestamps in ms; no record has headers. `contexts`: the input record of each."""
+    """Timestamps in ms; no record has headers. `contexts`: the RecordContext of the input record of each."""
 
     keys: Column
     values: Column
     timestamps: list[int]
-    contexts: list[RecordContext]
+    contexts: Column
 
-    def taken(self, places: list[int]) -> Rows:
-        """The records at these places, in this order."""
-        timestamps, contexts = self.timestamps, self.contexts
+    def kept(self, selectors: list[bool]) -> Rows:
+        """The records whose selector is true."""
         return Rows(
-            self.keys.taken(places),
-            self.values.taken(places),
-            [timestamps[place] for place in places],
-            [contexts[place] for place in places],
+            self.keys.kept(selectors),
+            self.values.kept(selectors),
+            list(compress(self.timestamps, selectors)),
+            self.contexts.kept(selectors),
         )
+
+    def first(self, count: int) -> Rows:
+        """The first `count` records."""
+        return self if count == len(self.timestamps) else self.kept([True] * count)
 
 
 ProcessRows = Callable[[Rows], None]

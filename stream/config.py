@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ConfigError
-from ..runtime.config import MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key
+from ..runtime.config import MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
+from .query.security_config import QuerySecurityConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +37,7 @@ _APPLICATION_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamsConfig(Config):
+class StreamsConfig(QuerySecurityConfig):
     """Keys of a streams application. `commit.interval.ms` -1 stands for the default of the guarantee."""
 
     application_id: str = key(
@@ -232,6 +233,12 @@ class StreamsConfig(Config):
         False,
         doc="Refuse a topology with internal topics or stores that have generated names.",
     )
+    allow_topology_change: bool = key(
+        "allow.topology.change",
+        False,
+        doc="Start also where stores would begin empty, or records be lost, by a changed topology of"
+        " the application.",
+    )
     dead_letter_topic: str = key(
         "errors.dead.letter.queue.topic.name",
         "",
@@ -246,7 +253,19 @@ class StreamsConfig(Config):
         "application.server",
         "",
         doc="host:port at which this instance answers queries of other processes, which learn it from the"
-        " group; it listens at this port on all addresses of the host. Empty: none.",
+        " group; it listens at the address of this host, such as 127.0.0.1. Port 0: a free port. Empty:"
+        " none.",
+    )
+    pushes_description: bool = key(
+        "topology.description.push.enabled",
+        True,
+        doc="The group gets the description of the topology, for `headrace stream describe ID`.",
+    )
+    metrics_level: str = key(
+        "metrics.recording.level",
+        "INFO",
+        choices=("INFO", "DEBUG", "TRACE"),
+        doc="The least important metrics that an instance gives.",
     )
     log_summary_interval_ms: int = key(
         "log.summary.interval.ms",
@@ -266,6 +285,7 @@ class StreamsConfig(Config):
                 " or hyphens: it is part of topic names"
             )
         _ = self.optimizations, self.endpoint
+        self.check_query_security()
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
@@ -273,7 +293,7 @@ class StreamsConfig(Config):
         if not self.application_server:
             return None
         host, _, port = self.application_server.rpartition(":")
-        if not host or not port.isascii() or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
+        if not host or not port.isascii() or not port.isdecimal() or not int(port) <= MAX_PORT:
             raise ConfigError(
                 f"application.server {self.application_server!r} is not host:port, as in node1:8080"
             )

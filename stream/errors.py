@@ -33,6 +33,10 @@ class SnapshotLoadingError(StateDirectoryError):
     log_level = logging.DEBUG
 
 
+class WorkersError(StreamsError):
+    """Workers on Ray: no Ray runs, there is no such application, or it was ended by an error."""
+
+
 class InternalTopicError(StreamsError):
     """Topics are not co-partitioned, or an internal topic cannot be created or does not fit."""
 
@@ -79,6 +83,11 @@ class ProcessorFailedError(StreamsError):
 
     def __reduce__(self) -> tuple[type[ProcessorFailedError], tuple[str]]:
         return type(self), (self.processor,)
+
+
+class IncompatibleTopologyError(StreamsError):
+    """The topology differs from that of the running or stopped application in a way that needs a decision.
+    The text has the differences and the ways out."""
 
 
 class TaskMigratedError(StreamsError):

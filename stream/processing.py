@@ -19,6 +19,40 @@ Forward = Callable[[Any, Any, int, "Headers"], None]
 """Key, value, timestamp in ms, headers."""
 
 
+class InputRun(Protocol):
+    """Consecutive records of one input partition, by column; `raws` may have more."""
+
+    @property
+    def raws(self) -> list[Any]: ...
+    @property
+    def keys(self) -> list[Any]: ...
+    @property
+    def values(self) -> list[Any]: ...
+    @property
+    def timestamps(self) -> list[int]: ...
+    @property
+    def count(self) -> int:
+        """The records that have been begun."""
+
+    @property
+    def serdes(self) -> tuple[Any, Any]:
+        """That have read keys and values."""
+
+    def has_headers(self) -> bool:
+        """Whether any record has."""
+
+    def begin(self, place: int) -> Headers:
+        """The record at `place` is the one that is processed from here on; those before are done. Its
+        headers."""
+
+    def is_interrupted(self) -> bool:
+        """Whether the run has to end behind this record."""
+
+
+ProcessRun = Callable[[InputRun], None]
+"""`process` of each record, in order, until the run is interrupted. The last one that it begins is the last
+one that was processed, or the one that failed."""
+
 FlushListener = Callable[[Any, Any, Any, int, "Headers"], None]
 """Key, new and old value as the store returns them (ValueAndTimestamp, or the aggregate of a session store;
 None: absent), timestamp and headers of the write. `old` is None unless the listener asked for old values."""
@@ -160,6 +194,7 @@ class Processor(Protocol):
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None: ...
 
     # process_rows: ProcessRows, of processors that have it: `process` of each record, which has no headers
+    # process_run: ProcessRun, of processors that have it
 
     def close(self) -> None: ...
 

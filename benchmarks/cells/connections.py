@@ -24,7 +24,12 @@ def order(harness: Harness, system: str, spec: dict[str, Any]) -> Iterator[Order
     """The order of the client that opens them, see `loops/connections.py`, with a topic of its own."""
     with harness.topic(system, 1) as topic:
         times = {"warm_s": spec["warm_s"], "seconds": spec["seconds"]}
-        yield {**times, **spec["connections"], "client": KAFKA, "topic": topic}
+        found = {**times, **spec["connections"], "client": KAFKA, "topic": topic}
+        tls = harness.system(system).tls
+        if spec["connections"].get("has_tls"):
+            assert tls is not None, "the group has no TLS"
+            found |= {"bootstrap": tls.ssl, "ca_file": tls.ca_file}
+        yield found
 
 
 def figures(system: System, order: Order, report: Report) -> dict[str, float]:

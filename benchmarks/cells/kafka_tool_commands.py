@@ -16,8 +16,11 @@ CONSUMER_CONFIGS: Mapping[str, str] = {"group.protocol": "consumer"}
 _PRODUCED = re.compile(r"(\d+) records sent, ([\d.]+) records/sec")
 
 
-def produce_command(bootstrap: str, topic: str, spec: Mapping[str, Any], values_file: str) -> list[str]:
-    """Class and arguments of ProducerPerformance: `count` records as fast as possible."""
+def produce_command(
+    bootstrap: str, topic: str, spec: Mapping[str, Any], values_file: str, config_file: str = ""
+) -> list[str]:
+    """Class and arguments of ProducerPerformance: `count` records as fast as possible. `config_file`: of
+    security, if there is any."""
     configs = {
         "bootstrap.servers": bootstrap,
         "acks": spec["acks"],
@@ -27,6 +30,7 @@ def produce_command(bootstrap: str, topic: str, spec: Mapping[str, Any], values_
     }
     return [f"{PACKAGE}ProducerPerformance", "--topic", topic, "--num-records", str(spec["count"]),
             "--throughput", "-1", "--payload-file", values_file,
+            *(("--producer.config", config_file) if config_file else ()),
             "--producer-props", *(f"{name}={value}" for name, value in configs.items())]  # fmt: skip
 
 

@@ -77,6 +77,7 @@ def headrace_producer(spec: dict[str, Any]) -> Any:
         compression_type=spec.get("compression", "none"),
         max_in_flight=5,
         max_block_ms=30_000,
+        config=spec.get("config"),
     )
 
 
@@ -89,7 +90,11 @@ def headrace_consumer(
     reset = "latest" if from_end else "earliest"
     isolation = spec.get("isolation", UNCOMMITTED)
     consumer: Any = Consumer(
-        bootstrap=spec["bootstrap"], auto_offset_reset=reset, isolation_level=isolation, **more
+        bootstrap=spec["bootstrap"],
+        auto_offset_reset=reset,
+        isolation_level=isolation,
+        config=spec.get("config"),
+        **more,
     )
     consumer.assign([TopicPartition(spec["topic"], number) for number in partitions])
     return consumer

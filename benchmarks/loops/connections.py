@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import ssl
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -59,10 +60,12 @@ def churn(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
     Each connects again at once, or all of them together `pace` times per second. Visits in the last `seconds`
     are counted and timed; `produced` counts the records of all visits.
+    With `ca_file` they use TLS, with a full handshake each time.
     Errors: RuntimeError for a response of another size than a correct one.
     """
     requests = Requests(spec["topic"])
-    with socket.create_connection(_address(spec), CONNECT_TIMEOUT_S) as first:
+    context = ssl.create_default_context(cafile=spec["ca_file"]) if "ca_file" in spec else None
+    with _first_connection(_address(spec), context) as first:
         known = {
             name: frame_and_response_size(first, *getattr(requests, name))
             for name in ("hello", "metadata", "produce", "fetch")
@@ -74,7 +77,8 @@ def churn(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     timed_from_ns = begun + int(spec["warm_s"] * NS_PER_S)
     ends_ns = timed_from_ns + int(spec["seconds"] * NS_PER_S)
     schedule = Schedule(spec["pace"], begun) if "pace" in spec else None
-    with Visitors(_address(spec), sequences, spec["count"], timed_from_ns) as visitors:
+    transport = Transport() if context is None else TlsTransport(context)
+    with Visitors(_address(spec), sequences, spec["count"], timed_from_ns, transport) as visitors:
         visitors.run(lambda: now_ns() >= ends_ns, schedule)
     found = clock.stop()
     return {**found, "visits": visitors.times.count, "all_visits": sum(visitors.finished),
@@ -93,6 +97,56 @@ class _Visit:
         self.socket = socket.socket()
 
 
+def _first_connection(address: tuple[str, int], context: ssl.SSLContext | None) -> socket.socket:
+    connection = socket.create_connection(address, CONNECT_TIMEOUT_S)
+    return connection if context is None else context.wrap_socket(connection, server_hostname=address[0])
+
+
+class Transport:
+    """Of connections without encryption."""
+
+    def opened(self, visit: _Visit) -> int:
+        """Go on to open a connection: the event to wait for, 0 when it is open. Errors: ConnectionError."""
+        error = visit.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise ConnectionError(error, "the server refused a connection")
+        return 0
+
+    def received(self, visit: _Visit) -> bytes | None:
+        """Bytes, b"" at the end, None if there are none yet."""
+        return visit.socket.recv(1 << 16)
+
+
+class TlsTransport(Transport):
+    """The same with TLS: sockets become those of the context."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+
+    def opened(self, visit: _Visit) -> int:
+        """As `Transport.opened`."""
+        if not isinstance(visit.socket, ssl.SSLSocket):
+            super().opened(visit)
+            host = visit.socket.getpeername()[0]
+            visit.socket = self._context.wrap_socket(
+                visit.socket, server_hostname=host, do_handshake_on_connect=False
+            )
+        try:
+            visit.socket.do_handshake()
+        except ssl.SSLWantReadError:
+            return select.EPOLLIN
+        except ssl.SSLWantWriteError:
+            return select.EPOLLOUT
+        return 0
+
+    def received(self, visit: _Visit) -> bytes | None:
+        """As `Transport.received`; a session ticket is no data."""
+        try:
+            return super().received(visit)
+        except ssl.SSLWantReadError:
+            return None
+
+
 class Visitors:
     """At most `count` visits at a time in one loop; those that end after `timed_from_ns` are timed.
 
@@ -100,9 +154,15 @@ class Visitors:
     """
 
     def __init__(
-        self, address: tuple[str, int], sequences: list[Frames], count: int, timed_from_ns: int
+        self,
+        address: tuple[str, int],
+        sequences: list[Frames],
+        count: int,
+        timed_from_ns: int,
+        transport: Transport,
     ) -> None:
         self._address, self._sequences, self._timed_from_ns = address, sequences, timed_from_ns
+        self._transport = transport
         self._poll = select.epoll()
         self._visits: dict[int, _Visit] = {}
         self._free = list(range(count))
@@ -171,12 +231,14 @@ class Visitors:
         for fd, _ in self._poll.poll(timeout_s):
             visit = self._visits[fd]
             if visit.step < 0:
-                error = visit.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                if error:
-                    raise ConnectionError(error, "the server refused a connection")
-                self._poll.modify(fd, select.EPOLLIN)
+                event = self._transport.opened(visit)
+                self._poll.modify(fd, event or select.EPOLLIN)
+                if event:
+                    continue
             else:
-                data = visit.socket.recv(1 << 16)
+                data = self._transport.received(visit)
+                if data is None:
+                    continue
                 if not data:
                     raise ConnectionError("the server closed a connection")
                 visit.left -= len(data)

@@ -9,6 +9,7 @@ from ..cells.throughput import ProduceCell
 from ..constants import (
     ACK_P50,
     ACK_P99,
+    AUTHORIZED_US,
     CLEANED_MB,
     CLIENT_CPU_PER_GB,
     COLD_MB,
@@ -29,6 +30,8 @@ from ..constants import (
     JOIN,
     KAFKA,
     LEAVE,
+    LOAD_S,
+    LOOK_UP_US,
     MAP_BYTES,
     MB,
     PARTITIONS,
@@ -45,6 +48,7 @@ from ..group import GOAL_PAIRS_FULL, GOAL_PAIRS_QUICK, MORE_PAIRS_FULL, MORE_PAI
 from ..groups.coordinators import HEARTBEAT_MS, MEMBERS, SHARED_PARTITIONS
 from ..groups.kafka_clients import IDLE, METER_MOST, PACE, TIMES, VISITORS
 from ..groups.replicated import LOAD_AFTER_S
+from ..groups.security import RULES, TLS_PACE
 from ..plan import GROUPS
 from .results import ABSENT, BESIDE, used
 from .statistics import MET, MISSED, UNRESOLVED
@@ -79,6 +83,9 @@ COLUMNS = (
     ("server CPU ms/connection", VISIT_CPU, ".3f"),
     ("KB per idle connection", CONNECTION_KB, ",.1f"),
     ("offset map B/key", MAP_BYTES, ",.1f"),
+    ("us more per authorized request", AUTHORIZED_US, ".2f"),
+    ("us to look up a rule", LOOK_UP_US, ".2f"),
+    ("s to load the rules", LOAD_S, ".2f"),
     ("longest without acks ms", GAP, ",.0f"),
     ("doubled records", DUPLICATES, ",.0f"),
     ("cold read MB/s", COLD_MB, ",.0f"),
@@ -151,6 +158,9 @@ def page(results: dict[str, Any], method_template: str, profiles: str) -> str:
 def ratio_lines(results: dict[str, Any]) -> list[str]:
     """Every ratio in a line of text, for the terminal."""
     lines = []
+    for row in results.get("limits", ()):
+        value = f"{row['value']:g}" if "value" in row else row["why"]
+        lines.append(f"{row['title']:<60} {value} {row['unit']}, at most {row['goal']:g}: {row['verdict']}")
     for row in results["comparisons"]:
         if "ratio" in row:
             doubt = "" if row["is_resolved"] else ", not resolved"
@@ -164,7 +174,8 @@ def goal_table(results: dict[str, Any]) -> list[str]:
     """Every goal with its figure and verdict."""
     rows = [row for row in results["comparisons"] if row["goal"] is not None]
     judged = [row for row in rows if not row["is_beside"]]
-    states = [row["verdict"] for row in (*judged, *results["start_goals"])]
+    limits = [*results.get("limits", ()), *results["start_goals"]]
+    states = [row["verdict"] for row in (*judged, *limits)]
     counts = ", ".join(f"{states.count(state)} {state}" for state in VERDICTS if states.count(state))
     lines = [
         f"{len(states)} goals: {counts}.",
@@ -182,7 +193,7 @@ def goal_table(results: dict[str, Any]) -> list[str]:
         goal, state = f"{sign} {row['goal']:g}", VERDICTS[row["verdict"]] + side(row)
         what = f"{row['title']} | `{row['below']}`"
         lines.append(f"| {what} | {figures} | {goal} | {state} | {ceiling(row)} |")
-    for row in results["start_goals"]:
+    for row in limits:
         value = f"{row['value']:g} {row['unit']}" if "value" in row else row["why"].replace("\n", " ")[:80]
         limit = f"< {row['goal']:g} {row['unit']}"
         lines.append(
@@ -239,7 +250,8 @@ def method(results: dict[str, Any], template: str) -> str:
         nodes_warm=own_warm_up(before.get("kafka_nodes_warm_up"), "the three JVMs"),
         upkeep_warm=own_warm_up(before.get("kafka_upkeep_warm_up"), "its JVM"),
         members=MEMBERS, shared=SHARED_PARTITIONS, heartbeat=HEARTBEAT_MS,
-        times=TIMES, small=METER_MOST[100], large=METER_MOST[1000], idle=IDLE, visitors=VISITORS, pace=PACE,
+        times=TIMES, rules=f"{RULES:,}", tls_pace=f"{TLS_PACE:,}",
+        small=METER_MOST[100], large=METER_MOST[1000], idle=IDLE, visitors=VISITORS, pace=PACE,
         kafka_after=LOAD_AFTER_S[KAFKA], headrace_after=LOAD_AFTER_S[HEADRACE],
         kafka=machine["kafka"], partitions=PARTITIONS, warm=warm_up(warm), touched=before.get("touched_gib"),
         touch_s=before.get("touch_s"), server_cores=_listed(machine["server_cores"]),
@@ -272,7 +284,7 @@ def unequal(*, is_quick: bool) -> str:
     for group in GROUPS:
         counts = {name: {group.preload.count(name) if group.preload else 0} for name in (HEADRACE, KAFKA)}
         for cell in group.cells:
-            if isinstance(cell, ProduceCell):
+            if isinstance(cell, ProduceCell) and cell.system in counts:
                 counts[cell.system].add(int(cell.spec["count"] * share))
         ours, theirs = (max(counts[name]) for name in (HEADRACE, KAFKA))
         if group.has_goal and theirs and ours != theirs:

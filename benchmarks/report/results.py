@@ -91,6 +91,24 @@ def comparisons(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [compare(runs, group, one) for group in GROUPS if group.id in ran for one in group.comparisons]
 
 
+def limits(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The goals of groups that are upper limits: the median of all pairs counts."""
+    rows = []
+    ran = {run["group"] for run in runs}
+    known = [(group, limit) for group in GROUPS if group.id in ran for limit in group.limits]
+    for group, limit in known:
+        found = [
+            run[limit.metric] for run in used(runs, group.id, limit.cell).values() if limit.metric in run
+        ]
+        row: dict[str, Any] = {"title": limit.title, "goal": limit.at_most, "unit": limit.unit}
+        if found:
+            value = median(found)
+            rows.append({**row, "value": value, "verdict": MET if value < limit.at_most else MISSED})
+        else:
+            rows.append({**row, "verdict": ABSENT, "why": "not measured in this run"})
+    return rows
+
+
 def start_goals(startup: dict[str, Any]) -> list[dict[str, Any]]:
     """The goals that are upper limits: the worst repetition counts."""
     rows = []
@@ -138,6 +156,7 @@ def assemble(
         "machine": facts["machine"],
         "preparation": {name: value for name, value in facts.items() if name != "machine"},
         "comparisons": comparisons(runs),
+        "limits": limits(runs),
         "startup": startup,
         "start_goals": start_goals(startup),
         "not_measured": LATER | mode.get("left_out", {}),

@@ -9,7 +9,7 @@ import select
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Protocol, Self
 
 from ..harness import ChildError
 from .kafka_io import pinned
@@ -20,19 +20,41 @@ if TYPE_CHECKING:
 
     from ..harness import Process
 
+    Spawn = Callable[[list[str], IO[bytes], Mapping[str, str]], "Spawned"]
+
 STOP_TIMEOUT_S = 20.0
 WORKER_STOP_TIMEOUT_S = 2.0
+
+
+class Spawned(Protocol):
+    """What a child needs of `subprocess.Popen`."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    poll: Callable[[], int | None]
+    wait: Callable[[float | None], int]
+    terminate: Callable[[], None]
+    kill: Callable[[], None]
+
+
+def spawn(command: list[str], errors: IO[bytes], environment: Mapping[str, str]) -> Spawned:
+    """A process of `command` with pipes for stdin and stdout; its stderr goes to the file `errors`."""
+    pipe = subprocess.PIPE
+    process: Any = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=environment)
+    started: Spawned = process
+    return started
 
 
 class Child:
     """A process that is sent lines on stdin and prints lines on stdout; stderr goes to a file."""
 
-    def __init__(self, name: str, command: list[str], errors: Path, cores: Iterable[int] | None) -> None:
+    def __init__(
+        self, name: str, command: list[str], errors: Path, cores: Iterable[int] | None, spawn: Spawn = spawn
+    ) -> None:
         self.name, self._errors, self._buffer = name, errors, b""
         with errors.open("wb") as stderr, pinned(cores):
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=_environment()
-            )
+            self.process = spawn(command, stderr, _environment())
         self.pid = self.process.pid
 
     def line(self, timeout_s: float) -> str:
@@ -58,8 +80,8 @@ class Child:
         """Read what it has printed. Errors: ChildError when it has ended."""
         data = os.read(self.fileno(), 1 << 16)
         if not data:
-            self.process.wait(STOP_TIMEOUT_S)
-            raise ChildError(f"{self.name} ended with exit code {self.process.returncode}{self._stderr()}")
+            code = self.process.wait(STOP_TIMEOUT_S)
+            raise ChildError(f"{self.name} ended with exit code {code}{self._stderr()}")
         self._buffer += data
 
     def send(self, line: str) -> None:
@@ -82,7 +104,7 @@ class Child:
                 self.process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait()
+                self.process.wait(None)
         if self.process.stdout is not None:
             self.process.stdout.close()
 
@@ -106,10 +128,10 @@ def next_line(children: Sequence[Child], timeout_s: float) -> tuple[int, str] | 
 
 
 class Children:
-    """All child processes of a run; as a context it ends those that are left."""
+    """All child processes of a run, started by `spawn`; as a context it ends those that are left."""
 
-    def __init__(self, scratch: Path) -> None:
-        self._scratch, self._count = scratch, 0
+    def __init__(self, scratch: Path, spawn: Spawn = spawn) -> None:
+        self._scratch, self._count, self._spawn = scratch, 0, spawn
         self._alive: list[Child] = []
 
     def start(self, name: str, module: str, *arguments: str, cores: Iterable[int] | None) -> Child:
@@ -120,7 +142,7 @@ class Children:
     def run(self, name: str, command: list[str], *, cores: Iterable[int] | None) -> Child:
         """Any command that prints lines, on `cores`."""
         self._count += 1
-        child = Child(name, command, self._scratch / f"{name}-{self._count}.err", cores)
+        child = Child(name, command, self._scratch / f"{name}-{self._count}.err", cores, self._spawn)
         self._alive.append(child)
         return child
 

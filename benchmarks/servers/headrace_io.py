@@ -10,6 +10,7 @@ from headrace.runtime.ports_io import reserve_ports
 
 from ..constants import HEADRACE, NODES
 from ..harness import NO_CONFIGS
+from .secured_io import TlsListeners
 from .topics_io import HeadraceTopics, TopicServers
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .children_io import Child, Children
+    from .secured_io import CurveKeys
 
 START_TIMEOUT_S = 30.0
 LISTENERS, PLAINTEXT = "listeners", "PLAINTEXT://"
@@ -78,7 +80,7 @@ class _Servers(TopicServers):
 
 
 class Headrace(_Servers):
-    """One storage node and one controller; defaults but for `settings`."""
+    """One storage node and one controller; defaults but for `settings`, and one kind of security."""
 
     def __init__(
         self,
@@ -87,14 +89,22 @@ class Headrace(_Servers):
         cores: Iterable[int],
         profile: str = "",
         settings: Mapping[str, str] = NO_CONFIGS,
+        security: TlsListeners | CurveKeys | None = None,
     ) -> None:
         super().__init__(children, scratch / "headrace-data", cores, profile, nodes=1)
-        self._controllers[1] = self._start("controller", "controller", (), {})
+        settings, of_controller = dict(settings), {}
+        self.kafka_bootstrap = settings.get(LISTENERS, "").removeprefix(PLAINTEXT)
+        if isinstance(security, TlsListeners):
+            settings |= security.settings({"PLAINTEXT": int(self.kafka_bootstrap.rpartition(":")[2])})
+            self.tls = security.address
+        elif security is not None:
+            settings |= security.node
+            of_controller, self.client_config = security.controller, security.client
+        self._controllers[1] = self._start("controller", "controller", (), of_controller)
         port = ready_port(self._controllers[1])
         self._nodes[1] = self._start("node", "node", (port,), {**ONE_REPLICA, **settings})
         self.bootstrap = f"127.0.0.1:{ready_port(self._nodes[1])}"
-        self.kafka_bootstrap = settings.get(LISTENERS, "").removeprefix(PLAINTEXT)
-        self._topics = HeadraceTopics(self.bootstrap)
+        self._topics = HeadraceTopics(self.bootstrap, self.client_config)
 
     @property
     def node_dirs(self) -> list[Path]:

@@ -22,7 +22,8 @@ _STORAGE, _QUORUM = "kafka.tools.StorageTool", "org.apache.kafka.tools.MetadataQ
 
 
 class KafkaCluster:
-    """Nodes 1, 2, ...; data in `folder`/node-N. `own`: overrides of single nodes.
+    """Nodes 1, 2, ...; data in `folder`/node-N. `nodes`: how many, or their reserved ports (broker,
+    controller) by number. `own`: overrides of single nodes.
 
     Errors: KafkaError.
     """
@@ -30,7 +31,7 @@ class KafkaCluster:
     def __init__(
         self,
         folder: Path,
-        nodes: int,
+        nodes: int | Mapping[int, tuple[int, int]],
         overrides: Mapping[str, str],
         cores: Iterable[int] | None,
         *,
@@ -40,10 +41,7 @@ class KafkaCluster:
         self._cores, self._jvm = None if cores is None else list(cores), jvm
         self._scratch = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
         self._nodes: dict[int, KafkaNode] = {}
-        ports = reserve_ports(2 * nodes)
-        self._ports = {
-            number: (ports[2 * number - 2], ports[2 * number - 1]) for number in range(1, nodes + 1)
-        }
+        self._ports = _ports_of(nodes) if isinstance(nodes, int) else dict(nodes)
         self.bootstrap = ",".join(f"127.0.0.1:{broker}" for broker, _ in self._ports.values())
         try:
             for number in self._ports:
@@ -131,6 +129,11 @@ class KafkaCluster:
 
     def _log(self, number: int) -> Path:
         return self._scratch / f"server-{number}.log"
+
+
+def _ports_of(nodes: int) -> dict[int, tuple[int, int]]:
+    ports = reserve_ports(2 * nodes)
+    return {number: (ports[2 * number - 2], ports[2 * number - 1]) for number in range(1, nodes + 1)}
 
 
 def node_settings(number: int, ports: Mapping[int, tuple[int, int]], log_dir: Path) -> dict[str, str]:

@@ -154,12 +154,13 @@ def start_node(
     *,
     jvm: Sequence[str] = TOOL_JVM,
     cores: Iterable[int] | None = None,
+    ports: tuple[int, int] | None = None,
 ) -> KafkaNode:
     """A node with its data in `log_dir`, which accepts connections. Errors: KafkaError.
 
-    The folder of an earlier node is used again, not formatted.
+    The folder of an earlier node is used again, not formatted. `ports`: reserved, of broker and controller.
     """
-    broker, controller = reserve_ports(2)
+    broker, controller = ports or reserve_ports(2)
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",

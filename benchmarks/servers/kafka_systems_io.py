@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.runtime.ports_io import reserve_ports
+
 from ..constants import KAFKA, NODES
 from ..harness import NO_CONFIGS
 from . import kafka_cluster_io, kafka_io
@@ -12,6 +14,8 @@ from .topics_io import KafkaTopics, TopicServers
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from .secured_io import TlsListeners
 
 
 class Kafka(TopicServers):
@@ -26,11 +30,22 @@ class Kafka(TopicServers):
         "group.initial.rebalance.delay.ms": "3000",  # the default of both systems
     }
 
-    def __init__(self, scratch: Path, cores: Iterable[int], settings: Mapping[str, str] = NO_CONFIGS) -> None:
+    def __init__(
+        self,
+        scratch: Path,
+        cores: Iterable[int],
+        settings: Mapping[str, str] = NO_CONFIGS,
+        listeners: TlsListeners | None = None,
+    ) -> None:
         self.data_dir = scratch / "kafka-data"
         self.data_dir.mkdir()
+        broker, controller = reserve_ports(2)
+        settings = {**self.SETTINGS, **settings}
+        if listeners is not None:
+            settings |= listeners.kafka_settings(broker, controller)
+            self.tls = listeners.address
         self._node = kafka_io.start_node(
-            self.data_dir, {**self.SETTINGS, **settings}, jvm=kafka_io.SERVER_JVM, cores=cores
+            self.data_dir, settings, jvm=kafka_io.SERVER_JVM, cores=cores, ports=(broker, controller)
         )
         self.bootstrap = self.kafka_bootstrap = self._node.bootstrap
         self.node_pids = self.cpu_pids = [self._node.pid]

@@ -39,9 +39,6 @@ class KafkaToolsJvm:
         self._scratch = scratch
         self._values_files: dict[int, Path] = {}
         self._groups = itertools.count(1)
-        self._consumer_config = scratch / "consumer.properties"
-        lines = (f"{name}={value}\n" for name, value in commands.CONSUMER_CONFIGS.items())
-        self._consumer_config.write_text("".join(lines))
         command = ["java", *JVM, "-cp", kafka_io.classpath(), str(TOOLS)]
         self._jvm: Child = children.run("kafka-tools", command, cores=cores)
         if self._jvm.line(START_TIMEOUT_S) != "ready":
@@ -51,15 +48,23 @@ class KafkaToolsJvm:
         """Errors: ChildError, KafkaError, ValueError."""
         wait_for_leaders(system, topic)
         values = str(self._values_file(spec["size"]))
-        command = commands.produce_command(system.kafka_bootstrap, topic, spec, values)
+        bootstrap, security = _listener(system, spec)
+        config = self._config_file("producer", security) if security else ""
+        command = commands.produce_command(bootstrap, topic, spec, values, config)
         return self._run(system, command, commands.parse_produced, spec)
 
     def consume(self, system: System, topic: str, spec: Mapping[str, Any]) -> Report:
         """Errors: as `produce`."""
         group = f"of-{topic}-{next(self._groups)}"
-        config = str(self._consumer_config)
-        command = commands.consume_command(system.kafka_bootstrap, topic, spec, config, group)
+        bootstrap, security = _listener(system, spec)
+        config = self._config_file("consumer", {**commands.CONSUMER_CONFIGS, **security})
+        command = commands.consume_command(bootstrap, topic, spec, config, group)
         return self._run(system, command, commands.parse_consumed, spec)
+
+    def _config_file(self, name: str, configs: Mapping[str, str]) -> str:
+        path = self._scratch / f"{name}.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in configs.items()))
+        return str(path)
 
     def _run(
         self,
@@ -88,6 +93,14 @@ class KafkaToolsJvm:
             path.write_text("".join(lines))
             self._values_files[size] = path
         return self._values_files[size]
+
+
+def _listener(system: System, spec: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
+    """The address for the tools, and what else their configuration needs."""
+    if not spec.get("has_tls"):
+        return system.kafka_bootstrap, {}
+    assert system.tls is not None, "the group has no TLS"
+    return system.tls.sasl_ssl, system.tls.java
 
 
 def clean(map_bytes: int, folders: Sequence[Path], cores: Iterable[int]) -> Report:

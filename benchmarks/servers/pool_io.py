@@ -10,11 +10,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..constants import KAFKA, NODES
+from ..constants import CURVE, KAFKA, NODES
 from ..group import Servers
 from ..machine_io import set_affinity
 from .headrace_io import Headrace, HeadraceCluster, kafka_listener
 from .kafka_systems_io import Kafka, KafkaCluster
+from .secured_io import CurveKeys, TlsListeners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +58,9 @@ class ServerPool:
     def use(self, servers: Servers, names: Iterable[str]) -> bool:
         """Use servers with these settings; whether new ones were started, which then need a warm-up."""
         if servers == self.servers:
-            return False
+            missing = set() if servers.is_lasting else set(names) - self.systems.keys()
+            self.start(missing, Path(tempfile.mkdtemp(prefix="servers-", dir=self._scratch)))
+            return bool(missing)
         if not self.servers.is_lasting:
             for system in self.systems.values():
                 system.stop()
@@ -94,10 +97,22 @@ class ServerPool:
 
     def _new(self, name: str, folder: Path) -> System:
         settings, is_cluster = dict(self.servers.settings), self.servers.nodes == NODES
+        folder, security = _secured(folder, name, has_tls=self.servers.has_tls)
         if name == KAFKA:
             settings |= dict(self.servers.kafka_settings)
-            return KafkaCluster(folder, self._cores) if is_cluster else Kafka(folder, self._cores, settings)
+            if is_cluster:
+                return KafkaCluster(folder, self._cores)
+            return Kafka(folder, self._cores, settings, security)
         common = self._children, folder, self._cores, self._profile
         if is_cluster:
             return HeadraceCluster(*common, has_listener=True)
-        return Headrace(*common, settings | kafka_listener())
+        return Headrace(
+            *common, settings | kafka_listener(), CurveKeys(folder) if name == CURVE else security
+        )
+
+
+def _secured(folder: Path, name: str, *, has_tls: bool) -> tuple[Path, TlsListeners | None]:
+    """The folder of a system, its own if it has files of security, and its listeners with TLS."""
+    if has_tls or name == CURVE:
+        folder = Path(tempfile.mkdtemp(prefix="secured-", dir=folder))
+    return folder, TlsListeners(folder) if has_tls else None

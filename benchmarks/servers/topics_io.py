@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from ..harness import TlsAddress
+
 TOPIC_TIMEOUT_S = 60.0
 DELETE_TIMEOUT_S = 15.0
 IN_SYNC_TIMEOUT_S = 90.0
@@ -35,10 +37,10 @@ class Topics(Protocol):
 class HeadraceTopics:
     """By headrace's Admin."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, config: Mapping[str, str] = NO_CONFIGS) -> None:
         from headrace import Admin
 
-        self._admin = Admin(bootstrap)
+        self._admin = Admin(bootstrap, config=dict(config))
         self.close = self._admin.close
 
     def create(self, name: str, partitions: int, replicas: int, configs: Mapping[str, str]) -> None:
@@ -117,6 +119,8 @@ class TopicServers:
     kafka_bootstrap: str
     data_dir: Path
     replicas = 1
+    tls: TlsAddress | None = None
+    client_config: Mapping[str, str] = NO_CONFIGS
     _topics: Topics
 
     @property

@@ -2,90 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.benchmarks import machine_io
-from headrace.benchmarks.harness import ChildError, LostDataError
-from headrace.benchmarks.report import results
-from headrace.benchmarks.servers import kafka_io
+from headrace.benchmarks import command_io, machine_io
 
 from . import cells
 from .page import page, table
-from .session_io import ROOT, Session
+from .session_io import Session
 
-DOCS = ROOT / "docs"
-RESULTS = DOCS / "benchmarks" / "spark.json"
-PAGE = DOCS / "BENCHMARKS_SPARK.md"
-STARTED = time.monotonic()
-
-
-def say(text: str) -> None:
-    """Print a line with the time since the start."""
-    print(f"[{time.monotonic() - STARTED:6.1f} s] {text}", flush=True)
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
 
 
-def main() -> int:
-    """The exit code: 0 if nothing failed."""
-    parser = argparse.ArgumentParser(prog="headrace.benchmarks.spark", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rows and pairs; prints, writes no page")
-    parser.add_argument(
-        "--only", default="", metavar="spark35-1,ray", help="these groups; others stay as stored"
-    )
-    parser.add_argument("--page", action="store_true", help="write the page again from the results")
-    options = parser.parse_args()
-    try:
-        groups = cells.chosen(options.only)
-        reason = kafka_io.absent()
-        if reason and not options.page:
-            print(f"Apache Kafka cannot run here: {reason}", file=sys.stderr)
-            return 1
-        before = json.loads(RESULTS.read_text()) if RESULTS.exists() and not options.quick else None
-        found = before if options.page and before else measure(groups, before, is_quick=options.quick)
-    except KeyError as error:
-        print(error.args[0], file=sys.stderr)
-        return 1
-    except (LostDataError, ChildError, kafka_io.KafkaError) as error:
-        print(f"failed, no page is written: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted, no page is written", file=sys.stderr)
-        return 1
-    print("\n".join(table(found)))
-    if not options.quick:
-        RESULTS.write_text(results.dump(found))
-        PAGE.write_text(page(json.loads(RESULTS.read_text())))
-        say(f"wrote {PAGE.relative_to(ROOT)}")
-    return 0
-
-
-def measure(groups: list[cells.Group], before: dict[str, Any] | None, *, is_quick: bool) -> dict[str, Any]:
-    """The contents of spark.json; groups that do not run are copied from `before`.
-
-    Errors: ChildError, LostDataError, KafkaError.
-    """
-    names = {group.id for group in groups}
-    kept = before or {"groups": {}, "memory": [], "runs": []}
-    found: dict[str, Any] = {
-        "machine": machine_io.facts(),
-        "groups": {name: about for name, about in kept["groups"].items() if name not in names},
-        "memory": [row for row in kept["memory"] if row["group"] not in names],
-        "runs": [run for run in kept["runs"] if run["group"] not in names],
-    }
-    sizes = cells.QUICK if is_quick else cells.FULL
-    with Session(sizes, say) as session:
+def measure(options: argparse.Namespace, groups: Sequence[cells.Group], found: dict[str, Any]) -> None:
+    """Add the runs of the groups. Errors: ChildError, LostDataError, KafkaError."""
+    with Session(cells.QUICK if options.quick else cells.FULL, command_io.say) as session:
         for group in groups:
             load = machine_io.load_average()
             report = session.run(group)
-            about = {name: found["machine"][name] for name in ("time", "commit")}
-            found["groups"][group.id] = {**report["about"], **about, "load_before": load}
+            found["groups"][group.id] = {**report["about"], **command_io.about_group(found, load)}
             found["memory"] += report["memory"]
             found["runs"] += report["runs"]
-    return found
 
+
+BENCHMARK = command_io.Benchmark(
+    "spark",
+    "BENCHMARKS_SPARK.md",
+    "spark35-1,ray",
+    cells.chosen,
+    measure,
+    table,
+    page,
+    lists=("memory", "runs"),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_io.run(BENCHMARK))

@@ -6,9 +6,10 @@ import statistics
 from typing import Any
 
 from headrace.benchmarks.constants import HEADRACE, KAFKA
-from headrace.benchmarks.report.page import VERDICTS, interval, machine_table, side
+from headrace.benchmarks.report.page import VERDICTS, interval, side
 from headrace.benchmarks.report.results import compare, used
 from headrace.benchmarks.report.statistics import MET, MISSED, SPREAD, estimate, verdict
+from headrace.benchmarks.report.stored_page import goal_line, stored_page
 
 from .cells import (
     CANDIDATES,
@@ -80,31 +81,18 @@ def page(results: dict[str, Any]) -> str:
         partitions=PARTITIONS, size=SIZE, spread=SPREAD, connectors=connectors,
         candidates=len(CANDIDATES), tuned=_tuned(),
     )  # fmt: skip
-    parts = [
-        "# Benchmarks: Spark and Ray Data over headrace, beside Apache Kafka",
-        "",
-        "Written by `make bench-spark` from [benchmarks/spark.json](benchmarks/spark.json).",
-        "",
-        "## Goals",
-        "",
-        *table(results),
-        "",
-        "## Figures",
-        "",
-        *(line for group in GROUPS if group.id in results["groups"] for line in _figures(results, group)),
-        "## Memory",
-        "",
-        *_memory(results),
-        "",
-        "## Machine",
-        "",
-        *machine_table({**machine, "load_before": _most_load(results)}),
-        "",
-        "## Method",
-        "",
+    measured = [group for group in GROUPS if group.id in results["groups"]]
+    return stored_page(
+        results,
+        "Spark and Ray Data over headrace, beside Apache Kafka",
+        "`make bench-spark` from [benchmarks/spark.json](benchmarks/spark.json)",
+        {
+            "Goals": table(results),
+            "Figures": [line for group in measured for line in _figures(results, group)][:-1],
+            "Memory": _memory(results),
+        },
         method,
-    ]
-    return "\n".join(parts)
+    )
 
 
 def table(results: dict[str, Any]) -> list[str]:
@@ -124,9 +112,7 @@ def table(results: dict[str, Any]) -> list[str]:
             lines.append(f"| {limit.title} | {rate.median:.2f} M | {interval(judged)} | {least} | {state} |")
         for comparison in group.comparisons:
             row = compare(results["runs"], group, comparison)
-            figures = f"{row['ratio']:.2f} | {interval(row)}" if "ratio" in row else f"- | {row['why']}"
-            state = VERDICTS[row["verdict"]] + side(row)
-            lines.append(f"| {row['title']} | {figures} | ≥ {row['goal']:g} | {state} |")
+            lines.append(goal_line(row))
         lines.append(_growth_line(results, group))
     return lines
 
@@ -226,10 +212,6 @@ def _tuned() -> str:
             if PRODUCER.get(name) != value and value not in values:
                 values.append(value)
     return "; ".join(f"{name} {_listed(values)}" for name, values in found.items() if values)
-
-
-def _most_load(results: dict[str, Any]) -> float:
-    return max((about["load_before"] for about in results["groups"].values()), default=0.0)
 
 
 def _listed(values: list[Any]) -> str:

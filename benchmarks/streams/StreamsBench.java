@@ -5,11 +5,17 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
@@ -23,9 +29,10 @@ import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
- * The applications of `make bench-streams` in Kafka Streams. Each line of stdin is an order: words name=value.
- * The program starts the application, prints "running" when its stores are restored and it is running, and stops
- * it at the line "stop", which it answers with "stopped".
+ * The applications of `make bench-streams` in Kafka Streams. Each line of stdin is an order: words name=value;
+ * names with "config." are settings. The program starts the application, prints "running" when its stores are
+ * restored and it is running, answers the line "tasks" with the numbers of its active and its standby tasks, and
+ * stops it at the line "stop", which it answers with "stopped".
  */
 public class StreamsBench {
     /** Number, sum and maximum: 24 bytes. */
@@ -58,6 +65,14 @@ public class StreamsBench {
                 break;
             case "count":
                 input.groupByKey().count(Materialized.as("counts")).toStream().to(output);
+                break;
+            case "moves":
+                final String instance = order.get("instance");
+                input.groupByKey()
+                    .count(Materialized.as("counts"))
+                    .toStream()
+                    .mapValues(count -> instance)
+                    .to(output, Produced.with(Serdes.String(), Serdes.String()));
                 break;
             case "named":
                 input.groupByKey()
@@ -98,7 +113,36 @@ public class StreamsBench {
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.LongSerde.class);
         settings.put("consumer.auto.offset.reset", "earliest");
+        order.forEach((name, value) -> {
+            if (name.startsWith("config.")) {
+                settings.put(name.substring("config.".length()), value);
+            }
+        });
         return settings;
+    }
+
+    /** Of a streams group the number of standbys is a config of the group. */
+    private static void setStandbys(final Map<String, String> order) throws Exception {
+        final String count = order.get("standbys");
+        if (count == null) {
+            return;
+        }
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", order.get("bootstrap")))) {
+            final ConfigResource group =
+                new ConfigResource(ConfigResource.Type.GROUP, order.get("application"));
+            final AlterConfigOp change = new AlterConfigOp(
+                new ConfigEntry("streams.num.standby.replicas", count), AlterConfigOp.OpType.SET);
+            admin.incrementalAlterConfigs(Map.of(group, List.of(change))).all().get();
+        }
+    }
+
+    private static String tasks(final KafkaStreams streams) {
+        final int[] found = new int[2];
+        streams.metadataForLocalThreads().forEach(thread -> {
+            found[0] += thread.activeTasks().size();
+            found[1] += thread.standbyTasks().size();
+        });
+        return found[0] + " " + found[1];
     }
 
     public static void main(final String[] arguments) throws Exception {
@@ -111,6 +155,7 @@ public class StreamsBench {
                 final int at = word.indexOf('=');
                 order.put(word.substring(0, at), word.substring(at + 1));
             }
+            setStandbys(order);
             final CountDownLatch running = new CountDownLatch(1);
             final KafkaStreams streams = new KafkaStreams(topology(order).build(), settings(order));
             streams.setStateListener((now, before) -> {
@@ -125,8 +170,11 @@ public class StreamsBench {
             streams.start();
             running.await();
             System.out.println("running");
-            orders.readLine();
-            streams.close();
+            while (orders.readLine().equals("tasks")) {
+                System.out.println(tasks(streams));
+            }
+            streams.close(CloseOptions.groupMembershipOperation(
+                CloseOptions.GroupMembershipOperation.LEAVE_GROUP));
             System.out.println("stopped");
         }
     }

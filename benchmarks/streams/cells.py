@@ -42,12 +42,13 @@ class Sizes(NamedTuple):
     run_s: float
     pairs: int
     warm: int  # rounds that do not count
+    is_quick: bool = False
 
 
 RESTORED_BYTES = 100
 GROWN_BYTES = 500  # then a tenth of the keys fills the caches of the application and of RocksDB
 FULL = Sizes(8_000_000, 8_000_000, 2_000_000, 10.0, pairs=5, warm=1)
-QUICK = Sizes(3_000_000, 500_000, 1_000_000, 4.0, pairs=1, warm=1)
+QUICK = Sizes(3_000_000, 500_000, 1_000_000, 4.0, pairs=1, warm=1, is_quick=True)
 
 
 @dataclass(frozen=True)
@@ -138,16 +139,6 @@ GROUPS = (
     ),
     Group("restore", "restore of a changelog", "restore", MANY, systems=(HEADRACE, JAVA), metric=SECONDS),
 )
-
-
-def chosen(only: str) -> list[Group]:
-    """Groups by comma-separated ids; all if there are none. Errors: KeyError."""
-    names = {name.strip() for name in only.split(",") if name.strip()}
-    unknown = names - {group.id for group in GROUPS}
-    if unknown:
-        known = ", ".join(group.id for group in GROUPS)
-        raise KeyError(f"no group {', '.join(sorted(unknown))}; there are {known}")
-    return [group for group in GROUPS if not names or group.id in names]
 
 
 def rounds(systems: tuple[str, ...], sizes: Sizes) -> Iterator[tuple[int, str]]:

@@ -28,6 +28,7 @@ def application(order: Mapping[str, str]) -> stream.App:
             "processing.guarantee": order["guarantee"],
             "commit.interval.ms": int(order["commit"]),
             "consumer.auto.offset.reset": "earliest",
+            **_configs(order),
         },
     )
     workload, output = order["workload"], order["output"]
@@ -42,6 +43,10 @@ def application(order: Mapping[str, str]) -> stream.App:
         records.filter(lambda _key, value: value % 10 != 0).map_values(lambda value: value * 2).to(output)
     elif workload == "count":
         records.group_by_key().count(store="counts").to_stream().to(output)
+    elif workload == "moves":
+        instance = order["instance"]
+        counts = records.group_by_key().count(store="counts")
+        counts.to_stream().map_values(lambda _count: instance).to(output, value=utf8)
     elif workload == "named":
         row = {"n": stream.Count(), "total": stream.Sum(), "high": stream.Max()}
         records.group_by_key().aggregate(store="totals", **row).to_stream().to(output)
@@ -58,6 +63,12 @@ def application(order: Mapping[str, str]) -> stream.App:
     else:
         raise ValueError(workload)
     return app
+
+
+def _configs(order: Mapping[str, str]) -> dict[str, str]:
+    """Settings of an order: names with "config.", and "standbys"."""
+    found = {name.removeprefix("config."): value for name, value in order.items() if "config." in name}
+    return {**found, "num.standby.replicas": order["standbys"]} if "standbys" in order else found
 
 
 def kept_and_doubled(batch: Any) -> Any:
@@ -87,13 +98,27 @@ def main() -> None:
 
 
 def serve(order: Mapping[str, str]) -> None:
-    """Run one application until a line tells it to stop."""
+    """Run one application until the line "stop". "tasks": print the numbers of active and standby tasks;
+    "resume": process records, where the order has "paused"."""
     with application(order).instance(order["bootstrap"], on_uncaught=end) as instance:
+        if "paused" in order:
+            instance.pause()
         if not instance.wait_for(InstanceState.RUNNING, InstanceState.ERROR, timeout_s=START_TIMEOUT_S):
             raise TimeoutError(f"{order['application']} is not running after {START_TIMEOUT_S:.0f} s")
         print("running", flush=True)
-        sys.stdin.readline()
+        while (line := sys.stdin.readline().strip()) in ("tasks", "resume"):
+            if line == "resume":
+                instance.resume()
+                print("resumed", flush=True)
+            else:
+                print(tasks(instance), flush=True)
     print("stopped", flush=True)
+
+
+def tasks(instance: Any) -> str:
+    """The numbers of active and of standby tasks."""
+    threads = instance.threads
+    return f"{sum(len(one.tasks) for one in threads)} {sum(len(one.standby_tasks) for one in threads)}"
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from headrace.stream.processors.named_tables import takes_columns
 from headrace.stream.state.files_io import open_engine
 from headrace.stream.state.thread_cache import ThreadCache
 from headrace.stream.task.columns import ColumnIo
+from headrace.stream.task.restored_writes import to_commit
 from headrace.stream.task.task import Task, TaskIo
 from headrace.stream.topology.column_paths import column_paths
 from headrace.stream.worker.output_io import Output
@@ -39,10 +40,12 @@ from headrace.stream.worker.output_io import Output
 from .cells import RESTORED_BYTES, START_MS
 from .dropped_batches import DroppingProducer
 from .headrace_side import application
-from .session_io import LONG
+from .inputs_io import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from headrace.stream.task.restoration import Restoration
 
 POLL = 1000  # records of one poll
 COMMIT_RECORDS = 100_000
@@ -62,7 +65,7 @@ def main() -> None:
     producer: Any = DroppingProducer()
     with tempfile.TemporaryDirectory() as folder:
         output = Output(producer, {}, None, frozenset({"app-counts-changelog"}))
-        task = task_of(options.workload, Path(folder), output, by_column=options.batch > 0)
+        task, restoration = task_of(options.workload, Path(folder), output, by_column=options.batch > 0)
         batches: list[Any] = []
         if options.workload == "restore":
             batches = list(changelog(options.records, options.keys))
@@ -82,7 +85,7 @@ def main() -> None:
         started = time.process_time()
         with rare_collections(), profile if options.profile else nullcontext():  # as App.run
             if options.workload == "restore":
-                restore(task, batches)
+                restore(restoration, batches)
             elif batches:
                 run_columns(task, output, batches, options.commit_records)
             else:
@@ -96,7 +99,9 @@ def main() -> None:
         task.close()
 
 
-def task_of(workload: str, folder: Path, output: Output, *, by_column: bool = False) -> Task:
+def task_of(
+    workload: str, folder: Path, output: Output, *, by_column: bool = False
+) -> tuple[Task, Restoration]:
     """A task of an application of `make bench-streams`, whose stores are to be restored."""
     order = {"application": "app", "workload": workload, "input": "in", "output": "out", "table": "table",
              "state": str(folder), "guarantee": "at_least_once", "commit": "1000"}  # fmt: skip
@@ -117,8 +122,7 @@ def task_of(workload: str, folder: Path, output: Output, *, by_column: bool = Fa
     topics = ["in", "table"] if workload == "join" else ["in"]
     task = Task("app", 0, topology, app.settings, io, topics=topics, wall_ms=START_MS)
     of_task.collector = task.collector
-    task.initialize()
-    return task
+    return task, task.initialize()
 
 
 def inputs(count: int, keys: int) -> list[Any]:
@@ -171,10 +175,8 @@ def changelog(count: int, keys: int) -> Iterator[bytes]:
         yield builder.build()
 
 
-def restore(task: Task, batches: list[bytes]) -> None:
-    """Restore the store as the stream thread does, with a commit after each poll."""
-    restoration = task.restoration
-    assert restoration is not None
+def restore(restoration: Restoration, batches: list[bytes]) -> None:
+    """Restore the store as the stream thread does."""
     ((partition, found),) = restoration.changelogs.items()
     codec, offset, waiting = active_codec(), 0, []
     for batch in batches:
@@ -182,8 +184,10 @@ def restore(task: Task, batches: list[bytes]) -> None:
         if len(waiting) >= POLL or batch is batches[-1]:
             offset += len(waiting)
             restoration.apply(partition, waiting, offset)
-            found.store.commit(offset)
             waiting = []
+            for changelog in to_commit([found]):
+                changelog.store.commit(offset)
+    found.store.commit(offset)
 
 
 def run(task: Task, output: Output, records: list[Any], topic: str, commit_records: int) -> None:

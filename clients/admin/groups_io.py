@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -93,11 +94,12 @@ class GroupEngine:
         return await self._coordinator_requester.each(group_ids, ask, call)
 
     async def describe_streams(
-        self, group_ids: Sequence[str], *, timeout: float | None
+        self, group_ids: Sequence[str], *, graphs: bool, timeout: float | None
     ) -> Results[str, StreamsGroupDescription]:
-        """The description of each streams group, or the error."""
+        """The description of each streams group, or the error; with `graphs` their processing graphs."""
         call = self._requester.call(timeout)
-        return await self._coordinator_requester.each(group_ids, _ask_for_streams_group, call)
+        ask = partial(_ask_for_streams_group, graphs=graphs)
+        return await self._coordinator_requester.each(group_ids, ask, call)
 
     async def list_offsets(
         self,
@@ -246,8 +248,10 @@ class GroupEngine:
         return Results(await self._coordinator_requester.one(group_id, ask, call))
 
 
-async def _ask_for_streams_group(at: Coordinator) -> StreamsGroupDescription | KafkaError:
-    request = StreamsGroupDescribeRequest((at.key,))
+async def _ask_for_streams_group(
+    at: Coordinator, *, graphs: bool = False
+) -> StreamsGroupDescription | KafkaError:
+    request = StreamsGroupDescribeRequest((at.key,), graphs)
     try:
         (found,) = (await at.ask(apis.STREAMS_GROUP_DESCRIBE, request)).groups
     except UnsupportedVersionError as error:

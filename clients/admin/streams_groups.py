@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...protocol.messages import streams_groups as m
-    from ...protocol.records.streams_group_records import TaskIds
+    from ...protocol.records.streams_group_records import TaskIds, TopologyDescription
 
 PROTOCOL_TYPE = "streams"
 
@@ -68,7 +68,8 @@ class StreamsMemberDescription:
 @dataclass(frozen=True, slots=True)
 class StreamsGroupDescription:
     """One streams group. `subtopologies` is None while source topics are missing or incorrectly partitioned;
-    `coordinator` is a node id."""
+    `coordinator` is a node id; `topology_description` is the processing graph, if it was asked for and a
+    member has sent it."""
 
     group_id: str
     state: GroupState
@@ -78,6 +79,7 @@ class StreamsGroupDescription:
     topology_epoch: int
     subtopologies: tuple[StreamsSubtopology, ...] | None
     members: tuple[StreamsMemberDescription, ...]
+    topology_description: TopologyDescription | None = None
 
 
 def streams_group(group: m.DescribedStreamsGroup, node_id: int) -> StreamsGroupDescription:
@@ -93,6 +95,7 @@ def streams_group(group: m.DescribedStreamsGroup, node_id: int) -> StreamsGroupD
         -1 if topology is None else topology.epoch,
         None if found is None else tuple(map(_subtopology, found)),
         tuple(map(_member, group.members)),
+        group.topology_description,
     )
 
 

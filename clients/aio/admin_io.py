@@ -11,6 +11,7 @@ from ..cluster.async_cluster_io import AsyncClusterIo
 from ..cluster.attach_io import attach
 from ..cluster.network import Address
 from ..config import AdminConfig
+from .security_admin_io import AsyncSecurityAdmin
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncAdmin:
+class AsyncAdmin(AsyncSecurityAdmin):
     """Describes and changes topics, configs, groups and transactions, nodes and controllers of a cluster.
     Belongs to one event loop.
 
@@ -305,10 +306,14 @@ class AsyncAdmin:
         return await self._run(self._engine.groups.describe(group_ids, timeout=timeout))
 
     async def describe_streams_groups(
-        self, *group_ids: str, timeout: float | None = None
+        self, *group_ids: str, include_topology_description: bool = False, timeout: float | None = None
     ) -> Results[str, StreamsGroupDescription]:
-        """State, topology, members and tasks of streams groups (KIP-1071)."""
-        return await self._run(self._engine.groups.describe_streams(group_ids, timeout=timeout))
+        """State, topology, members and tasks of streams groups (KIP-1071); the processing graphs that their
+        members have sent (KIP-1331) only if they are asked for."""
+        graphs = include_topology_description
+        return await self._run(
+            self._engine.groups.describe_streams(group_ids, graphs=graphs, timeout=timeout)
+        )
 
     async def delete_groups(self, *group_ids: str, timeout: float | None = None) -> Results[str, None]:
         """Delete groups without members, with their committed offsets."""

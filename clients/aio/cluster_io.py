@@ -40,6 +40,12 @@ class AsyncClientFactory:
         """The `bootstrap` of the clients."""
         raise NotImplementedError
 
+    def _config_of_client(
+        self, config: Mapping[str, Any] | None, _options: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """The `config` of a client that is made with these arguments."""
+        return config
+
     def _made(self, client: AsyncProducer[Any, Any] | AsyncConsumer[Any, Any] | AsyncAdmin) -> None:
         """Called with each client."""
 
@@ -62,7 +68,7 @@ class AsyncClientFactory:
             value=value,
             partitioner=partitioner,
             interceptors=interceptors,
-            config=config,
+            config=self._config_of_client(config, options),
             **options,
         )
         self._made(client)
@@ -96,7 +102,7 @@ class AsyncClientFactory:
             listener=listener,
             assignors=assignors,
             interceptors=interceptors,
-            config=config,
+            config=self._config_of_client(config, options),
             **options,
         )
         self._made(client)
@@ -108,7 +114,7 @@ class AsyncClientFactory:
         """An admin client on this cluster; arguments as of `AsyncAdmin`."""
         from .admin_io import AsyncAdmin
 
-        client = AsyncAdmin(self._target(), config=config, **options)
+        client = AsyncAdmin(self._target(), config=self._config_of_client(config, options), **options)
         self._made(client)
         return client
 

@@ -14,10 +14,10 @@ from weakref import WeakSet
 
 from ...protocol.errors import ClosedError, HeadraceError
 from ..bootstrap import explicit_bootstrap, parse_addresses
-from ..config import ConnectionConfig, resolve
+from ..config import ConnectionConfig
 from ..losses_io import raise_first, report_at_exit
 from .cluster_io import EXIT_FLUSH_S
-from .environment_io import environment
+from .environment_io import environment, resolved
 from .hub_io import Hub, MakeHub, zmq_hub
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class AsyncClusterIo:
         is_owned: bool = False,
     ) -> None:
         self.values, self._make_hub, self._is_owned = dict(values), make_hub, is_owned
-        self._config = resolve(ConnectionConfig, self.values, environment())
+        self._config = resolved(ConnectionConfig, self.values)
         self._bootstrap = explicit_bootstrap(bootstrap, environment())
         if self._bootstrap is not None:
             parse_addresses(self._bootstrap)  # a bad address raises in the constructor

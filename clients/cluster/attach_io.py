@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...runtime.config import Config
-from ..config import ConnectionConfig, given, resolve
+from ..config import ConnectionConfig, given
 from .async_cluster_io import AsyncClusterIo
 from .cluster_io import ClusterIo
-from .environment_io import environment
+from .environment_io import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +35,15 @@ def attach(
     shared = getattr(bootstrap, "io", None)
     if isinstance(shared, kind):
         values = {**shared.values, **given(config, options, (schema,))}
-        return shared, resolve(schema, values, environment())
+        return shared, resolved(schema, values)
     values = given(config, options, (schema, ConnectionConfig))
-    resolved = resolve(schema, values, environment())
-    return kind(bootstrap, values, is_owned=True), resolved  # type: ignore[arg-type]
+    own = resolved(schema, values)
+    return kind(bootstrap, values, is_owned=True), own  # type: ignore[arg-type]
+
+
+def security_protocol(bootstrap: Any, schema: type[Config], config: Mapping[str, Any]) -> str:
+    """The security protocol of the connections of a client that is made with these arguments. Errors:
+    ConfigError."""
+    shared = getattr(bootstrap, "io", None)
+    values = given(config, {}, (schema, ConnectionConfig)) if shared is None else shared.values
+    return resolved(ConnectionConfig, values).protocol

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ...protocol.errors import ApiTimeoutError, ClosedError, HeadraceError
 from ...runtime.loop_thread_io import LoopThread
 from ..bootstrap import explicit_bootstrap, parse_addresses, resolve_bootstrap
-from ..config import ConnectionConfig, resolve
+from ..config import ConnectionConfig
 from ..losses_io import raise_first, report_at_exit
-from .environment_io import environment
+from .environment_io import environment, resolved
 from .hub_io import Hub, MakeHub, zmq_hub
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ClusterIo:
         is_owned: bool = False,
     ) -> None:
         self.values, self._make_hub, self._is_owned = dict(values), make_hub, is_owned
-        self.config = resolve(ConnectionConfig, values, environment())
+        self.config = resolved(ConnectionConfig, values)
         self.bootstrap = explicit_bootstrap(bootstrap, environment())
         if self.bootstrap is None:
             resolve_bootstrap(None)  # raises in the constructor when there is no cluster at all

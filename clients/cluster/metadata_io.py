@@ -18,7 +18,6 @@ from ...protocol.errors import (
     NoClusterError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
     error_from_code,
 )
 from ...protocol.messages.data import MetadataRequest, MetadataResponse
@@ -29,6 +28,7 @@ from ..topic_names import check_topic_name, no_topic
 from .backoff import Backoff
 from .hedging_io import Hedged
 from .metadata import UNKNOWN_TOPIC, ClusterView, TopicView
+from .network import HOPELESS
 from .tasks_io import owned_task
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ class MetadataService:
             if error is None:
                 self._failures = 0
                 self._settle(serving, None)
-            elif isinstance(error, (ConfigError, UnsupportedVersionError)):
+            elif isinstance(error, (ConfigError, *HOPELESS)):
                 # A retry would give the same error: fail the pending calls.
                 self._failures += 1
                 self._settle(serving, error)

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from ...protocol.errors import (
+    IllegalSaslStateError,
+    KafkaError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+    UnsupportedVersionError,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...protocol.errors import KafkaError
     from ...protocol.messages.envelope import Api
     from ...protocol.records.header import Buffer
+
+# Errors of a connection that another attempt would meet, too.
+HOPELESS = (
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+    IllegalSaslStateError,
+    UnsupportedVersionError,
+)
 
 
 class Address(NamedTuple):

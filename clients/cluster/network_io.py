@@ -7,12 +7,14 @@ can use another node.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ClosedError, KafkaError, NetworkError, RequestTimedOutError
 from ...protocol.transport.dealer_io import Connection
 from .backoff import Backoff
-from .network import Reply
+from .network import HOPELESS, Reply
+from .security_io import connection_security
 from .tasks_io import owned_task
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.records.header import Buffer
     from ...protocol.transport.dealer_io import Response
+    from ...protocol.transport.security import ConnectionSecurity
     from ..config import ConnectionConfig
     from .network import Address, GiveUp, OnDone
 
@@ -83,9 +86,17 @@ class _Call:
 class ZmqNetwork:
     """`Network` over real sockets. Belongs to one running loop."""
 
-    def __init__(self, config: ConnectionConfig, now_ms: Callable[[], int], random: Random) -> None:
+    def __init__(
+        self,
+        config: ConnectionConfig,
+        now_ms: Callable[[], int],
+        random: Random,
+        security: ConnectionSecurity | None = None,
+    ) -> None:
+        """`security` in place of that of `config`."""
         self._config, self._now_ms = config, now_ms
         self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random)
+        self._security, self._keys = (security, None) if security else connection_security(config)
         self._slots: dict[Address, _Slot] = {}
         self._is_closed = False
 
@@ -173,6 +184,8 @@ class ZmqNetwork:
             return slot.connection
         if slot.opening is None:
             if self._now_ms() < slot.retry_at_ms:
+                if isinstance(slot.last_error, HOPELESS):
+                    raise slot.last_error
                 raise NetworkError(f"{address} is in backoff: {slot.last_error}")
             slot.opening = owned_task(self._open(address, slot))
             slot.opening.add_done_callback(_mark_retrieved)
@@ -188,15 +201,10 @@ class ZmqNetwork:
             raise
 
     async def _open(self, address: Address, slot: _Slot) -> Connection:
-        config = self._config
         try:
-            connection = await Connection.open(
-                address.host,
-                address.port,
-                client_id=config.client_id,
-                timeout_s=config.connection_setup_timeout_ms / 1000,
-            )
+            connection = await self._connect(address)
         except KafkaError as error:
+            await self._learn_keys()
             slot.failures += 1
             slot.last_error = error
             slot.retry_at_ms = self._now_ms() + self._backoff.wait_ms(slot.failures)
@@ -205,7 +213,31 @@ class ZmqNetwork:
             slot.opening = None
         slot.failures, slot.last_error = 0, None
         slot.connection = connection
+        if self._keys is not None and connection.server_key is not None:
+            self._keys.found(str(address), connection.server_key)
         return connection
+
+    async def _connect(self, address: Address) -> Connection:
+        return await Connection.open(
+            address.host,
+            address.port,
+            client_id=self._config.client_id,
+            timeout_s=self._config.connection_setup_timeout_ms / 1000,
+            security=self._security,
+            server=str(address),
+        )
+
+    async def _learn_keys(self) -> None:
+        """A server cannot be connected: perhaps its key was replaced while this client was connected. Another
+        one, which is connected now, tells the keys to a new connection."""
+        if self._keys is None:
+            return
+        self._keys.pin_again()
+        for address, slot in list(self._slots.items()):
+            if slot.connection is not None and not slot.connection.is_closed:
+                with contextlib.suppress(KafkaError):
+                    (await self._connect(address)).close()
+                    return
 
     def _failed(
         self,

@@ -96,7 +96,6 @@ class ModernMember(HeartbeatMember):
             self._become(S.REVOKING)
         elif new or self._is_first:
             self._adopting_ids = new
-            self._is_first = False
             self.pending = OwnershipChange(ChangeKind.ASSIGNED, tuple(sorted(new)))
             self._become(S.ADOPTING)
         else:
@@ -107,6 +106,7 @@ class ModernMember(HeartbeatMember):
     def _change_done(self, change: OwnershipChange) -> None:
         if change.kind is ChangeKind.ASSIGNED:
             self._ids |= self._adopting_ids
+            self._is_first = False
         self._ids = {tp: topic_id for tp, topic_id in self._ids.items() if tp in self.owned}
 
     def _drop_target(self) -> None:

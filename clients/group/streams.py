@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ...protocol.messages.streams_groups import EndpointToPartitions, Status
-    from ...protocol.records.streams_group_records import Endpoint, KeyValue, StreamsGroupTopologyValue
+    from ...protocol.records.streams_group_records import (
+        Endpoint,
+        KeyValue,
+        StreamsGroupTopologyValue,
+        TopologyDescription,
+    )
     from ..cluster.backoff import Backoff
 
 S = MemberState
@@ -63,9 +68,11 @@ class StreamsApplication:
         *,
         endpoint: Endpoint | None = None,
         client_tags: Iterable[KeyValue] = (),
+        description: TopologyDescription | None = None,
     ) -> None:
         """`sources`: the source topics of each subtopology, those that match its expressions included."""
         self.topology = topology
+        self.description = description
         self.process_id = process_id
         self.endpoint = endpoint
         self.client_tags = tuple(client_tags)
@@ -265,6 +272,7 @@ class StreamsMember(HeartbeatMember):
             _offsets(application.task_end_offsets),
             application.requests_shutdown,
             config.client_id,
+            topology_description=None if self.is_member else application.description,
         )
 
     def _leave_request(self, epoch: int) -> StreamsGroupHeartbeatRequest:

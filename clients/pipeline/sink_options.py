@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ConfigError
@@ -42,7 +42,7 @@ class WriteOptions:
     bootstrap: str | None
     topic: str | None
     fail_on_data_loss: bool
-    client: tuple[tuple[str, Any], ...]
+    client: tuple[tuple[str, Any], ...] = field(repr=False)  # it may have a password
 
 
 def write_options(given: Mapping[str, Any]) -> WriteOptions:

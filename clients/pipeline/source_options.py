@@ -6,7 +6,7 @@ Source: Spark KafkaSourceProvider.scala.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ConfigError
@@ -150,7 +150,7 @@ class ReadOptions:
     fetch_retries: int
     fetch_retry_ms: int
     poll_timeout_ms: int
-    client: tuple[tuple[str, Any], ...]
+    client: tuple[tuple[str, Any], ...] = field(repr=False)  # it may have a password
 
     @property
     def is_read_committed(self) -> bool:

@@ -41,6 +41,12 @@ class ClientFactory:
         """The `bootstrap` of the clients."""
         raise NotImplementedError
 
+    def _config_of_client(
+        self, config: Mapping[str, Any] | None, _options: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """The `config` of a client that is made with these arguments."""
+        return config
+
     def _made(self, client: Producer[Any, Any] | Consumer[Any, Any] | Admin) -> None:
         """Called with each client."""
 
@@ -63,7 +69,7 @@ class ClientFactory:
             value=value,
             partitioner=partitioner,
             interceptors=interceptors,
-            config=config,
+            config=self._config_of_client(config, options),
             **options,
         )
         self._made(client)
@@ -97,7 +103,7 @@ class ClientFactory:
             listener=listener,
             assignors=assignors,
             interceptors=interceptors,
-            config=config,
+            config=self._config_of_client(config, options),
             **options,
         )
         self._made(client)
@@ -107,7 +113,7 @@ class ClientFactory:
         """An admin client on this cluster; arguments as of `Admin`."""
         from .admin_io import Admin
 
-        client = Admin(self._target(), config=config, **options)
+        client = Admin(self._target(), config=self._config_of_client(config, options), **options)
         self._made(client)
         return client
 

@@ -56,6 +56,7 @@ class QuorumContext:
         )
         self.is_flushing = False
         self._endpoints: dict[int, Endpoint] = {}  # of a leader that is not in the voter set yet
+        self._other_voters: tuple[tuple[ReplicaKey, ...], list[ReplicaKey]] = ((), [])
 
     def check(self) -> None:
         """Assert the invariants; after a step."""
@@ -99,9 +100,12 @@ class QuorumContext:
         return self.log.voters.latest_keys
 
     @property
-    def other_voters(self) -> list[ReplicaKey]:
+    def other_voters(self) -> Sequence[ReplicaKey]:
         """The latest voter set without this controller."""
-        return [key for key in self.voters if key != self.key]
+        voters = self.log.voters.latest_keys
+        if self._other_voters[0] is not voters:
+            self._other_voters = (voters, [key for key in voters if key != self.key])
+        return self._other_voters[1]
 
     @property
     def is_voter(self) -> bool:

@@ -106,7 +106,7 @@ class FollowerState(EpochState):
         self._keep_alive_at_ms = now_ms + timeout_ms // 4
         if self._snapshot is not None:
             context.requests.send(self.leader_id, self._snapshot_request(self._snapshot), now_ms)
-        else:
+        elif context.requests.is_free(self.leader_id, QuorumFetchRequest, now_ms):
             request = fetch_request(context, max_wait_ms=timeout_ms // 4)
             # The loss of one response must not cost the whole fetch timeout.
             context.requests.send(self.leader_id, request, now_ms, timeout_ms // 2)

@@ -103,8 +103,9 @@ class LeaderState(EpochState):
         deadline_ms = self._quorum_deadline_ms()
         if self._is_removed or (deadline_ms is not None and deadline_ms <= now_ms):
             return RoleEvent.RESIGNED
-        for key in [key for key, fetch in self._delayed.items() if fetch.deadline_ms <= now_ms]:
-            self._respond(self._delayed.pop(key))
+        if self._delayed:
+            for key in [key for key, fetch in self._delayed.items() if fetch.deadline_ms <= now_ms]:
+                self._respond(self._delayed.pop(key))
         for key in self._context.other_voters:
             progress = self._progress_of(key)
             if progress.begin_epoch_at_ms <= now_ms:
@@ -250,25 +251,30 @@ class LeaderState(EpochState):
     def _quorum_deadline_ms(self) -> int | None:
         """When the leader resigns unless a majority fetches before; None for the only voter."""
         context = self._context
-        needed = len(context.voters) // 2 + 1 - (1 if context.is_voter else 0)
+        others, count = context.other_voters, len(context.voters)
+        needed = count // 2 + (len(others) == count)  # a leader that is a voter counts for itself
         if needed <= 0:
             return None
-        others = [self._progress_of(key) for key in context.other_voters]
-        fetches_ms = [max(each.last_fetch_ms, self._start_ms) + each.stalled_ms for each in others]
-        latest_ms = sorted(fetches_ms, reverse=True)[needed - 1]
-        return latest_ms + context.config.quorum_fetch_timeout_ms * 3 // 2
+        start_ms, fetches_ms = self._start_ms, []
+        for key in others:
+            progress = self._progress_of(key)
+            last_ms = progress.last_fetch_ms if progress.last_fetch_ms > start_ms else start_ms
+            fetches_ms.append(last_ms + progress.stalled_ms)
+        fetches_ms.sort()
+        return fetches_ms[-needed] + context.config.quorum_fetch_timeout_ms * 3 // 2
 
     @property
     def _begin_epoch_interval_ms(self) -> int:
         return self._context.config.quorum_fetch_timeout_ms // 2
 
     def _progress_of(self, key: ReplicaKey) -> ReplicaProgress:
-        if key not in self._progress:
+        progress = self._progress.get(key)
+        if progress is None:
             observers = [each for each in self._progress if each not in self._context.voters]
             if len(observers) >= MAX_OBSERVERS:
                 del self._progress[min(observers, key=lambda each: self._progress[each].last_fetch_ms)]
-            self._progress[key] = ReplicaProgress()
-        return self._progress[key]
+            progress = self._progress[key] = ReplicaProgress()
+        return progress
 
     def _record_fetch(self, key: ReplicaKey, now_ms: int) -> ReplicaProgress:
         progress = self._progress_of(key)

@@ -53,36 +53,37 @@ def read_checkpoint(files: Files, directory: str) -> int:
 
 def batches_from(stored: Log, offset: int, end_offset: int) -> Iterator[StoredBatch]:
     """The batches from the one with `offset` on, below `end_offset`. Errors: KafkaStorageError."""
-    for batch in _encoded_batches_from(stored, offset, end_offset):
-        yield from _decoded(batch)
+    for buffer in _buffers_from(stored, offset, end_offset):
+        yield from _decoded(buffer)
 
 
 def control_batches_from(stored: Log, offset: int) -> Iterator[StoredBatch]:
     """The control batches from `offset` on; other batches are not decoded."""
-    for batch in _encoded_batches_from(stored, offset, stored.log_end_offset):
-        if read_batch_header(batch).is_control:
-            yield from _decoded(batch)
+    for buffer in _buffers_from(stored, offset, stored.log_end_offset):
+        position = 0
+        while position < len(buffer):
+            header = read_batch_header(buffer, position)
+            end = position + header.size_bytes
+            if header.is_control:
+                yield from _decoded(buffer[position:end])
+            position = end
 
 
-def _decoded(batch: memoryview) -> list[StoredBatch]:
+def _decoded(batches: memoryview) -> Iterator[StoredBatch]:
     try:
-        return list(decode_batches(batch))
+        yield from decode_batches(batches)
     except (CorruptMessageError, InvalidRecordError) as error:
         raise KafkaStorageError(f"the metadata log is unreadable: {error}") from error
 
 
-def _encoded_batches_from(stored: Log, offset: int, end_offset: int) -> Iterator[memoryview]:
+def _buffers_from(stored: Log, offset: int, end_offset: int) -> Iterator[memoryview]:
     while offset < end_offset:
         try:
             chunk = stored.reader.read(offset, READ_BYTES, upto_offset=end_offset)
         except CorruptMessageError as error:
             raise KafkaStorageError(f"the metadata log is unreadable: {error}") from error
-        for buffer in chunk.data:
-            view = memoryview(buffer)
-            while len(view):
-                size = read_batch_header(view).size_bytes
-                yield view[:size]
-                view = view[size:]
+        for data in chunk.data:
+            yield memoryview(data)
         if chunk.next_offset <= offset:
             raise KafkaStorageError(
                 f"the metadata log has no record at offset {offset}, but ends at {end_offset}"

@@ -162,7 +162,7 @@ class MetadataLog:
     def last_epoch(self) -> int:
         """The epoch of the last record; 0 if there is none."""
         newest = self.snapshots.newest
-        if newest is not None and newest.end_offset >= self.end_offset:
+        if newest is not None and newest.end_offset >= self._log.log_end_offset:
             return newest.epoch
         return max(self._log.epochs.latest_epoch, NO_EPOCH)
 
@@ -180,12 +180,13 @@ class MetadataLog:
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert self.high_watermark <= self.flushed_offset <= self.end_offset, (
+        assert self.high_watermark <= self.flushed_offset <= self._log.log_end_offset, (
             f"CommittedIsDurable: {self.high_watermark} are committed, {self.flushed_offset} are durable"
         )
-        assert not self.start_offset or any(
-            each.end_offset >= self.start_offset for each in self.snapshots.ids
-        ), "SnapshotAtLogStart: no snapshot has the records before the log start"
+        start_offset = self._log.log_start_offset
+        assert not start_offset or any(each.end_offset >= start_offset for each in self.snapshots.ids), (
+            "SnapshotAtLogStart: no snapshot has the records before the log start"
+        )
         self.snapshots.check()
 
     # --- epoch and vote -------------------------------------------------------------------------------

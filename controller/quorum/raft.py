@@ -140,12 +140,14 @@ class Raft:
         self.quorum.state.on_stall(stalled_ms)
 
     def _set_timer(self, now_ms: int, *, has_fired: bool) -> None:
-        deadlines = (self.context.requests.deadline_ms(now_ms), self.quorum.state.next_deadline_ms(now_ms))
-        known = [deadline_ms for deadline_ms in deadlines if deadline_ms is not None]
-        if not known:
+        deadline_ms = self.context.requests.deadline_ms(now_ms)
+        state_ms = self.quorum.state.next_deadline_ms(now_ms)
+        if deadline_ms is None or (state_ms is not None and state_ms < deadline_ms):
+            deadline_ms = state_ms
+        if deadline_ms is None:
             self._timer_ms = None
             return
-        deadline_ms = max(min(known), now_ms + 1)
+        deadline_ms = max(deadline_ms, now_ms + 1)
         if deadline_ms != self._timer_ms or has_fired:
             self._timer_ms = deadline_ms
             self.context.effects.append(SetTimer(deadline_ms))

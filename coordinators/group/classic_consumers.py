@@ -99,7 +99,7 @@ class ClassicConsumers:
         metadata = _member_metadata(body, token, subscription)
         self._heartbeats.update_member(draft, before, member_id, metadata, now)
         owned = partitions_by_id(subscription.owned, self._members.topics)
-        draft.assign(self._members.assignor_names)
+        draft.assign(self._members.assignor_names, now.wall_ms)
         draft.reconcile(member_id, owned, draft.group.members[member_id].epoch)
         after = draft.group.members[member_id]
         outcome = Outcome(draft.decided())

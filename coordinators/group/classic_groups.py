@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import UnknownMemberIdError
+from ...protocol.messages.groups import LeaveGroupResponse, LeftMember
 from ...protocol.records.group_records import GroupMetadataKey, GroupMetadataValue
 from ..runtime.ports import Outcome
 from .classic_group import ClassicGroup, group_from_record
@@ -67,8 +68,14 @@ class ClassicGroups:
         return self._leaving.heartbeat(self._group(body.group_id), body, token, now)
 
     def leave(self, body: LeaveGroupRequest, token: Token, now: Now) -> Outcome:
-        """LeaveGroup."""
-        return self._leaving.leave(self._group(body.group_id), body, token, now)
+        """LeaveGroup. Of a group that does not exist each member fails alone, as in Kafka."""
+        group = self._groups.get(body.group_id)
+        if isinstance(group, ClassicGroup):
+            return self._leaving.leave(group, body, token, now)
+        outcome, code = Outcome(), UnknownMemberIdError.code
+        gone = (LeftMember(each.member_id, each.group_instance_id, code) for each in body.members)
+        outcome.answer(token, LeaveGroupResponse(0, tuple(gone)))
+        return outcome
 
     def _group(self, group_id: str) -> ClassicGroup:
         group = self._groups.get(group_id)

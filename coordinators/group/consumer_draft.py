@@ -13,7 +13,7 @@ from .assignors import ASSIGNORS
 from .assignors.model import MemberSpec
 from .consumer_group import GROUP_TRANSITIONS
 from .consumer_member import MEMBER_TRANSITIONS, Member, MemberState
-from .draft import Draft
+from .modern_draft import ModernDraft
 from .reconciliation import next_step
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000  # Source: Kafka REGEX_BATCH_REFRESH_MIN_INTERVAL_MS
 
 
-class ConsumerDraft(Draft["ConsumerGroup"]):
+class ConsumerDraft(ModernDraft["ConsumerGroup", Member]):
     """A draft of a consumer-protocol group."""
 
     def __init__(self, group: ConsumerGroup, topics: TopicIndex, records: list[Record] | None = None) -> None:
-        super().__init__(group, GROUP_TRANSITIONS, records)
+        super().__init__(group, GROUP_TRANSITIONS, MEMBER_TRANSITIONS, records)
         self._topics = topics
 
     # --- members ----------------------------------------------------------------------------------------
@@ -45,44 +45,21 @@ class ConsumerDraft(Draft["ConsumerGroup"]):
         self.write(self.group.member_metadata_record(member_id, metadata))
         return before is None or before.topics != metadata.subscribed_topic_names
 
-    def write_assignment(self, after: Member) -> None:
-        """Write the member's current assignment if it changed; checks its state change against
-        MEMBER_TRANSITIONS."""
-        before = self.group.members[after.member_id]
-        assert after.state is before.state or after.state in MEMBER_TRANSITIONS[before.state]
-        if before != after:
-            self.write(self.group.current_record(after.member_id, after))
-
     def replace(self, before: Member, member_id: str) -> None:
-        """A static member rejoined under a new member id: transfer its metadata, target and assignment."""
-        group = self.group
-        target = group.targets.get(before.member_id)
-        self._forget(before.member_id)
-        self.write(group.member_metadata_record(member_id, before.metadata))
-        if target is not None:
-            self.write(group.target_record(member_id, target))
-        self.write(
-            group.current_record(
-                member_id, Member(member_id, before.metadata, state=before.state, assigned=before.assigned)
-            )
-        )
+        """A static member rejoined under a new member id."""
+        after = Member(member_id, before.metadata, state=before.state, assigned=before.assigned)
+        self._rejoin(before, after)
 
     def remove(self, member_ids: Iterable[str]) -> None:
         """Remove members and start the next group epoch."""
         for member_id in member_ids:
-            self._forget(member_id)
+            self.forget(member_id)
         for expression in sorted(self.group.regexes):
             if not self.group.readers_by(expression):
                 self.write(self.group.regex_record(expression, None))
         self.bump()
         if self.group.is_empty:
             self.write(self.group.target_epoch_record(self.group.epoch))
-
-    def _forget(self, member_id: str) -> None:
-        group = self.group
-        self.write(group.current_record(member_id, None))
-        self.write(group.target_record(member_id, None))
-        self.write(group.member_metadata_record(member_id, None))
 
     # --- the group --------------------------------------------------------------------------------------
 
@@ -140,10 +117,15 @@ class ConsumerDraft(Draft["ConsumerGroup"]):
 
     # --- assignments ------------------------------------------------------------------------------------
 
-    def assign(self, assignor_names: Sequence[str]) -> None:
+    @property
+    def needs_assignment(self) -> bool:
+        """Whether the target assignment is older than the group epoch."""
+        return self.group.epoch > self.group.assignment_epoch
+
+    def assign(self, assignor_names: Sequence[str], wall_ms: int) -> None:
         """Compute the target assignment of the group epoch unless it exists; write changed targets only."""
         group = self.group
-        if group.epoch <= group.assignment_epoch:
+        if not self.needs_assignment:
             return
         ids: dict[tuple[tuple[str, ...], str], frozenset[bytes]] = {}
         specs: dict[str, MemberSpec] = {}
@@ -157,7 +139,8 @@ class ConsumerDraft(Draft["ConsumerGroup"]):
         for member_id in sorted(specs):
             if targets[member_id] != group.targets.get(member_id):
                 self.write(group.target_record(member_id, targets[member_id]))
-        self.write(group.target_epoch_record(group.epoch))
+        # As in Kafka, the first assignment of partitions does not wait after one of nothing.
+        self.write(group.target_epoch_record(group.epoch, wall_ms if counts else 0))
 
     def assignor_name(self, assignor_names: Sequence[str]) -> str:
         """The allowed assignor that most members name; without any vote the first allowed one."""

@@ -11,15 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...protocol.consumer_protocol import PROTOCOL_TYPE
-from ...protocol.errors import (
-    IllegalGenerationError,
-    NonEmptyGroupError,
-    StaleMemberEpochError,
-    UnknownMemberIdError,
-)
+from ...protocol.errors import IllegalGenerationError
 from ...protocol.records.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -35,20 +30,15 @@ from ...protocol.records.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from ..runtime.ports import Record
-from .consumer_member import (
-    NO_EPOCH,
-    Member,
-    MemberState,
-    as_partitions,
-    as_since,
-    as_topics,
-    each_partition,
-)
+from .consumer_member import Member, MemberState, as_partitions, as_since, as_topics, each_partition
 from .group import GroupType
+from .modern_group import ModernGroup
+from .modern_member import NO_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ...protocol.errors import KafkaError
     from .assignors.model import Partitions
     from .group import Place
 
@@ -79,12 +69,12 @@ GROUP_TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     },
     _G.RECONCILING: {
         _G.STABLE: "all members reached their targets",
-        _G.ASSIGNING: "a member left",
+        _G.ASSIGNING: "a member left, or the assignment waits for its interval",
         _G.EMPTY: "the last member left",
         _G.DEAD: "downgraded to a classic group",
     },
     _G.STABLE: {
-        _G.ASSIGNING: "a member left",
+        _G.ASSIGNING: "a member left, or the assignment waits for its interval",
         _G.RECONCILING: "a member joins or changes its subscription, or topics changed",
         _G.EMPTY: "the last member left",
         _G.DEAD: "downgraded to a classic group",
@@ -93,52 +83,38 @@ GROUP_TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
 }
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[Member, "Partitions"]):
     """Implements Group."""
 
     def __init__(self, group_id: str) -> None:
-        self._group_id = group_id
+        super().__init__(group_id)
         self.epoch = 0
         self.metadata_hash = 0
         self.assignment_epoch = 0
-        self.members: dict[str, Member] = {}
-        self.targets: dict[str, Partitions] = {}
+        self.assignment_ms = 0  # wall time of the target assignment, 0 unknown
         self.regexes: dict[str, ConsumerGroupRegularExpressionValue] = {}
-        self._instances: dict[str, str] = {}  # instance id -> member id
         self._owners: dict[bytes, dict[int, str]] = {}
-        self._is_recorded = False
 
-    def copy(self) -> ConsumerGroup:
-        """A copy with containers of its own."""
-        other = ConsumerGroup(self._group_id)
-        other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
-        other.assignment_epoch = self.assignment_epoch
-        other.members, other.targets = dict(self.members), dict(self.targets)
-        other.regexes, other._instances = dict(self.regexes), dict(self._instances)
-        other._owners = {topic: dict(owners) for topic, owners in self._owners.items()}
-        other._is_recorded = self._is_recorded
-        return other
+    def unshare(self) -> None:
+        super().unshare()
+        self.regexes = dict(self.regexes)
+        self._owners = {topic: dict(owners) for topic, owners in self._owners.items()}
 
     # --- records --------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
-        """Apply a record of this group. Deletions of missing entries are ignored: compaction leaves such
-        records."""
         key, value = record
         match key:
             case ConsumerGroupMetadataKey():
-                self._is_recorded = value is not None
                 if value is not None:
                     self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
             case ConsumerGroupMemberMetadataKey(member_id=member_id):
                 self._apply_member_metadata(member_id, value)
             case ConsumerGroupTargetAssignmentMetadataKey():
                 self.assignment_epoch = NO_EPOCH if value is None else value.assignment_epoch
+                self.assignment_ms = 0 if value is None else value.assignment_ms
             case ConsumerGroupTargetAssignmentMemberKey(member_id=member_id):
-                if value is None:
-                    self.targets.pop(member_id, None)
-                else:
-                    self.targets[member_id] = as_partitions(value.topics)
+                self._set_target(member_id, None if value is None else as_partitions(value.topics))
             case ConsumerGroupCurrentMemberAssignmentKey(member_id=member_id):
                 self._apply_current(member_id, value)
             case ConsumerGroupRegularExpressionKey(regular_expression=expression):
@@ -153,17 +129,11 @@ class ConsumerGroup:
         self, member_id: str, metadata: ConsumerGroupMemberMetadataValue | None
     ) -> None:
         before = self.members.get(member_id)
-        old_instance = None if before is None else before.instance_id
-        if old_instance is not None and self._instances.get(old_instance) == member_id:
-            del self._instances[old_instance]
-        if metadata is None:
-            if before is not None:
-                self._disown(before)
-                del self.members[member_id]
-            return
-        self.members[member_id] = replace(before or Member(member_id), metadata=metadata)
-        if metadata.instance_id is not None:
-            self._instances[metadata.instance_id] = member_id
+        if metadata is not None:
+            self._put(replace(before or Member(member_id), metadata=metadata))
+        elif before is not None:
+            self._disown(before)
+            self._drop(member_id)
 
     def _apply_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         before = self.members.get(member_id)
@@ -208,17 +178,6 @@ class ConsumerGroup:
         """The member that has the partition assigned or has yet to revoke it."""
         return self._owners.get(topic_id, {}).get(partition)
 
-    def member(self, member_id: str) -> Member:
-        """Errors: UnknownMemberIdError."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise UnknownMemberIdError(f"group {self._group_id!r} has no member {member_id!r}")
-        return found
-
-    def static_member(self, instance_id: str | None) -> Member | None:
-        """The member with this instance id."""
-        return None if instance_id is None else self.members.get(self._instances.get(instance_id, ""))
-
     def topics_of(self, member: Member) -> frozenset[str]:
         """Its subscribed topics, by name and expression; an expression that is not resolved yet matches
         nothing."""
@@ -248,6 +207,7 @@ class ConsumerGroup:
         return GroupState.RECONCILING
 
     def check(self) -> None:
+        super().check()
         owners: dict[tuple[bytes, int], str] = {}
         for member in self.members.values():
             for held in (member.assigned, member.pending):
@@ -257,14 +217,8 @@ class ConsumerGroup:
             assert member.previous_epoch <= member.epoch or member.epoch < 0
         kept = {(topic, number): ref for topic, each in self._owners.items() for number, ref in each.items()}
         assert kept == owners, "the index of owners differs from the members' partitions"
-        assert all(self.static_member(instance) for instance in self._instances)
-        assert self.targets.keys() <= self.members.keys()
 
     # --- Group ------------------------------------------------------------------------------------------
-
-    @property
-    def group_id(self) -> str:
-        return self._group_id
 
     @property
     def group_type(self) -> GroupType:
@@ -274,40 +228,8 @@ class ConsumerGroup:
     def protocol_type(self) -> str:
         return PROTOCOL_TYPE
 
-    @property
-    def state_name(self) -> str:
-        return self.state.value
-
-    @property
-    def member_count(self) -> int:
-        """Members of both protocols, including static members that left temporarily."""
-        return len(self.members)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def has_member(self, member_id: str) -> bool:
-        return member_id in self.members
-
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.all_topics()
-
-    def check_offset_commit(
-        self,
-        member_id: str,
-        group_instance_id: str | None,
-        generation_id_or_member_epoch: int,
-        *,
-        is_transactional: bool,
-    ) -> None:
-        """Errors: UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError (classic members)."""
-        epoch = generation_id_or_member_epoch
-        if epoch < 0 and not self.members:
-            return
-        if is_transactional and epoch == NO_EPOCH and not member_id and group_instance_id is None:
-            return  # TxnOffsetCommit without member fields: only its producer is checked
-        self._check_epoch(self.member(member_id), epoch)
 
     def has_had_since(self, member_id: str, epoch: int, places: Iterable[Place]) -> bool:
         member = self.members.get(member_id)
@@ -318,44 +240,11 @@ class ConsumerGroup:
             for _, topic_id, partition in places
         )
 
-    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Errors: UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError (classic members)."""
-        if not member_id and member_epoch < 0:
-            return
-        self._check_epoch(self.member(member_id or ""), member_epoch)
-
-    def _check_epoch(self, member: Member, epoch: int) -> None:
-        if epoch == member.epoch:
-            return
-        detail = f"member {member.member_id!r} is at epoch {member.epoch}, not {epoch}"
-        raise StaleMemberEpochError(detail) if member.classic is None else IllegalGenerationError(detail)
-
-    def check_offset_delete(self) -> None:
-        """No check: the shard checks each topic for subscribers."""
-
-    def check_group_delete(self) -> None:
-        """Errors: NonEmptyGroupError."""
-        if self.members:
-            raise NonEmptyGroupError(f"group {self._group_id!r} has {len(self.members)} members")
-
-    def tombstones(self) -> list[Record]:
-        """Members first, the group last: a partial append leaves a smaller group."""
-        group = self._group_id
-        keys: list[Any] = [
-            ConsumerGroupCurrentMemberAssignmentKey(group, member_id) for member_id in sorted(self.members)
-        ]
-        keys += [
-            ConsumerGroupTargetAssignmentMemberKey(group, member_id) for member_id in sorted(self.targets)
-        ]
-        keys.append(ConsumerGroupTargetAssignmentMetadataKey(group))
-        keys += [ConsumerGroupMemberMetadataKey(group, member_id) for member_id in sorted(self.members)]
-        keys += [ConsumerGroupRegularExpressionKey(group, expression) for expression in sorted(self.regexes)]
-        keys.append(ConsumerGroupMetadataKey(group))
-        return [Record(key, None) for key in keys]
-
-    def offsets_expire_since(self, commit_ms: int) -> int | None:
-        """The commit time: members protect only the topics that they subscribe to."""
-        return commit_ms
+    def _stale_epoch(self, member: Member, detail: str) -> KafkaError:
+        """StaleMemberEpochError, of classic members IllegalGenerationError."""
+        return (
+            super()._stale_epoch(member, detail) if member.classic is None else IllegalGenerationError(detail)
+        )
 
     # --- records of this group ----------------------------------------------------------------------------
 
@@ -371,10 +260,10 @@ class ConsumerGroup:
         """The member's metadata; None deletes it."""
         return Record(ConsumerGroupMemberMetadataKey(self._group_id, member_id), metadata)
 
-    def target_epoch_record(self, epoch: int) -> Record:
-        """The epoch of the target assignment."""
+    def target_epoch_record(self, epoch: int, wall_ms: int = 0) -> Record:
+        """The epoch of the target assignment, and the time at which it was computed."""
         key = ConsumerGroupTargetAssignmentMetadataKey(self._group_id)
-        return Record(key, ConsumerGroupTargetAssignmentMetadataValue(epoch))
+        return Record(key, ConsumerGroupTargetAssignmentMetadataValue(epoch, wall_ms))
 
     def target_record(self, member_id: str, target: Partitions | None) -> Record:
         """The member's target; None deletes it."""
@@ -400,3 +289,10 @@ class ConsumerGroup:
     def regex_record(self, expression: str, matched: ConsumerGroupRegularExpressionValue | None) -> Record:
         """The topics that an expression matches; None deletes it."""
         return Record(ConsumerGroupRegularExpressionKey(self._group_id, expression), matched)
+
+    def _target_epoch_tombstone(self) -> Record:
+        return Record(ConsumerGroupTargetAssignmentMetadataKey(self._group_id), None)
+
+    def _group_tombstones(self) -> list[Record]:
+        expressions = [self.regex_record(expression, None) for expression in sorted(self.regexes)]
+        return [*expressions, Record(ConsumerGroupMetadataKey(self._group_id), None)]

@@ -27,11 +27,12 @@ from ..runtime.ports import Outcome
 from .classic_group import ClassicGroup
 from .consumer_draft import temporarily_left
 from .consumer_group import ConsumerGroup
-from .consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Member
+from .consumer_member import Member
 from .consumer_requests import check_request, is_full, is_leaving, owned_by
 from .group import fenced_instance
 from .heartbeat_pacing import HeartbeatPacing
 from .migration import check_upgrade, upgrade
+from .modern_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from .reconciliation import is_part_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class ConsumerHeartbeats:
         owned = owned_by(body)
         before = self._member_for(draft, body, owned)
         self.update_member(draft, before, member_id, _member_metadata(before, body, token), now)
-        draft.assign(self._members.assignor_names)
+        self._members.assign(draft, now)
         draft.reconcile(member_id, owned, known_epoch)
         after = draft.group.members[member_id]
         interval_ms = self._pacing.interval_ms(

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ...protocol.records.group_records import AssignedTopic, ConsumerGroupMemberMetadataValue
+from .modern_member import JOIN_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
     from .assignors.model import Partitions
 
     Since = Mapping[tuple[bytes, int], int]  # (topic id, partition) -> member epoch
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2  # temporary leave of a static member, which keeps its partitions until it rejoins
-NO_EPOCH = -1
 
 
 class MemberState(Enum):

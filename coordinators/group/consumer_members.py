@@ -86,6 +86,30 @@ class ConsumerMembers:
         """Heartbeat interval and session timeout of members that use the consumer protocol."""
         return times_of_group(self.context.image, group_id, self.context.config.now)
 
+    # --- assignments ------------------------------------------------------------------------------------
+
+    def assign(self, draft: ConsumerDraft, now: Now) -> None:
+        """Compute the assignment of the group epoch, unless the interval since the last one has not passed:
+        then it is computed when it has, without waiting for a heartbeat. Source: KIP-1263."""
+        if not draft.needs_assignment:
+            return
+        group_id, age_ms = draft.group.group_id, now.wall_ms - draft.group.assignment_ms
+        left_ms = self.times_of(group_id).assignment_interval_ms - age_ms
+        if age_ms < 0 or left_ms <= 0:  # negative age: the wall clock was set back
+            draft.assign(self.assignor_names, now.wall_ms)
+            return
+        key = ("next assignment", group_id)
+        if self.context.timers.deadline_of(key) is None:
+            self.context.timers.set(key, now.ms + left_ms, lambda then: self._assign(group_id, then))
+
+    def _assign(self, group_id: str, now: Now) -> Outcome:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup) or group.is_empty:
+            return Outcome()
+        draft = self.draft(group)
+        self.assign(draft, now)
+        return Outcome(draft.decided())
+
     # --- sessions ---------------------------------------------------------------------------------------
 
     def begin_session(self, group_id: str, member: Member, now: Now) -> None:

@@ -9,7 +9,7 @@ from ...protocol.errors import InvalidRequestError, UnsupportedAssignorError
 from ...runtime.config import MAX_INT
 from ..runtime.routing import MAX_ID_LENGTH
 from .assignors import ASSIGNORS
-from .consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from .modern_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -36,6 +36,12 @@ class MemberTimers:
             lambda then: self._expired(group_id, member_id, then, False),
         )
 
+    def shorten_session(self, group_id: str, member_id: str, timeout_ms: int, now: Now) -> None:
+        """Let the member's session end after `timeout_ms`, unless it ends earlier."""
+        deadline_ms = self._timers.deadline_of(("session", group_id, member_id))
+        if deadline_ms is not None:
+            self.begin_session(group_id, member_id, min(timeout_ms, deadline_ms - now.ms), now)
+
     def expect_revocation(
         self, group_id: str, member_id: str, timeout_ms: int, now: Now, *, is_due: bool, has_changed: bool
     ) -> None:

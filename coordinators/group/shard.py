@@ -140,9 +140,9 @@ class GroupShard:
         return self._consumer.on_metadata(image, delta, now)
 
     def on_peer_gone(self, session: int, now: Now) -> Outcome:
-        """No change: members whose requests waited keep their sessions, and responses to a closed connection
-        are dropped."""
-        del session, now
+        """Members of streams groups have less time to return. Others keep their sessions; responses to a
+        closed connection are dropped."""
+        self._streams.on_peer_gone(session, now)
         return Outcome()
 
     def metrics(self) -> ShardMetrics:

@@ -254,14 +254,11 @@ class Coordinators:
             )
 
     def connection_gone(self, session: int, now: Now) -> None:
-        """Drop the requests of a closed connection: shards forget them, then their tokens close."""
-        mine = self._by_session.get(session)
-        if mine is None:
-            return
-        gone = dict(mine)
+        """Drop the requests of a closed connection: shards forget them, then their tokens close. Every shard
+        is notified, because members of its groups may be gone with the connection."""
+        gone = dict(self._by_session.get(session, ()))
         for shard in self._shards.values():
-            if not gone.keys().isdisjoint(shard.waiting):
-                shard.on_peer_gone(session, now)
+            shard.on_peer_gone(session, now)
         for token in gone:
             token.deliver(None)
 

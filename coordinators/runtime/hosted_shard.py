@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
+    from ...protocol.security.acls import Authorizer
     from ...runtime.metrics import Histogram
     from ...storage_node.embedded.contract import CoordinatorHost, LiveNodeConfig, PartitionKey
     from .loading import Replayed
@@ -159,6 +160,10 @@ class HostedShard:
     @property
     def node_id(self) -> int:
         return self._host.node_id
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        return self._host.authorizer
 
     def ask(
         self,

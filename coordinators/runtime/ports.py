@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
+    from ...protocol.security.acls import Authorizer
     from ...storage_node.configs.coordinator_config import CoordinatorConfig
     from ...storage_node.embedded.contract import Now
 
@@ -164,6 +165,10 @@ class ShardContext(Protocol):
         """The id of this node."""
 
     @property
+    def authorizer(self) -> Authorizer | None:
+        """The rules of the cluster; None if everything is allowed."""
+
+    @property
     def epoch(self) -> int:
         """The coordinator epoch: the leader epoch of the shard's partition."""
 
@@ -208,7 +213,8 @@ class Shard(Protocol):
         """The metadata image has changed; delta None: every part may have changed."""
 
     def on_peer_gone(self, session: int, now: Now) -> Outcome:
-        """A connection was closed: its waiting requests need no response."""
+        """A connection was closed, perhaps one that the shard has no request of: its waiting requests need
+        no response."""
 
     def metrics(self) -> ShardMetrics:
         """Metrics of this shard; the runtime adds them up per node."""

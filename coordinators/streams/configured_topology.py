@@ -22,7 +22,7 @@ from ...protocol.messages.streams_groups import StatusCode
 from .topology import copartition_groups, internal_topics_of, is_stateful, sources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ...protocol.records.streams_group_records import (
         StreamsGroupTopologyValue,
@@ -77,7 +77,7 @@ def configure(topology: StreamsGroupTopologyValue, count_of: PartitionCountOf) -
         - {topic.name for each in topology.subtopologies for topic in each.repartition_source_topics}
     )
     if missing_sources:
-        detail = f"Source topics {_named(missing_sources)} are missing."
+        detail = f"Source topics {named(missing_sources)} are missing."
         return _failed(topology, Problem(StatusCode.MISSING_SOURCE_TOPICS, detail))
     try:
         counts = _partition_counts(topology, count_of)
@@ -86,7 +86,7 @@ def configure(topology: StreamsGroupTopologyValue, count_of: PartitionCountOf) -
         return _failed(topology, Problem(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, str(error)))
     problem = None
     if missing:
-        detail = f"Internal topics are missing: {_named([topic.name for topic in missing])}"
+        detail = f"Internal topics are missing: {named([topic.name for topic in missing])}"
         problem = Problem(StatusCode.MISSING_INTERNAL_TOPICS, detail)
     tasks = {
         each.subtopology_id: SubtopologyTasks(_task_count(each, counts, count_of), is_stateful(each))
@@ -99,7 +99,8 @@ def _failed(topology: StreamsGroupTopologyValue, problem: Problem) -> Configured
     return ConfiguredTopology(topology.epoch, None, {}, (), problem)
 
 
-def _named(names: list[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """The first names of a status."""
     left = len(names) - MAX_NAMED
     return ", ".join(names[:MAX_NAMED]) + (f" and {left} more" if left > 0 else "")
 
@@ -151,7 +152,7 @@ def _repartition_counts(topology: StreamsGroupTopologyValue, count_of: Partition
         }
         if not found:
             raise StreamsInvalidTopologyError(
-                f"the numbers of partitions of repartition topics {_named(sorted(sources))} cannot be"
+                f"the numbers of partitions of repartition topics {named(sorted(sources))} cannot be"
                 " computed: no subtopology writes to them, or they depend on each other only"
             )
         counts |= found

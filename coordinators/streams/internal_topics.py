@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.coordinator_errors import CoordinatorNotAvailableError
 from ...protocol.errors import KafkaError, TopicAlreadyExistsError
 from ...protocol.messages import registry
 from ...protocol.messages.control import CreateTopicsRequest, NewTopicSpec
 from ...protocol.model import NO_NODE
+from ...protocol.security.acls import CLUSTER, AclOperation, Resource, ResourceType
+from ...protocol.security.identity import Identity
+from ...protocol.security.principals import parse_principal
 from ..runtime.ports import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ...protocol.records.streams_group_records import TopicInfo
     from ...storage_node.embedded.contract import Now
@@ -69,6 +73,25 @@ class InternalTopics:
         else:
             self.forget(group_id)
         return Outcome()
+
+    def refused(self, topics: Iterable[TopicInfo], creator: tuple[str, str] | None) -> tuple[str, ...]:
+        """Those of `topics` that a client, by principal and host, may not create; without a creator none.
+
+        Errors: CoordinatorNotAvailableError while this node does not know the rules.
+        """
+        authorizer = self._context.authorizer
+        if authorizer is None or creator is None:
+            return ()
+        if not authorizer.is_ready:
+            raise CoordinatorNotAvailableError("this node does not have the present rules")
+        identity = Identity(parse_principal(creator[0]), creator[1])
+        if authorizer.allows(identity, AclOperation.CREATE, CLUSTER):
+            return ()
+        return tuple(
+            topic.name
+            for topic in topics
+            if not authorizer.allows(identity, AclOperation.CREATE, Resource(ResourceType.TOPIC, topic.name))
+        )
 
     def forget(self, group_id: str) -> None:
         """Drop the error of the last attempt."""

@@ -5,19 +5,26 @@ one, of the stateful tasks and of all tasks. A task goes, within these shares, t
 
 1. the member that has it as its active task, or, if it is about to move, as a warm-up task,
 2. a member that has it in another role, or another member of a process with its state,
-3. the member with the fewest tasks, in the process with the least load per member.
+3. a process that reports offsets of its stores, which lie on its disk: that with the least lag,
+4. the member with the fewest tasks, in the process with the least load per member.
+
+Of the tasks that a member has above its share, those whose stores lie in another process move first.
 
 Then every stateful task gets `standby_replicas` standby tasks, in processes that do not have the task yet. Of
 these, processes in other racks and with other client tags than those that have the task come first, then
-those that have its state, unless that exceeds their share, then those with the least load.
+those that have its state, then those with its stores on their disk, both unless that exceeds their share,
+then those with the least load. Standby tasks that are complete stay where they are unless this gives fewer
+shared racks and tags, or a better balance.
 
-A function of its arguments alone: the same members get the same assignment in every process. Source:
-KIP-1071, KIP-708; Kafka StickyTaskAssignor.java has the same aims with other rules.
+A function of its arguments alone, and without a change of the group it returns the targets: the same members
+get the same assignment in every process. Source: KIP-1071, KIP-708; Kafka StickyTaskAssignor.java has the
+same aims with other rules.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .tasks import Role
@@ -27,6 +34,9 @@ if TYPE_CHECKING:
 
     from .configured_topology import SubtopologyTasks
     from .tasks import Task, Tasks
+
+# Bound: the second pass keeps the active tasks of the first one; each further pass needs a lower cost.
+MOST_PASSES = 8
 
 
 class MemberSpec(NamedTuple):
@@ -45,6 +55,69 @@ def assign_sticky(
     """The tasks of every member."""
     if not members:
         return {}
+    current = {member_id: spec.target for member_id, spec in members.items()}
+    for _ in range(MOST_PASSES):
+        targets = {member_id: spec._replace(target=current[member_id]) for member_id, spec in members.items()}
+        assigned = _assign_once(targets, subtopologies, standby_replicas)
+        if _active(assigned) == _active(current):
+            cost = _StandbyCost(members, subtopologies, standby_replicas)
+            if cost(current) <= cost(assigned):
+                break
+        current = assigned
+    return {member_id: dict(sorted(tasks.items())) for member_id, tasks in current.items()}
+
+
+def _active(assigned: Mapping[str, Tasks]) -> dict[Task, str]:
+    return {
+        task: member
+        for member, tasks in assigned.items()
+        for task, role in tasks.items()
+        if role is Role.ACTIVE
+    }
+
+
+class _StandbyCost:
+    """How far the standby tasks of an assignment are from the best ones: those missing or too many, pairs of
+    one task's processes that share racks or tags, and the squares of the members' loads. Lower is better."""
+
+    def __init__(
+        self,
+        members: Mapping[str, MemberSpec],
+        subtopologies: Mapping[str, SubtopologyTasks],
+        standby_replicas: int,
+    ) -> None:
+        self._members = members
+        processes = len({spec.process_id for spec in members.values()})
+        replicas = min(standby_replicas, processes - 1)
+        self._processes_of_tasks = {
+            (name, partition): 1 + (replicas if each.is_stateful else 0)
+            for name, each in subtopologies.items()
+            for partition in range(each.task_count)
+        }
+
+    def __call__(self, assigned: Mapping[str, Tasks]) -> tuple[int, int, int]:
+        having: dict[Task, dict[str, frozenset[tuple[str, str]]]] = {}
+        wrong = 0
+        for member, tasks in assigned.items():
+            spec = self._members[member]
+            for task, role in tasks.items():
+                processes = having.setdefault(task, {})
+                wrong += spec.process_id in processes or role is Role.WARMUP
+                processes[spec.process_id] = spec.domains
+        for task in having.keys() | self._processes_of_tasks.keys():
+            wrong += abs(len(having.get(task, ())) - self._processes_of_tasks.get(task, 0))
+        shared = sum(
+            len(one & other)
+            for processes in having.values()
+            for one, other in combinations(processes.values(), 2)
+        )
+        return wrong, shared, sum(len(tasks) ** 2 for tasks in assigned.values())
+
+
+def _assign_once(
+    members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologyTasks], standby_replicas: int
+) -> dict[str, Tasks]:
+    """One pass, which moves standby tasks also between equal processes."""
     stateful, stateless = (
         [
             (name, each)
@@ -58,7 +131,7 @@ def assign_sticky(
     placement.assign_active(stateful)
     placement.assign_active(stateless)
     placement.assign_standbys(stateful, standby_replicas)
-    return {member_id: dict(sorted(it.tasks.items())) for member_id, it in placement.members.items()}
+    return {member_id: it.tasks for member_id, it in placement.members.items()}
 
 
 @dataclass(slots=True, eq=False)
@@ -107,6 +180,10 @@ class _Share:
         self.extra -= len(member.tasks) > self.size
 
 
+def _members_of(processes: Iterable[_Process]) -> list[_Member]:
+    return [member for process in processes for member in process.members]
+
+
 @dataclass(slots=True)
 class _Placement:
     """The assignment so far, and the members that had each task before."""
@@ -116,6 +193,7 @@ class _Placement:
     had_active: dict[Task, _Member]  # of a task that moves, the member with its warm-up task
     had_state: dict[Task, list[_Member]]
     had_in_process: dict[Task, list[_Process]]
+    on_disk: dict[Task, dict[_Process, int]]  # the lag of stores in processes that did not have the task
 
     @classmethod
     def of(cls, specs: Mapping[str, MemberSpec]) -> _Placement:
@@ -123,7 +201,7 @@ class _Placement:
             task for spec in specs.values() for task, role in spec.target.items() if role is Role.WARMUP
         }
         processes: dict[str, _Process] = {}
-        placement = cls({}, [], {}, {}, {})
+        placement = cls({}, [], {}, {}, {}, {})
         for member_id, spec in sorted(specs.items()):
             process = processes.setdefault(spec.process_id, _Process(spec.domains))
             member = placement.members[member_id] = _Member(member_id, process)
@@ -135,7 +213,16 @@ class _Placement:
                     placement.had_state.setdefault(task, []).append(member)
                 placement.had_in_process.setdefault(task, []).append(process)
         placement.processes = [processes[name] for name in sorted(processes)]
+        placement.find_disks(specs)
         return placement
+
+    def find_disks(self, specs: Mapping[str, MemberSpec]) -> None:
+        for member_id, spec in sorted(specs.items()):
+            process = self.members[member_id].process
+            for task, lag in sorted((spec.lags or {}).items()):
+                if process not in self.had_in_process.get(task, ()):
+                    disks = self.on_disk.setdefault(task, {})
+                    disks[process] = min(lag, disks.get(process, lag))
 
     # --- active tasks ---------------------------------------------------------------------------------------
 
@@ -145,20 +232,27 @@ class _Placement:
         size, extra = divmod(total, len(self.members))
         share = _Share(size, extra - sum(len(each.tasks) > size for each in self.members.values()))
         left = []
-        for task in tasks:
+        for task in sorted(tasks, key=lambda each: each in self.on_disk):
             before = self.had_active.get(task)
             if before is None or not self._take(task, [before], share):
                 left.append(task)
         tasks, left = left, []
         for task in tasks:
-            in_process = [each for process in self.had_in_process.get(task, ()) for each in process.members]
-            if not self._take(task, self.had_state.get(task, ()), share) and not self._take(
-                task, in_process, share
-            ):
+            processes = [[process] for process in self._by_lag(task)]
+            candidates = [
+                self.had_state.get(task, ()),
+                *(_members_of(some) for some in (self.had_in_process.get(task, ()), *processes)),
+            ]
+            if not any(self._take(task, some, share) for some in candidates):
                 left.append(task)
         for task in left:
             is_taken = self._take(task, self.members.values(), share)
             assert is_taken, "the shares add up to all tasks"
+
+    def _by_lag(self, task: Task) -> list[_Process]:
+        """The processes with its stores on their disk, least lag first."""
+        disks = self.on_disk.get(task, {})
+        return sorted(disks, key=disks.__getitem__)
 
     def _take(self, task: Task, candidates: Iterable[_Member], share: _Share) -> bool:
         """Assign the task to the best candidate that has room; False: none has."""
@@ -186,11 +280,12 @@ class _Placement:
     def _standby_member(self, task: Task, room: int) -> _Member:
         having = [process for process in self.processes if task in process.tasks]
         domains = frozenset().union(*(process.domains for process in having))
-        before = self.had_in_process.get(task, ())
+        before, disks = self.had_in_process.get(task, ()), self.on_disk.get(task, {})
 
-        def rank(process: _Process) -> tuple[int, bool, float]:
-            is_sticky = process in before and any(len(each.tasks) < room for each in process.members)
-            return len(process.domains & domains), not is_sticky, process.load
+        def rank(process: _Process) -> tuple[int, bool, bool, float]:
+            has_room = any(len(each.tasks) < room for each in process.members)
+            is_sticky, is_on_disk = has_room and process in before, has_room and process in disks
+            return len(process.domains & domains), not is_sticky, not is_on_disk, process.load
 
         process = min((each for each in self.processes if task not in each.tasks), key=rank)
         own = [each for each in self.had_state.get(task, ()) if each.process is process]

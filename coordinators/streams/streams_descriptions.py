@@ -31,10 +31,13 @@ def describe_groups(
     body: StreamsGroupDescribeRequest, members: StreamsMembers
 ) -> StreamsGroupDescribeResponse:
     """Descriptions in the order of the request; a group of another type is GROUP_ID_NOT_FOUND."""
-    return StreamsGroupDescribeResponse(tuple(_describe(group_id, members) for group_id in body.group_ids))
+    has_graph = body.include_topology_description
+    return StreamsGroupDescribeResponse(
+        tuple(_describe(group_id, members, has_graph=has_graph) for group_id in body.group_ids)
+    )
 
 
-def _describe(group_id: str, members: StreamsMembers) -> DescribedStreamsGroup:
+def _describe(group_id: str, members: StreamsMembers, *, has_graph: bool) -> DescribedStreamsGroup:
     group = members.groups.get(group_id)
     if not isinstance(group, StreamsGroup):
         detail = f"streams group {group_id!r} does not exist"
@@ -47,6 +50,7 @@ def _describe(group_id: str, members: StreamsMembers) -> DescribedStreamsGroup:
         group.assignment_epoch,
         _topology(group, members),
         tuple(_member(group, member) for _, member in sorted(group.members.items())),
+        topology_description=group.description if has_graph else None,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...protocol.records.streams_group_records import KeyValue
-from ..group.draft import Draft
+from ..group.modern_draft import ModernDraft
 from .reconciliation import next_step
 from .sticky_assignor import MemberSpec
 from .streams_group import GROUP_TRANSITIONS, StreamsGroup
@@ -18,7 +18,10 @@ from .warmups import assign
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ...protocol.records.streams_group_records import StreamsGroupMemberMetadataValue
+    from ...protocol.records.streams_group_records import (
+        StreamsGroupMemberMetadataValue,
+        TopologyDescription,
+    )
     from ..runtime.ports import Record
     from .configured_topology import ConfiguredTopology
     from .tasks import Task, Tasks
@@ -34,11 +37,11 @@ NO_TOPOLOGY = -1
 FIRST_GROUP_EPOCH = 2  # epoch 1 is that of members which wait for the first assignment
 
 
-class StreamsDraft(Draft[StreamsGroup]):
+class StreamsDraft(ModernDraft[StreamsGroup, Member]):
     """A draft of a streams group."""
 
     def __init__(self, group: StreamsGroup, records: list[Record] | None = None) -> None:
-        super().__init__(group, GROUP_TRANSITIONS, records)
+        super().__init__(group, GROUP_TRANSITIONS, MEMBER_TRANSITIONS, records)
 
     # --- members --------------------------------------------------------------------------------------------
 
@@ -50,36 +53,22 @@ class StreamsDraft(Draft[StreamsGroup]):
         self.write(self.group.member_metadata_record(member_id, metadata))
         return True
 
-    def write_assignment(self, after: Member) -> None:
-        """Write the member's current assignment if it changed; checks its state change against
-        MEMBER_TRANSITIONS."""
-        before = self.group.members[after.member_id]
-        assert after.state is before.state or after.state in MEMBER_TRANSITIONS[before.state]
-        if before != after:
-            self.write(self.group.current_record(after.member_id, after))
-
     def replace(self, before: Member, member_id: str) -> None:
-        """A static member rejoined under another member id: transfer its metadata, target and tasks."""
-        group = self.group
-        target = group.targets.get(before.member_id)
-        self._forget(before.member_id)
-        self.write(group.member_metadata_record(member_id, before.metadata))
-        if target is not None:
-            self.write(group.target_record(member_id, target))
-        after = Member(member_id, before.metadata, assigned=before.assigned)
-        self.write(group.current_record(member_id, after))
+        """A static member rejoined under another member id."""
+        self._rejoin(before, Member(member_id, before.metadata, assigned=before.assigned))
+
+    def write_description(self, sent: TopologyDescription | None, *, is_kept: bool) -> None:
+        """Write the description of the topology that a joining member sent, if it is another one. Without one
+        the old one stays if it `is_kept`. The group epoch stays: no task depends on it."""
+        after = self.group.description if sent is None and is_kept else sent
+        if after != self.group.description:
+            self.write(self.group.description_record(after))
 
     def remove(self, member_ids: Iterable[str]) -> None:
         """Remove members and start the next group epoch."""
         for member_id in member_ids:
-            self._forget(member_id)
+            self.forget(member_id)
         self.bump()
-
-    def _forget(self, member_id: str) -> None:
-        group = self.group
-        self.write(group.current_record(member_id, None))
-        self.write(group.target_record(member_id, None))
-        self.write(group.member_metadata_record(member_id, None))
 
     # --- the group ------------------------------------------------------------------------------------------
 

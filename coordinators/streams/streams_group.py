@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...protocol.errors import NonEmptyGroupError, StaleMemberEpochError, UnknownMemberIdError
 from ...protocol.records.streams_group_records import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
@@ -23,13 +22,17 @@ from ...protocol.records.streams_group_records import (
     StreamsGroupTargetAssignmentMemberValue,
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyDescriptionKey,
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
+    TopologyDescription,
 )
 from ..group.group import GroupType
+from ..group.modern_group import ModernGroup
+from ..group.modern_member import NO_EPOCH
 from ..runtime.ports import Record
 from .source_patterns import subtopology_of
-from .streams_member import NO_EPOCH, Member, MemberState
+from .streams_member import Member, MemberState
 from .tasks import Role, by_role, epochs_in, from_roles
 
 if TYPE_CHECKING:
@@ -93,50 +96,40 @@ GROUP_TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
 }
 
 
-class StreamsGroup:
+class StreamsGroup(ModernGroup[Member, "Tasks"]):
     """Implements Group."""
 
     def __init__(self, group_id: str) -> None:
-        self._group_id = group_id
+        super().__init__(group_id)
         self.metadata = StreamsGroupMetadataValue(0)
         self.topology: StreamsGroupTopologyValue | None = None
+        self.description: TopologyDescription | None = None
         self.assignment_epoch = FIRST_ASSIGNMENT_EPOCH
         self.assignment_ms = 0  # wall time of the target assignment, 0 unknown
-        self.members: dict[str, Member] = {}
-        self.targets: dict[str, Tasks] = {}
         self._holders: dict[Task, dict[str, Role]] = {}  # by member id; replaced, not changed
-        self._instances: dict[str, str] = {}  # instance id -> member id
 
-    def copy(self) -> StreamsGroup:
-        """A copy with containers of its own."""
-        other = StreamsGroup(self._group_id)
-        other.metadata, other.topology = self.metadata, self.topology
-        other.assignment_epoch, other.assignment_ms = self.assignment_epoch, self.assignment_ms
-        other.members, other.targets = dict(self.members), dict(self.targets)
-        other._holders, other._instances = dict(self._holders), dict(self._instances)
-        return other
+    def unshare(self) -> None:
+        super().unshare()
+        self._holders = dict(self._holders)
 
     # --- records --------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
-        """Apply a record of this group. Deletions of missing entries are ignored: compaction leaves such
-        records."""
         key, value = record
         match key:
             case StreamsGroupMetadataKey():
                 self.metadata = self.metadata if value is None else value
             case StreamsGroupTopologyKey():
                 self.topology = value
+            case StreamsGroupTopologyDescriptionKey():
+                self.description = value
             case StreamsGroupMemberMetadataKey(member_id=member_id):
                 self._apply_member_metadata(member_id, value)
             case StreamsGroupTargetAssignmentMetadataKey():
                 self.assignment_epoch = NO_EPOCH if value is None else value.assignment_epoch
                 self.assignment_ms = 0 if value is None else value.assignment_ms
             case StreamsGroupTargetAssignmentMemberKey(member_id=member_id):
-                if value is None:
-                    self.targets.pop(member_id, None)
-                else:
-                    self.targets[member_id] = from_roles(*value)
+                self._set_target(member_id, None if value is None else from_roles(*value))
             case StreamsGroupCurrentMemberAssignmentKey(member_id=member_id):
                 self._apply_current(member_id, value)
             case _:
@@ -146,16 +139,11 @@ class StreamsGroup:
         self, member_id: str, metadata: StreamsGroupMemberMetadataValue | None
     ) -> None:
         before = self.members.get(member_id)
-        old_instance = None if before is None else before.instance_id
-        if old_instance is not None and self._instances.get(old_instance) == member_id:
-            del self._instances[old_instance]
         if metadata is not None:
-            if metadata.instance_id is not None:
-                self._instances[metadata.instance_id] = member_id
-            self.members[member_id] = replace(before or Member(member_id), metadata=metadata)
+            self._put(replace(before or Member(member_id), metadata=metadata))
         elif before is not None:
             self._release(before)
-            del self.members[member_id]
+            self._drop(member_id)
 
     def _apply_current(self, member_id: str, value: StreamsGroupCurrentMemberAssignmentValue | None) -> None:
         before = self.members.get(member_id)
@@ -210,17 +198,6 @@ class StreamsGroup:
             for member_id, role in self._holders.get(task, {}).items()
         ]
 
-    def member(self, member_id: str) -> Member:
-        """Errors: UnknownMemberIdError."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise UnknownMemberIdError(f"group {self._group_id!r} has no member {member_id!r}")
-        return found
-
-    def static_member(self, instance_id: str) -> Member | None:
-        """The member with this instance id."""
-        return self.members.get(self._instances.get(instance_id, ""))
-
     @property
     def state(self) -> GroupState:
         """The current state."""
@@ -236,6 +213,7 @@ class StreamsGroup:
 
     def check(self) -> None:
         """Assert the invariants of the members."""
+        super().check()
         active: dict[Task, str] = {}
         by_process: dict[tuple[Task, str], str] = {}
         holders: dict[Task, dict[str, Role]] = {}
@@ -252,14 +230,8 @@ class StreamsGroup:
                     assert task not in active, f"{task} is active at {active[task]} and {member_id}"
                     active[task] = member_id
         assert holders == self._holders, "the index of holders differs from the members' tasks"
-        assert self.targets.keys() <= self.members.keys()
-        assert all(self.static_member(instance) for instance in self._instances)
 
     # --- Group ----------------------------------------------------------------------------------------------
-
-    @property
-    def group_id(self) -> str:
-        return self._group_id
 
     @property
     def group_type(self) -> GroupType:
@@ -269,39 +241,8 @@ class StreamsGroup:
     def protocol_type(self) -> str:
         return PROTOCOL_TYPE
 
-    @property
-    def state_name(self) -> str:
-        return self.state.value
-
-    @property
-    def member_count(self) -> int:
-        return len(self.members)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def has_member(self, member_id: str) -> bool:
-        return member_id in self.members
-
     def is_subscribed_to(self, topic: str) -> bool:
         return bool(self.members) and self._subtopology_of(topic) is not None
-
-    def check_offset_commit(
-        self,
-        member_id: str,
-        group_instance_id: str | None,
-        generation_id_or_member_epoch: int,
-        *,
-        is_transactional: bool,
-    ) -> None:
-        """Errors: UnknownMemberIdError, StaleMemberEpochError."""
-        epoch = generation_id_or_member_epoch
-        if epoch < 0 and not self.members:
-            return
-        if is_transactional and epoch == NO_EPOCH and not member_id and group_instance_id is None:
-            return  # TxnOffsetCommit without member fields: only its producer is checked
-        self._check_epoch(self.member(member_id), epoch)
 
     def has_had_since(self, member_id: str, epoch: int, places: Iterable[Place]) -> bool:
         """By topic names: a source topic belongs to one subtopology."""
@@ -317,44 +258,6 @@ class StreamsGroup:
         topology = self.topology
         return None if topology is None else subtopology_of(topology, self._group_id, topic)
 
-    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Errors: UnknownMemberIdError, StaleMemberEpochError."""
-        if not member_id and member_epoch < 0:
-            return
-        self._check_epoch(self.member(member_id or ""), member_epoch)
-
-    def _check_epoch(self, member: Member, epoch: int) -> None:
-        if epoch != member.epoch:
-            raise StaleMemberEpochError(
-                f"member {member.member_id!r} is at epoch {member.epoch}, not {epoch}"
-            )
-
-    def check_offset_delete(self) -> None:
-        """No check: the shard checks each topic for subscribers."""
-
-    def check_group_delete(self) -> None:
-        """Errors: NonEmptyGroupError."""
-        if self.members:
-            raise NonEmptyGroupError(f"group {self._group_id!r} has {len(self.members)} members")
-
-    def tombstones(self) -> list[Record]:
-        """Members first, the group last: a partial append leaves a smaller group."""
-        group = self._group_id
-        keys: list[Any] = [
-            StreamsGroupCurrentMemberAssignmentKey(group, member_id) for member_id in sorted(self.members)
-        ]
-        keys += [
-            StreamsGroupTargetAssignmentMemberKey(group, member_id) for member_id in sorted(self.targets)
-        ]
-        keys.append(StreamsGroupTargetAssignmentMetadataKey(group))
-        keys += [StreamsGroupMemberMetadataKey(group, member_id) for member_id in sorted(self.members)]
-        keys += [StreamsGroupTopologyKey(group), StreamsGroupMetadataKey(group)]
-        return [Record(key, None) for key in keys]
-
-    def offsets_expire_since(self, commit_ms: int) -> int | None:
-        """The commit time: a group with members protects only its source topics."""
-        return commit_ms
-
     # --- records of this group ------------------------------------------------------------------------------
 
     def group_metadata_record(self, metadata: StreamsGroupMetadataValue) -> Record:
@@ -364,6 +267,10 @@ class StreamsGroup:
     def topology_record(self, topology: StreamsGroupTopologyValue) -> Record:
         """The topology."""
         return Record(StreamsGroupTopologyKey(self._group_id), topology)
+
+    def description_record(self, description: TopologyDescription | None) -> Record:
+        """The processing graph; None deletes it."""
+        return Record(StreamsGroupTopologyDescriptionKey(self._group_id), description)
 
     def member_metadata_record(
         self, member_id: str, metadata: StreamsGroupMemberMetadataValue | None
@@ -396,3 +303,11 @@ class StreamsGroup:
             *by_role(member.pending, member.since),
         )
         return Record(key, value)
+
+    def _target_epoch_tombstone(self) -> Record:
+        return Record(StreamsGroupTargetAssignmentMetadataKey(self._group_id), None)
+
+    def _group_tombstones(self) -> list[Record]:
+        graph = [] if self.description is None else [self.description_record(None)]
+        keys = (StreamsGroupTopologyKey(self._group_id), StreamsGroupMetadataKey(self._group_id))
+        return graph + [Record(key, None) for key in keys]

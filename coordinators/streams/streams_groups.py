@@ -42,7 +42,7 @@ class StreamsGroups:
         return outcome
 
     def replay(self, record: Record) -> None:
-        """Apply a record of one of the six types."""
+        """Apply a record of one of the seven types."""
         key = record.key
         group = self._groups.get(key.group)
         if not isinstance(group, StreamsGroup):
@@ -58,6 +58,10 @@ class StreamsGroups:
             del self._groups[key.group]
             self._members.group_removed(key.group)
             self._heartbeats.forget(key.group)
+
+    def on_peer_gone(self, session: int, now: Now) -> None:
+        """A connection was closed."""
+        self._members.connections.closed(session, now)
 
     def on_loaded(self, now: Now) -> None:
         """Start a new session for every member, and a full rebalance timeout for those that have to

@@ -25,15 +25,20 @@ from ...protocol.records.streams_group_records import StreamsGroupMemberMetadata
 from ..group.classic_group import ClassicGroup
 from ..group.group import fenced_instance
 from ..group.heartbeat_pacing import HeartbeatPacing
+from ..group.modern_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from ..runtime.ports import Outcome
+from .configured_topology import named
 from .endpoints import partitions_by_endpoint
 from .streams_draft import StreamsDraft
 from .streams_group import StreamsGroup
-from .streams_member import JOIN_EPOCH, LEAVE_EPOCH, NO_METADATA, STATIC_LEAVE_EPOCH, Member
+from .streams_member import NO_METADATA, Member
 from .streams_requests import check_owned, check_request, is_full, owned_by
 from .tasks import NO_TASKS, by_role
+from .topology import keeps_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
     from ...protocol.records.streams_group_records import StreamsGroupTopologyValue
     from ...storage_node.embedded.contract import Now
@@ -42,6 +47,9 @@ if TYPE_CHECKING:
     from .streams_members import StreamsMembers
     from .tasks import Tasks
 
+# Tasks pause until another member learns that theirs is gone: a shard's members send 20 heartbeats/s at most
+STEADY_MS, STEADY_MS_PER_MEMBER = 1_000, 50
+
 
 class StreamsHeartbeats:
     """Joins, heartbeats and leaves of members of streams groups."""
@@ -49,7 +57,7 @@ class StreamsHeartbeats:
     def __init__(self, members: StreamsMembers) -> None:
         self._members = members
         self._context = members.context
-        self._pacing = HeartbeatPacing()
+        self._pacing = HeartbeatPacing(STEADY_MS, STEADY_MS_PER_MEMBER)
 
     def heartbeat(self, body: StreamsGroupHeartbeatRequest, token: Token, now: Now) -> Outcome:
         """Join, heartbeat or leave. Errors: KafkaErrors, which change nothing."""
@@ -61,15 +69,16 @@ class StreamsHeartbeats:
         owned = owned_by(body)
         before = self._member_for(draft, body, owned)
         configured = self._update(draft, before, body, owned, token, was_empty=was_empty)
+        refused = self._members.internal_topics.refused(configured.missing, body.creator)
         if was_empty:
             self._members.delay_first_assignment(body.group_id, now)
-        statuses = self._statuses(draft, body, configured)
+        statuses = self._statuses(draft, body, configured, refused)
         target = self._target(draft, configured, body.member_id, statuses, now)
         draft.reconcile(body.member_id, target, owned, body.member_epoch)
         after = draft.group.members[body.member_id]
         self._note(body, before, after, owned, now)
         outcome = Outcome(draft.decided())
-        if configured.missing:
+        if configured.missing and not refused:
             create = self._members.internal_topics.create
             outcome.on_committed = lambda then: create(body.group_id, configured.missing, then)
         interval_ms = self._pacing.interval_ms(
@@ -80,6 +89,8 @@ class StreamsHeartbeats:
             longest_ms=self._members.settings_of(body.group_id).heartbeat_interval_ms,
             now_ms=now.ms,
         )
+        if body.instance_id is None:
+            self._members.connections.note(body.group_id, body.member_id, token.session, interval_ms)
         outcome.answer(token, self._response(draft.group, after, body, interval_ms, tuple(statuses)))
         return outcome
 
@@ -158,9 +169,12 @@ class StreamsHeartbeats:
             draft.write_assignment(Member(body.member_id, before.metadata))  # its tasks were the process's
         has_changed = draft.write_member_metadata(body.member_id, metadata)
         topology = _topology_for(None if was_empty else draft.group.topology, body)
-        if topology != draft.group.topology:
+        is_another = topology != draft.group.topology
+        if is_another:
             draft.write(draft.group.topology_record(topology))
             has_changed = True
+        if body.member_epoch == JOIN_EPOCH:
+            draft.write_description(body.topology_description, is_kept=not (is_another or was_empty))
         current = self._members.current_topology(body.group_id, topology)
         configured = current.configured
         if configured.is_ready and configured.tasks is not None:
@@ -224,7 +238,11 @@ class StreamsHeartbeats:
     # --- the response ---------------------------------------------------------------------------------------
 
     def _statuses(
-        self, draft: StreamsDraft, body: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology
+        self,
+        draft: StreamsDraft,
+        body: StreamsGroupHeartbeatRequest,
+        configured: ConfiguredTopology,
+        refused: Sequence[str],
     ) -> list[Status]:
         group, statuses = draft.group, []
         of_member = group.members[body.member_id].metadata.topology_epoch
@@ -239,6 +257,8 @@ class StreamsHeartbeats:
             fault = self._members.internal_topics.fault_of(body.group_id)
             if code is StatusCode.MISSING_INTERNAL_TOPICS and fault:
                 detail = f"{detail}; Creation failed: {fault}"
+            if refused:
+                detail = f"{detail}; Unauthorized to CREATE on topics {named(refused)}."
             statuses.append(Status(code.value, detail))
         requester = self._members.shutdowns.get(body.group_id)
         if requester is None and body.shutdown_application:
@@ -333,12 +353,15 @@ def _check_epoch(member: Member, epoch: int, owned: Tasks | None) -> None:
 def _topology_for(
     known: StreamsGroupTopologyValue | None, body: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupTopologyValue:
-    """The group's topology; that of the first member if there is none, or if the group was empty.
-    Errors: InvalidRequestError."""
+    """The group's topology; that of the first member if there is none, or if the group was empty. The next
+    topology epoch takes its place while there are members if the tasks stay the same. Errors:
+    InvalidRequestError."""
     sent = body.topology
     if known is None:
         if sent is None:
             raise InvalidRequestError(f"streams group {body.group_id!r} has no topology: rejoin")
+        return sent
+    if sent is not None and sent.epoch == known.epoch + 1 and keeps_tasks(known, sent):
         return sent
     if sent is not None and sent.epoch >= known.epoch and not _are_equal(known, sent):
         raise InvalidRequestError(

@@ -10,17 +10,13 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ...protocol.records.streams_group_records import StreamsGroupMemberMetadataValue
+from ..group.modern_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...protocol.records.streams_group_records import Endpoint
     from .tasks import Task, Tasks
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2  # temporary leave of a static member, which keeps its tasks until it rejoins
-NO_EPOCH = -1
 
 
 class MemberState(Enum):

@@ -15,6 +15,7 @@ from ..group.member_timers import MemberTimers
 from ..group.topic_index import TopicIndex
 from ..runtime.ports import Outcome
 from .configured_topology import configure
+from .connections import MemberConnections
 from .endpoints import EndpointEpochs
 from .internal_topics import InternalTopics
 from .source_patterns import resolved
@@ -63,6 +64,7 @@ class StreamsMembers:
         self._topologies: dict[str, CurrentTopology] = {}
         self._topics = TopicIndex()
         self._timers = MemberTimers(context.timers, self._on_expired)
+        self.connections = MemberConnections(self._timers)
 
     def group(self, group_id: str) -> StreamsGroup:
         """Errors: GroupIdNotFoundError."""
@@ -148,6 +150,7 @@ class StreamsMembers:
         members = [group.members[member_id] for member_id in member_ids]
         for member in members:
             self._timers.forget(group.group_id, member.member_id)
+            self.connections.forget(group.group_id, member.member_id)
             self.endpoint_epochs.changed(group.group_id, member, None)
 
         def failed(error: KafkaError, then: Now) -> Outcome:
@@ -206,10 +209,12 @@ class StreamsMembers:
     def member_replaced(self, group_id: str, member_id: str) -> None:
         """End the session of a static member that rejoined under another member id."""
         self._timers.forget(group_id, member_id)
+        self.connections.forget(group_id, member_id)
 
     def member_removed(self, group: StreamsGroup, member_id: str) -> None:
         """Drop the soft state of a removed member, and a shutdown with the last member."""
         self.reported.pop((group.group_id, member_id), None)
+        self.connections.forget(group.group_id, member_id)
         self.task_offsets.forget(group.group_id, member_id)
         if group.is_empty:
             self.shutdowns.pop(group.group_id, None)

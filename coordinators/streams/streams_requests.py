@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import InvalidRequestError
 from ...runtime.config import MAX_INT
+from ..group.modern_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from ..runtime.routing import MAX_ID_LENGTH
 from .source_patterns import check_expressions
-from .streams_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from .tasks import from_roles
 from .topology import check_topology
+from .topology_description import check_description
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,7 @@ def check_request(body: StreamsGroupHeartbeatRequest) -> None:
     _check_offsets(body)
     if body.member_epoch == JOIN_EPOCH:
         _check_join(body)
-    elif body.topology is not None:
+    elif body.topology is not None or body.topology_description is not None:
         raise InvalidRequestError("only a joining member may send the topology")
 
 
@@ -91,6 +92,8 @@ def _check_join(body: StreamsGroupHeartbeatRequest) -> None:
         raise InvalidRequestError("a joining member must send the topology")
     check_topology(body.topology)
     check_expressions(body.topology)
+    if body.topology_description is not None:
+        check_description(body.topology_description)
 
 
 def owned_by(body: StreamsGroupHeartbeatRequest) -> Tasks | None:

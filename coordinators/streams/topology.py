@@ -122,3 +122,20 @@ def _check_name(name: str, where: str) -> None:
     fault = topic_name_fault(name)
     if fault is not None:
         raise StreamsInvalidTopologyError(f"{where}: topic name {name[:300]!r}: {fault}")
+
+
+def keeps_tasks(known: StreamsGroupTopologyValue, sent: StreamsGroupTopologyValue) -> bool:
+    """Whether members with either topology have the same tasks, with the same inputs, so that they can share
+    them while an application is upgraded."""
+    return _inputs(known) == _inputs(sent)
+
+
+def _inputs(topology: StreamsGroupTopologyValue) -> dict[str, tuple[frozenset[str], ...]]:
+    return {
+        each.subtopology_id: (
+            frozenset(each.source_topics),
+            frozenset(each.source_topic_regex),
+            frozenset(topic.name for topic in each.repartition_source_topics),
+        )
+        for each in topology.subtopologies
+    }

@@ -79,7 +79,8 @@ class ApiVersionsResponse(msgspec.Struct, array_like=True, frozen=True):
     """Server information, and the limits of this connection.
 
     `incarnation` is new at each start of the server process: a client that finds another one knows that its
-    pending requests are lost.
+    pending requests are lost. `sasl_mechanisms`: if there are some, this connection has to authenticate with
+    one of them. `server_keys`: the CURVE keys of the cluster's servers, `<server's name> <key>` each.
     """
 
     error_code: int
@@ -92,3 +93,5 @@ class ApiVersionsResponse(msgspec.Struct, array_like=True, frozen=True):
     max_in_flight: int  # requests in flight that the server accepts on this connection
     max_request_bytes: int  # of one frame
     idle_timeout_ms: int  # the server closes a connection after this idle time
+    sasl_mechanisms: tuple[str, ...] = ()
+    server_keys: tuple[str, ...] = ()

@@ -12,6 +12,8 @@ from . import (
     log_dirs,
     quorum,
     quotas,
+    sasl,
+    security,
     streams_groups,
     streams_queries,
     transactions,
@@ -41,6 +43,7 @@ LEAVE_GROUP = _api(13, groups, "LeaveGroup", Role.GROUP)
 SYNC_GROUP = _api(14, groups, "SyncGroup", Role.GROUP)
 DESCRIBE_GROUPS = _api(15, groups, "DescribeGroups", Role.GROUP)
 LIST_GROUPS = _api(16, groups, "ListGroups", Role.GROUP)
+SASL_HANDSHAKE = _api(17, sasl, "SaslHandshake")
 API_VERSIONS = _api(18, envelope, "ApiVersions")
 CREATE_TOPICS = _api(19, control, "CreateTopics", Role.FORWARDED)
 DELETE_TOPICS = _api(20, control, "DeleteTopics", Role.FORWARDED)
@@ -52,10 +55,18 @@ ADD_OFFSETS_TO_TXN = _api(25, transactions, "AddOffsetsToTxn", Role.TRANSACTION)
 END_TXN = _api(26, transactions, "EndTxn", Role.TRANSACTION)
 WRITE_TXN_MARKERS = _api(27, transactions, "WriteTxnMarkers")
 TXN_OFFSET_COMMIT = _api(28, transactions, "TxnOffsetCommit", Role.GROUP)
+DESCRIBE_ACLS = _api(29, security, "DescribeAcls", Role.FORWARDED)
+CREATE_ACLS = _api(30, security, "CreateAcls", Role.FORWARDED)
+DELETE_ACLS = _api(31, security, "DeleteAcls", Role.FORWARDED)
 DESCRIBE_CONFIGS = _api(32, control, "DescribeConfigs", Role.FORWARDED)
 ALTER_REPLICA_LOG_DIRS = _api(34, log_dirs, "AlterReplicaLogDirs")
 DESCRIBE_LOG_DIRS = _api(35, log_dirs, "DescribeLogDirs")
+SASL_AUTHENTICATE = _api(36, sasl, "SaslAuthenticate")
 CREATE_PARTITIONS = _api(37, control, "CreatePartitions", Role.FORWARDED)
+CREATE_DELEGATION_TOKEN = _api(38, security, "CreateDelegationToken", Role.FORWARDED)
+RENEW_DELEGATION_TOKEN = _api(39, security, "RenewDelegationToken", Role.FORWARDED)
+EXPIRE_DELEGATION_TOKEN = _api(40, security, "ExpireDelegationToken", Role.FORWARDED)
+DESCRIBE_DELEGATION_TOKEN = _api(41, security, "DescribeDelegationToken", Role.FORWARDED)
 DELETE_GROUPS = _api(42, groups, "DeleteGroups", Role.GROUP)
 ELECT_LEADERS = _api(43, control, "ElectLeaders", Role.FORWARDED)
 INCREMENTAL_ALTER_CONFIGS = _api(44, control, "IncrementalAlterConfigs", Role.FORWARDED)
@@ -64,6 +75,8 @@ LIST_PARTITION_REASSIGNMENTS = _api(46, control, "ListPartitionReassignments", R
 OFFSET_DELETE = _api(47, groups, "OffsetDelete", Role.GROUP)
 DESCRIBE_CLIENT_QUOTAS = _api(48, quotas, "DescribeClientQuotas", Role.FORWARDED)
 ALTER_CLIENT_QUOTAS = _api(49, quotas, "AlterClientQuotas", Role.FORWARDED)
+DESCRIBE_USER_SCRAM_CREDENTIALS = _api(50, security, "DescribeUserScramCredentials", Role.FORWARDED)
+ALTER_USER_SCRAM_CREDENTIALS = _api(51, security, "AlterUserScramCredentials", Role.FORWARDED)
 VOTE = _api(52, quorum, "Vote")
 BEGIN_QUORUM_EPOCH = _api(53, quorum, "BeginQuorumEpoch")
 END_QUORUM_EPOCH = _api(54, quorum, "EndQuorumEpoch")

@@ -16,6 +16,7 @@ from ..records.streams_group_records import (
     StreamsGroupTopologyValue,
     TaskIds,
     TopicInfo,
+    TopologyDescription,
 )
 
 
@@ -43,6 +44,9 @@ class StreamsGroupHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True)
 
     The member generates its own id. `active`, `standby`, `warmup`: its current tasks, all or none of them.
     `endpoint_information_epoch`: that of the last endpoint information that the member has.
+    `topology_description`: the whole processing graph, which a joining member may send (KIP-1331). `creator`:
+    principal and host of the client, whose right to create internal topics the coordinator checks; set by the
+    node that authorizes the request.
     """
 
     group_id: str
@@ -64,6 +68,8 @@ class StreamsGroupHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True)
     shutdown_application: bool = False
     client_id: str = ""
     client_host: str = ""
+    topology_description: TopologyDescription | None = None
+    creator: tuple[str, str] | None = None
 
 
 class Status(msgspec.Struct, array_like=True, frozen=True):
@@ -107,9 +113,10 @@ class StreamsGroupHeartbeatResponse(msgspec.Struct, array_like=True, frozen=True
 
 
 class StreamsGroupDescribeRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Describe streams groups."""
+    """Describe streams groups; with the processing graphs that their members sent, if that is asked for."""
 
     group_ids: tuple[str, ...]
+    include_topology_description: bool = False
 
 
 class DescribedSubtopology(msgspec.Struct, array_like=True, frozen=True):
@@ -165,6 +172,7 @@ class DescribedStreamsGroup(msgspec.Struct, array_like=True, frozen=True):
     topology: DescribedTopology | None = None
     members: tuple[StreamsGroupMember, ...] = ()
     error_detail: str = ""
+    topology_description: TopologyDescription | None = None
 
 
 class StreamsGroupDescribeResponse(msgspec.Struct, array_like=True, frozen=True):

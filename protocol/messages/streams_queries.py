@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from .streams_status import InstanceStatus
+
 
 class InputOffset(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The last offset of an input partition that a store has seen, or has to have seen."""
@@ -20,7 +22,8 @@ class StreamsQueryRequest(msgspec.Struct, array_like=True, frozen=True):
     """One query of one store; with an empty `query` the stores are described.
 
     `query` is the name of a class of stream/query/queries.py, `arguments` are its fields in their order;
-    "Locate" asks for the partition of the key in `arguments`. `partitions` empty: all that are there.
+    "Locate" asks for the partition of the key in `arguments`, "Status" for the state of the instance, with
+    one argument: for how many ms it samples the operators. `partitions` empty: all that are there.
     `max_lag`: standbys and restoring stores answer if they lack no more records; negative: only active tasks.
     `isolation` empty: that of the application. `resume`: the key at which a range goes on.
     """
@@ -76,3 +79,4 @@ class StreamsQueryResponse(msgspec.Struct, array_like=True, frozen=True):
     retriable: bool = False
     results: tuple[StreamsQueryPartition, ...] = ()
     stores: tuple[StoreDescription, ...] = ()
+    status: InstanceStatus | None = None

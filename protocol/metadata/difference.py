@@ -32,6 +32,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
         topics_removed=removed,
         partitions=partitions,
         configs=tuple(sorted(_changed_keys(old.configs, new.configs))),
+        acls=tuple(sorted(old.acls.keys() ^ new.acls.keys())),
     )
 
 

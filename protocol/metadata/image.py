@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model import ListenerEndpoint
+    from ..security.acls import AclBinding
+    from ..security.scram import ScramCredential, ScramMechanism
+    from ..security.tokens import DelegationToken
     from .quotas import Entity
 
 TOPIC_RESOURCE = 2
@@ -94,6 +97,12 @@ class MetadataImage:
     next_producer_id: int = 0  # lower ids are allocated
     client_quotas: Mapping[Entity, Mapping[str, float]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)  # levels that were set explicitly
+    acls: Mapping[AclBinding, None] = field(default_factory=dict)  # a set
+    # By user and mechanism. Not in the repr: it may be logged.
+    scram_credentials: Mapping[tuple[str, ScramMechanism], ScramCredential] = field(
+        default_factory=dict, repr=False
+    )
+    delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=dict, repr=False)  # by id
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,7 @@ class MetadataDelta:
     # (topic id, partition) created or changed, without duplicates
     partitions: tuple[tuple[bytes, int], ...] = ()
     configs: tuple[tuple[int, str], ...] = ()  # resources whose configs changed
+    acls: tuple[AclBinding, ...] = ()  # created or deleted, without duplicates
 
 
 def configured(image: MetadataImage, topic: str, name: str) -> str | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..security.principals import ANONYMOUS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCER_RATE, CONSUMER_RATE = "producer_byte_rate", "consumer_byte_rate"
 REQUEST_PERCENTAGE, MUTATION_RATE = "request_percentage", "controller_mutation_rate"
-ANONYMOUS_USER = "ANONYMOUS"  # the user of unauthenticated connections
+ANONYMOUS_USER = ANONYMOUS.name  # the user of unauthenticated connections
 CONNECTION_RATE = "connection_creation_rate"
 
 # (type, name) pairs sorted by type; name None is the default of that type

@@ -9,6 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from ..model import ListenerEndpoint
+from ..security.acls import AclBinding
+from ..security.scram import ScramCredential, ScramMechanism
+from ..security.tokens import DelegationToken
 from .quotas import Entity
 
 
@@ -154,6 +157,48 @@ class FeatureLevelRecord(msgspec.Struct, array_like=True, frozen=True, tag="Feat
     level: int
 
 
+class AccessControlEntryRecord(msgspec.Struct, array_like=True, frozen=True, tag="AccessControlEntry"):
+    """A rule was created. It is its own key; Kafka's has an id besides."""
+
+    rule: AclBinding
+
+
+class RemoveAccessControlEntryRecord(
+    msgspec.Struct, array_like=True, frozen=True, tag="RemoveAccessControlEntry"
+):
+    """A rule was deleted."""
+
+    rule: AclBinding
+
+
+class UserScramCredentialRecord(msgspec.Struct, array_like=True, frozen=True, tag="UserScramCredential"):
+    """A user's credential of one mechanism, in the place of the one before."""
+
+    user: str
+    credential: ScramCredential
+
+
+class RemoveUserScramCredentialRecord(
+    msgspec.Struct, array_like=True, frozen=True, tag="RemoveUserScramCredential"
+):
+    """A user's credential of one mechanism was deleted."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
+class DelegationTokenRecord(msgspec.Struct, array_like=True, frozen=True, tag="DelegationToken"):
+    """A token was created, or its expiry was changed."""
+
+    token: DelegationToken
+
+
+class RemoveDelegationTokenRecord(msgspec.Struct, array_like=True, frozen=True, tag="RemoveDelegationToken"):
+    """A token was expired."""
+
+    token_id: str
+
+
 class NoOpRecord(msgspec.Struct, array_like=True, frozen=True, tag="NoOp"):
     """No change; advances the log end offset, so that readers know that they are current."""
 
@@ -175,4 +220,10 @@ MetadataRecord = (
     | NoOpRecord
     | ClientQuotaRecord
     | FeatureLevelRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
 )

@@ -21,9 +21,11 @@ from .image import (
 )
 from .quotas import sorted_entities
 from .records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
     FormatRecord,
@@ -34,15 +36,21 @@ from .records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
+
+    from ..security.acls import AclBinding
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -91,6 +99,11 @@ def image_records(image: MetadataImage) -> list[MetadataRecord]:
         quotas = image.client_quotas[entity]
         records.extend(ClientQuotaRecord(entity, key, quotas[key]) for key in sorted(quotas))
     records.extend(FeatureLevelRecord(name, image.features[name]) for name in sorted(image.features))
+    records.extend(AccessControlEntryRecord(rule) for rule in sorted(image.acls))
+    for user, mechanism in sorted(image.scram_credentials):
+        records.append(UserScramCredentialRecord(user, image.scram_credentials[user, mechanism]))
+    tokens = image.delegation_tokens
+    records.extend(DelegationTokenRecord(tokens[token_id]) for token_id in sorted(tokens))
     return records
 
 
@@ -122,12 +135,16 @@ class _Run:
         self._configs = _Draft(image.configs)
         self._client_quotas = _Draft(image.client_quotas)
         self._features = _Draft(image.features)
+        self._acls = _Draft(image.acls)
+        self._scram_credentials = _Draft(image.scram_credentials)
+        self._delegation_tokens = _Draft(image.delegation_tokens)
         # Partitions of changed topics as lists, converted to tuples once at the end: n changes of a topic of
         # n partitions cost n, not n * n.
         self._partitions: dict[bytes, list[PartitionRegistration]] = {}
         self._touched: dict[tuple[bytes, int], None] = {}  # dicts as ordered sets
         self._changed_brokers: set[int] = set()
         self._changed_configs: dict[tuple[int, str], None] = {}
+        self._changed_acls: dict[AclBinding, None] = {}
         self._created: dict[bytes, None] = {}
         self._removed: list[TopicImage] = []
 
@@ -149,6 +166,9 @@ class _Run:
             next_producer_id=self._next_producer_id,
             client_quotas=self._client_quotas.of,
             features=self._features.of,
+            acls=self._acls.of,
+            scram_credentials=self._scram_credentials.of,
+            delegation_tokens=self._delegation_tokens.of,
         )
         # A topic that was created and removed within one run is in neither list.
         alive = image.topic_names
@@ -158,6 +178,7 @@ class _Run:
             topics_removed=tuple(self._removed),
             partitions=tuple(touched for touched in self._touched if touched[0] in alive),
             configs=tuple(self._changed_configs),
+            acls=tuple(self._changed_acls),
         )
 
     def format(self, offset: int, record: FormatRecord) -> None:
@@ -271,6 +292,26 @@ class _Run:
     def feature(self, _offset: int, record: FeatureLevelRecord) -> None:
         self._features.write()[record.name] = record.level
 
+    def acl(self, _offset: int, record: AccessControlEntryRecord) -> None:
+        self._acls.write()[record.rule] = None
+        self._changed_acls[record.rule] = None
+
+    def remove_acl(self, offset: int, record: RemoveAccessControlEntryRecord) -> None:
+        _take(self._acls, record.rule, offset, "rule")
+        self._changed_acls[record.rule] = None
+
+    def scram_credential(self, _offset: int, record: UserScramCredentialRecord) -> None:
+        self._scram_credentials.write()[record.user, record.credential.mechanism] = record.credential
+
+    def remove_scram_credential(self, offset: int, record: RemoveUserScramCredentialRecord) -> None:
+        _take(self._scram_credentials, (record.user, record.mechanism), offset, "credential")
+
+    def delegation_token(self, _offset: int, record: DelegationTokenRecord) -> None:
+        self._delegation_tokens.write()[record.token.token_id] = record.token
+
+    def remove_delegation_token(self, offset: int, record: RemoveDelegationTokenRecord) -> None:
+        _take(self._delegation_tokens, record.token_id, offset, "delegation token")
+
     def no_op(self, _offset: int, record: NoOpRecord) -> None: ...
 
     def _broker(self, offset: int, node_id: int, broker_epoch: int) -> BrokerRegistration:
@@ -353,7 +394,20 @@ _APPLY: dict[type, Callable[[_Run, int, Any], None]] = {
     NoOpRecord: _Run.no_op,
     ClientQuotaRecord: _Run.client_quota,
     FeatureLevelRecord: _Run.feature,
+    AccessControlEntryRecord: _Run.acl,
+    RemoveAccessControlEntryRecord: _Run.remove_acl,
+    UserScramCredentialRecord: _Run.scram_credential,
+    RemoveUserScramCredentialRecord: _Run.remove_scram_credential,
+    DelegationTokenRecord: _Run.delegation_token,
+    RemoveDelegationTokenRecord: _Run.remove_delegation_token,
 }
+
+
+def _take(draft: _Draft[K, V], key: K, offset: int, what: str) -> None:
+    """Remove an entry. Errors: ValueError if there is none."""
+    if key not in draft.of:
+        raise _fault(offset, f"there is no such {what}")
+    del draft.write()[key]
 
 
 def _fault(offset: int, detail: str) -> ValueError:

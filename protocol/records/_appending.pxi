@@ -1,9 +1,9 @@
 """Part of _batch.pyx: common records are appended to a producer's batches without its lock.
 
-See clients/producer/lanes.py for the rules. `CompiledLanes.send` selects the partition, encodes and makes the
-future without running Python code, so that it is atomic under the GIL; all other records take the producer's
-path in Python. No step between the check of a slot and the append may run Python code: no object that the
-garbage collector tracks is made, and no reference is dropped whose finalizer could run.
+See clients/producer/lanes.py for the rules. `CompiledLanes.send` selects the partition, encodes the record and
+makes the future without running Python code, so it is atomic under the GIL. All other records are appended by
+the producer's Python code. No step between the check of a slot and the append may run Python code: it must not
+make an object that the garbage collector tracks, or drop a reference whose finalizer could run.
 """
 
 cdef extern from "Python.h":
@@ -25,7 +25,7 @@ cdef extern from "<time.h>" nogil:
 
 
 cdef inline int64_t _wall_ms() noexcept nogil:
-    """As runtime.clock_io.wall_ms; -1 if the clock cannot be read."""
+    """The same time as runtime.clock_io.wall_ms; -1 if the clock cannot be read."""
     cdef timespec now
     if clock_gettime(CLOCK_REALTIME, &now) != 0:
         return -1
@@ -35,11 +35,12 @@ cdef inline int64_t _wall_ms() noexcept nogil:
 @cython.freelist(1024)
 @cython.no_gc
 cdef class RecordFuture:
-    """The outcome of one record, with the reading half of concurrent.futures.Future.
+    """The outcome of one record, with those methods of concurrent.futures.Future that read a result.
 
-    Only the fields are here; `adopt` assigns the methods of its Python twin in clients/producer. The garbage
-    collector does not track it, as it would track a subclass in Python: there may be millions, and the one
-    cycle they can be part of (a done callback that refers to the future) ends with the batch.
+    Only the fields are defined here; `adopt` assigns the methods of the Python class in clients/producer. The
+    garbage collector does not track these futures, because there may be millions; it would track instances of a
+    Python subclass. The one cycle they can be part of (a done callback that refers to the future) ends when the
+    batch completes.
     """
 
     cdef readonly object delivery
@@ -60,7 +61,7 @@ cdef class RecordFuture:
 
 
 def adopt(readable not None):
-    """The compiled twin of a class with the fields of RecordFuture: its methods are copied."""
+    """RecordFuture with the methods of `readable`, a Python class with the same fields."""
     cdef dict methods = <dict>(<PyTypeObject *>RecordFuture).tp_dict
     for name, method in vars(readable).items():
         if callable(method) and not (name.startswith("__") and name.endswith("__")):
@@ -71,7 +72,7 @@ def adopt(readable not None):
 
 @cython.final
 cdef class CompiledSlot:
-    """The open batch of one partition, while records may join it without the lock."""
+    """The open batch of one partition, while records may be appended to it without the lock."""
 
     cdef CompiledBatchBuilder _builder
     cdef object _delivery
@@ -119,8 +120,8 @@ cdef class CompiledLane:
 cdef class CompiledLanes:
     """The lanes of one producer, and its `send`.
 
-    `send_slowly` is the path in Python, with the same signature; `max_record_bytes` bounds key and value
-    together.
+    `send_slowly` is the Python implementation, with the same signature; `max_record_bytes` bounds the size of
+    key and value together.
     """
 
     cdef dict _lanes
@@ -175,7 +176,7 @@ Send one record; see `Producer.send`."""
         cdef bytes firsts, numbers, latest
         cdef int32_t *first_of
         cdef int32_t *out
-        cdef int32_t *part_of  # the part of each partition; -1 without one
+        cdef int32_t *part_of  # index of the partition's part; -1: the partition has none
         if len(values) != count or len(timestamps) != count or not 0 <= position <= count:
             raise ValueError(f"{count} keys, {len(values)} values, {len(timestamps)} timestamps from {start}")
         found = self._lanes.get(topic)
@@ -189,7 +190,7 @@ Send one record; see `Producer.send`."""
             slot = <CompiledSlot>lane._slots[number]
         elif not lane._count:
             return [], (), ()
-        # Order: all memory first. The loop runs no Python code, so neither the lists nor the slots change.
+        # Order: allocations first. The loop runs no Python code, so neither the lists nor the slots change.
         numbers = PyBytes_FromStringAndSize(NULL, (count - position) * sizeof(int32_t))
         firsts = PyBytes_FromStringAndSize(NULL, lane._count * sizeof(int32_t))
         latest = PyBytes_FromStringAndSize(NULL, lane._count * sizeof(int32_t))
@@ -229,7 +230,7 @@ Send one record; see `Producer.send`."""
             if part < 0:
                 part = part_of[number] = <int32_t>PyList_GET_SIZE(deliveries)
                 first_of[part] = index
-                deliveries.append(slot._delivery)  # a list that grows is no new object: no collection begins
+                deliveries.append(slot._delivery)  # a growing list makes no new object: no garbage collection
             out[position - first_row] = part
             position += 1
         return (
@@ -239,7 +240,7 @@ Send one record; see `Producer.send`."""
         )
 
     cdef object _try(self, topic, value, key, partition, given_ms):
-        """The future of a record that joined a batch; None for one that needs the path in Python."""
+        """The future of an appended record; None, without an append, if it needs the Python implementation."""
         cdef CompiledLane lane
         cdef CompiledSlot slot
         cdef RecordFuture future
@@ -289,7 +290,7 @@ Send one record; see `Producer.send`."""
             return None
         if slot._builder is None or timestamp < 0:
             return None
-        # Order: the future first, because making it may fail; then the check of the slot, and the append.
+        # Order: make the future first, because this may fail; then check the slot and append.
         future = RecordFuture.__new__(RecordFuture)
         index = _append_common(slot, timestamp, key, key_bytes, value, value_bytes)
         if index < 0:
@@ -305,15 +306,15 @@ Send one record; see `Producer.send`."""
 cdef inline int _append_common(
     CompiledSlot slot, int64_t timestamp, key, Py_ssize_t key_bytes, value, Py_ssize_t value_bytes
 ) except -2:
-    """The index of a record without headers that joined the slot's batch; -1 if the slot is closed, or the
-    record would pass its limit. Runs no Python code. Errors: MemoryError, and nothing is added."""
+    """Append a record without headers to the slot's batch; returns its index, or -1 if the slot is closed or the
+    record would exceed its limit. Runs no Python code. Errors: MemoryError, with nothing appended."""
     cdef CompiledBatchBuilder builder = slot._builder
     cdef Py_ssize_t body_bytes, size_bytes
     cdef int64_t delta
     cdef uint8_t *out
     if builder is None:
         return -1
-    # No overflow: a slot is open only once there is a base timestamp, and both are at least -1.
+    # No overflow: the batch of an open slot has a base timestamp, and both timestamps are at least -1.
     delta = timestamp - builder._base_timestamp
     body_bytes = (
         2  # attributes, and a header count of 0
@@ -342,7 +343,7 @@ cdef inline int _append_common(
 
 
 def plain_sizes(list values not None, Py_ssize_t start, Py_ssize_t max_bytes):
-    """The sizes of the values from `start` on, up to the first that is not bytes of at most `max_bytes`.
+    """The sizes of the values from `start` to the first that is not a bytes object of at most `max_bytes`.
 
     Shape: a memoryview of int32.
     """

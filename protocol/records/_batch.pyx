@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled codec of record batches: byte for byte what `batch.py` does, and the same error classes.
+"""The compiled codec of record batches: the same bytes and the same error classes as `batch.py`.
 
 Memory safety. Bytes are read through a plain pointer, so every read is checked explicitly: `Cursor.at` never
-passes `Cursor.end`, which never passes the end of the buffer that `Py_buffer` holds locked for the whole walk.
-Bytes are written only after `_reserve` has made room for the exact size computed before.
+passes `Cursor.end`, which never passes the end of the buffer that `Py_buffer` keeps locked during the walk.
+Bytes are written only after `_reserve` has allocated memory for their exact size, computed before.
 """
 
 cimport cython
@@ -54,7 +54,7 @@ cdef enum:
 
 cdef tuple _NO_HEADERS = ()
 cdef object _NONE_CODEC = Compression.NONE
-cdef object _new_tuple = tuple.__new__  # the constructor of a named tuple takes as long as reading a batch header
+cdef object _new_tuple = tuple.__new__  # a named tuple's own constructor takes as long as decoding a batch header
 
 include "_record.pxi"
 include "_memory.pxi"

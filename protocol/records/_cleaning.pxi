@@ -1,4 +1,4 @@
-"""Part of _batch.pyx: a stored batch without the records that compaction removes. The Python twin: cleaning.py.
+"""Part of _batch.pyx: rewrite a stored batch without the records that compaction removes. In Python: cleaning.py.
 
 The walk runs without the GIL. Kept records are copied in runs, and only if at least one is removed.
 """
@@ -27,8 +27,8 @@ cdef struct Cleaning:
     Py_ssize_t size
     uint8_t *out  # Invariant: capacity for `size` bytes
     Py_ssize_t out_size
-    Py_ssize_t run_start  # of the kept records that are not yet copied
-    int32_t index  # of the next record
+    Py_ssize_t run_start  # position of the kept records that are not copied yet
+    int32_t index  # index of the next record
     int32_t kept
     int64_t max_timestamp
     int64_t offset_of_max_timestamp
@@ -44,14 +44,14 @@ cdef inline void _copy_run(Cleaning *c, Py_ssize_t end) noexcept nogil:
 cdef inline bint _is_latest(const OffsetTable *table, const Cleaning *c, const Candidate *one) noexcept nogil:
     if one.verdict != ASK:
         return one.verdict == STAYS
-    # An unknown key has 0.
+    # The next_offset of an unknown key is 0.
     return <uint64_t>one.offset + 1 >= _find(table, one.key).next_offset and (
         c.keeps_tombstones or not one.is_tombstone
     )
 
 
 cdef int _clean(const OffsetTable *table, const BatchFields *batch, Cleaning *c) noexcept nogil:
-    """Walk the batch: FINE, or the fault of record `index`."""
+    """Walk the batch; returns FINE, or the fault of record `index`."""
     cdef Cursor cursor = Cursor(c.payload, 0, c.size)
     cdef Candidate found[AHEAD]
     cdef Candidate *one
@@ -95,11 +95,11 @@ cdef int _move(
     const BatchFields *batch, const uint8_t *records, Py_ssize_t size, int32_t count, int64_t horizon_ms,
     uint8_t *out, Py_ssize_t *out_size,
 ) noexcept nogil:
-    """Rewrite `count` checked records for a base timestamp of `horizon_ms`: FINE, or a fault.
+    """Rewrite `count` checked records for a base timestamp of `horizon_ms`; returns FINE, or a fault.
 
-    `out` has capacity for `size` bytes and 13 more for each record: the timestamp delta has at least one byte
-    before and at most ten after, and the length grows by at most four. All fields are checked again, because
-    another thread may write to the batch meanwhile.
+    `out` has capacity for `size` bytes and 13 more for each record: the timestamp delta grows from at least one
+    byte to at most ten, and the length by at most four bytes. All fields are checked again, because another
+    thread may have written to the batch.
     """
     cdef Cursor cursor = Cursor(records, 0, size)
     cdef uint8_t *at = out
@@ -186,7 +186,7 @@ cdef object _clean_batch(
 
 
 cdef _Block _moved(const BatchFields *fields, Cleaning *c, _Block block, int64_t horizon_ms):
-    """The kept records after space for a header, with timestamps relative to the horizon."""
+    """Space for a header, then the kept records with timestamps relative to the horizon."""
     cdef const uint8_t *records = c.payload
     cdef Py_ssize_t size = c.size, out_size = 0
     cdef _Block moved
@@ -204,7 +204,7 @@ cdef _Block _moved(const BatchFields *fields, Cleaning *c, _Block block, int64_t
 
 
 cdef object _rebuilt(const Stored *stored, const Cleaning *c, _Block block, int64_t horizon_ms):
-    """The batch of the records in `block`, which follow space for a header; `horizon_ms` is the one to set, or -1."""
+    """The batch of the records in `block`, which starts with space for the header; `horizon_ms` is -1 for none."""
     cdef Py_ssize_t size = block._size - HEADER_BYTES
     cdef int compression = stored.header[COVERED_AT + 1] & COMPRESSION_MASK
     cdef _Block whole = block

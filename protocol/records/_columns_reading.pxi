@@ -1,12 +1,13 @@
 """Part of _batch.pyx: gathering the records of many batches by column.
 
 The walk runs without the GIL and never allocates: it stops before a record that does not fit, memory is
-allocated under the GIL, and the walk continues there. Records count only after the walk of the whole batch.
+allocated under the GIL, and the walk continues at that record. Rows are added only after the walk of the whole
+batch.
 """
 
 
 cdef enum:
-    NO_ROOM = 100  # no Fault: the walk stopped before a record that needs more memory
+    NO_ROOM = 100  # not a Fault: the walk stopped before a record that needs more memory
 
 
 # A binary column under construction.
@@ -17,7 +18,7 @@ cdef struct Binary:
     Growing validity  # a new byte has all bits set
     Py_ssize_t count
     Py_ssize_t size  # bytes of data in use
-    Py_ssize_t room  # Invariant: size <= room <= data.capacity; the caller decides about more
+    Py_ssize_t room  # usable bytes of data; Invariant: size <= room <= data.capacity; the caller raises it
     Py_ssize_t null_count
 
 
@@ -33,7 +34,7 @@ cdef struct Gathering:
     Growing offsets
     Growing timestamps
     Py_ssize_t count  # rows of earlier batches
-    # the current batch
+    # Of the current batch:
     Py_ssize_t taken
     Py_ssize_t max_rows
     int64_t from_offset
@@ -41,10 +42,10 @@ cdef struct Gathering:
     int64_t left_out_offset
     const uint8_t *payload
     Py_ssize_t size
-    Py_ssize_t at  # of the next record
+    Py_ssize_t at  # position of the next record
     int32_t index
     int32_t last_delta
-    # of the record that did not fit
+    # Of the record that did not fit:
     Py_ssize_t key_bytes
     Py_ssize_t value_bytes
     Py_ssize_t pair_count
@@ -88,7 +89,7 @@ cdef int _measure_headers(Gathering *g, Cursor *cursor, int32_t count) noexcept 
 
 
 cdef int _gather_headers(Gathering *g, Cursor cursor, int32_t count) noexcept nogil:
-    """Copy measured headers. `cursor` is at the first one."""
+    """Copy headers that were measured; `cursor` is at the first one."""
     cdef Py_ssize_t start = 0, length = 0
     cdef int32_t index
     if (
@@ -98,7 +99,7 @@ cdef int _gather_headers(Gathering *g, Cursor cursor, int32_t count) noexcept no
     ):
         return NO_ROOM
     for index in range(count):
-        # The bytes may have changed since, if another thread writes to the batch.
+        # Another thread may have written to the batch since the headers were measured.
         if _skip_nullable(&cursor, &start, &length) or length > g.header_keys.room - g.header_keys.size:
             return BAD_HEADERS
         _put_value(&g.header_keys, cursor.data + start, length)
@@ -109,8 +110,8 @@ cdef int _gather_headers(Gathering *g, Cursor cursor, int32_t count) noexcept no
 
 
 cdef int _gather(Gathering *state, const BatchFields *batch) noexcept nogil:
-    """Continue the walk to the end of the batch: FINE; a fault; or NO_ROOM, before the record."""
-    # Locals: the compiler must assume that copied bytes overwrite whatever a pointer refers to.
+    """Continue the walk to the end of the batch; returns FINE, a fault, or NO_ROOM before a record without room."""
+    # Locals, because the compiler must assume that copied bytes overwrite what a pointer refers to.
     cdef Gathering g = state[0]
     cdef Cursor cursor = Cursor(g.payload, g.at, g.size)
     cdef Cursor at_headers
@@ -181,7 +182,7 @@ cdef int _reserve_rows(Binary *column, Py_ssize_t rows) except -1:
 
 
 cdef int _reserve_data(Binary *column, Py_ssize_t needed, Py_ssize_t limit) except -1:
-    """Capacity for `needed` more bytes; beyond the limit only if allowed."""
+    """Provide capacity for `needed` more bytes; beyond the limit only if allowed."""
     _grow(&column.data, column.size, max(column.size + needed, 1))
     column.room = max(column.size + needed, min(column.data.capacity, limit))
     return 0
@@ -192,7 +193,7 @@ cdef inline bint _passes(const Binary *column, Py_ssize_t needed, Py_ssize_t lim
 
 
 cdef void _rewind(Binary *column, const Binary *mark) noexcept:
-    """Remove what was added since the mark; grown memory is kept."""
+    """Remove the rows added since the mark; grown memory is kept."""
     column.count, column.size, column.null_count = mark.count, mark.size, mark.null_count
     if column.count & 7:
         column.validity.data[column.count >> 3] |= <uint8_t>(0xFF << (column.count & 7))
@@ -281,7 +282,7 @@ cdef class CompiledColumnSink:
         fields = _batch_fields(header, False)
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
         try:
-            self._check_usable()  # opening the batch may have released the GIL
+            self._check_usable()  # again: the GIL may have been released while the batch was opened
             self._is_busy = True
             try:
                 self._take(&fields, <const uint8_t *>view.buf, view.len, first, rows)
@@ -329,11 +330,11 @@ cdef class CompiledColumnSink:
         return 0
 
     cdef Py_ssize_t _room(self, const Binary *column) noexcept:
-        """A first row may have exceeded the limit; after it only empty values are added."""
+        """Bytes that the column may use. The first row may exceed the limit; after it only empty values are added."""
         return max(column.size, min(column.data.capacity, self._limit))
 
     cdef int _reserve_payload(self, Py_ssize_t size) except -1:
-        """Capacity for the values of a whole batch at once: most of its bytes, and never more."""
+        """Reserve the size of a whole batch for its values, which are most of its bytes."""
         cdef Gathering *g = &self._g
         if g.values.size + size <= self._limit:
             _reserve_data(&g.values, size, self._limit)

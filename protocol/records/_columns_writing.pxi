@@ -7,7 +7,7 @@ cdef struct HeaderSpans:
     Spans values
 
 
-# What one row appends beside its timestamp. Invariant: all of it was checked to be inside its buffers.
+# Key, value and headers of one row. Invariant: all positions were checked to be inside their buffers.
 cdef struct Row:
     const uint8_t *key
     const uint8_t *value
@@ -27,7 +27,7 @@ cdef inline uint8_t *_put_bytes(uint8_t *out, const uint8_t *data, Py_ssize_t le
 
 
 cdef uint8_t *_put_pairs(uint8_t *out, const uint8_t *end, const HeaderSpans *headers, const Row *row) except NULL:
-    """The measured headers. ValueError if another thread has made them longer since."""
+    """Write the measured headers. ValueError if another thread has made them longer since."""
     cdef const uint8_t *data = NULL
     cdef Py_ssize_t length = 0
     cdef int64_t index
@@ -42,7 +42,7 @@ cdef uint8_t *_put_pairs(uint8_t *out, const uint8_t *end, const HeaderSpans *he
 
 
 cdef int _measure_pairs(const HeaderSpans *headers, int64_t number, Row *row) except -1:
-    """Find the headers of a row. Checks them completely, so that writing cannot fail."""
+    """Find and measure the headers of a row. Checks them completely, so that writing cannot fail."""
     cdef const uint8_t *data = NULL
     cdef Py_ssize_t length = 0
     cdef int64_t index, end = 0
@@ -66,7 +66,7 @@ cdef int _measure_pairs(const HeaderSpans *headers, int64_t number, Row *row) ex
 cdef inline int _put_row(
     CompiledBatchBuilder builder, int64_t timestamp, const Row *row, const HeaderSpans *headers
 ) except -1:
-    """1: the row was appended; 0: the batch is full. Errors, with nothing appended: as `append`."""
+    """Returns 1 if the row was appended, 0 if the batch is full. Errors: those of `append`, with nothing appended."""
     cdef Py_ssize_t body_bytes, size_bytes
     cdef int64_t delta = 0
     cdef uint8_t *out
@@ -92,7 +92,7 @@ cdef inline int _put_row(
         raise ValueError(f"a record of {body_bytes} bytes does not fit in a batch")
     builder._reserve(size_bytes)
     out = _put_varint(builder._data + builder._size, body_bytes)
-    out[0] = 0  # attributes: none is in use
+    out[0] = 0  # record attributes: the format defines none
     out = _put_varint(out + 1, delta)
     out = _put_varint(out, builder.count)
     out = _put_bytes(out, row.key, row.key_bytes)
@@ -187,7 +187,7 @@ cdef object _append_values(CompiledBatchBuilder builder, timestamp_ms, values, s
         raise ValueError(f"values from {start} of {count}")
     if builder._is_built:
         raise ValueError("the batch is already built")
-    while position < count:  # runs no Python code, so neither the list nor the builder changes meanwhile
+    while position < count:  # runs no Python code, so neither the list nor the builder can change
         value = <object>PySequence_Fast_GET_ITEM(items, position)
         row.value_bytes = _nullable_bytes("a value", value)
         row.value = <const uint8_t *>PyBytes_AS_STRING(value) if row.value_bytes > 0 else NULL

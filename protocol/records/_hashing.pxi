@@ -1,4 +1,4 @@
-"""Part of _batch.pyx: hashes of keys, and rows sorted by partition; the twin of hashing.py."""
+"""Part of _batch.pyx: hashes of keys, and rows sorted by partition. In Python: hashing.py."""
 
 
 cdef enum:
@@ -9,7 +9,7 @@ cdef uint32_t _murmur2(const uint8_t *data, Py_ssize_t length) noexcept nogil:
     cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>length, k, m = 0x5BD1E995
     cdef Py_ssize_t at = 0
     while at + 4 <= length:
-        # byte by byte: compilers make one load of it, and big-endian machines compute the same hash
+        # Byte by byte: a compiler merges this into one load, and big-endian machines compute the same hash.
         k = (
             data[at]
             | <uint32_t>data[at + 1] << 8
@@ -36,7 +36,7 @@ cdef uint32_t _murmur2(const uint8_t *data, Py_ssize_t length) noexcept nogil:
 
 
 cdef int _hash_values(const Spans *values, int64_t count, uint32_t *out) noexcept nogil:
-    """0, or -1 for invalid offsets."""
+    """Returns 0, or -1 for invalid offsets."""
     cdef int64_t row, low = 0, high = 0
     cdef int found
     for row in range(count):
@@ -67,9 +67,10 @@ cdef object _hash_column(column, count):
 cdef int _sort_rows(
     const uint8_t *partitions, int64_t count, int64_t partition_count, int64_t *starts, int32_t *rows
 ) noexcept nogil:
-    """A counting sort. `starts` has partition_count+3 entries, all 0; those of the first +2 are the result.
+    """Sort rows by partition with a counting sort.
 
-    0, or -1 for a partition that does not exist.
+    `starts` has partition_count+3 entries, all 0; the first partition_count+2 are the result. Returns 0, or -1
+    for a partition that does not exist.
     """
     cdef int64_t row, place
     for row in range(count):
@@ -80,7 +81,7 @@ cdef int _sort_rows(
     for place in range(2, partition_count + 3):
         starts[place] += starts[place - 1]
     # Now starts[p + 1] is the start of p; placing the rows advances it to the end of p. Partitions are checked
-    # again, because another thread may write to them meanwhile.
+    # again, because another thread may have written to them.
     for row in range(count):
         place = _int32_at(partitions, row)
         if place < 0:

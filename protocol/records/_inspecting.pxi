@@ -1,9 +1,9 @@
-"""Part of _batch.pyx: the facts of an uncompressed batch in one call, as opening.open_batch and the walk over
-its records find them."""
+"""Part of _batch.pyx: BatchFacts of an uncompressed batch in one call, equal to those of opening.open_batch and
+the walk over the records."""
 
 
 cdef inline object _crc_of(const uint8_t *data, Py_ssize_t size):
-    """The CRC-32C; the caller keeps `data` valid."""
+    """The CRC-32C of `size` bytes, which the caller keeps valid."""
     return crc32c(PyMemoryView_FromMemory(<char *>data, size, PyBUF_READ))
 
 
@@ -38,15 +38,15 @@ cdef object _inspect_plain(const uint8_t *data, Py_ssize_t size, bint is_dense):
 
 
 cdef enum Opened:
-    CLOSELY  # for open_batch: there are no records, or an error that it reports in its own order and words
+    CLOSELY  # open_batch must check it: there are no records, or there is an error that open_batch reports
     PLAIN
-    PACKED  # as uncompressed, but with compressed records, whose number cannot be checked yet
+    PACKED  # compressed: the record count cannot be checked yet
 
 
 cdef int _open_header(
     const uint8_t *data, Py_ssize_t size, bint is_dense, bint check_crc, BatchFields *batch
 ) except -1:
-    """The checks of open_batch before it decompresses."""
+    """Check what open_batch checks before decompression."""
     cdef int compression
     if size < HEADER_BYTES or data[16] != 2 or <int64_t><int32_t>_big32(data + 8) != size - LENGTH_END:
         return CLOSELY
@@ -73,7 +73,7 @@ cdef int _open_header(
     return PACKED if compression else PLAIN
 
 
-# A stored batch and its decompressed records; a _Held keeps both buffers locked.
+# A stored batch and its decompressed records; a _Held object keeps both buffers locked.
 cdef struct Stored:
     const uint8_t *header
     const uint8_t *records
@@ -83,7 +83,7 @@ cdef struct Stored:
 cdef int _open_stored(
     _Held held, batch, bint check_crc, max_decompressed_bytes, BatchFields *fields, Stored *out
 ) except -1:
-    """Open the one batch that fills `batch`, as stored in a log. Errors: those of open_batch and check_offsets."""
+    """Open the stored batch that fills `batch`. Errors: those of open_batch and check_offsets."""
     cdef int64_t size = 0
     cdef const uint8_t *data = held.take(batch, &size)
     if not _open_at(held, data, size, check_crc, max_decompressed_bytes, fields, out):
@@ -102,7 +102,7 @@ cdef bint _open_at(
     _Held held, const uint8_t *data, int64_t size, bint check_crc, max_decompressed_bytes,
     BatchFields *fields, Stored *out,
 ) except -1:
-    """`_open_stored` of the batch that fills the `size` bytes at `data`; False if open_batch has to check it."""
+    """Open the stored batch of `size` bytes at `data`; False if open_batch has to check it."""
     cdef int opened = _open_header(data, size, False, check_crc, fields)
     if opened == CLOSELY:
         return False

@@ -1,7 +1,7 @@
-"""Part of _batch.pyx: large blocks of memory for growing columns, which are passed out as buffers and reused.
+"""Part of _batch.pyx: large memory blocks for growing columns, which are exported as buffers and reused.
 
-The first write to fresh memory costs ten times a later one, because the kernel must find and clear each page.
-So a few freed blocks are kept, by power of two. All of this runs under the GIL.
+The first write to new memory costs ten times a later one, because the kernel must find and clear each page.
+So a few freed blocks are kept, by power of two. All functions here run under the GIL.
 """
 
 
@@ -9,7 +9,7 @@ cdef enum:
     FIRST_POWER = 12
     POWERS = 40
     SPARE_POWERS = 5
-    MAX_KEPT_BYTES = 67108864  # Bound: the unused memory that the process keeps, in all
+    MAX_KEPT_BYTES = 67108864  # Bound: all unused blocks of the process together
 
 
 cdef struct Kept:
@@ -21,7 +21,7 @@ cdef Py_ssize_t _kept_bytes = 0
 
 
 cdef int _power_of(Py_ssize_t needed) except -1:
-    """The smallest block that holds so many bytes, as its power of two."""
+    """The smallest power of two, as exponent, of a block for so many bytes."""
     cdef int power = FIRST_POWER
     while power < POWERS and <Py_ssize_t>1 << power < needed:
         power += 1
@@ -31,7 +31,7 @@ cdef int _power_of(Py_ssize_t needed) except -1:
 
 
 cdef uint8_t *_take_kept(int power, int spare_powers, Py_ssize_t *capacity) noexcept:
-    """A kept block, at most this many powers of two larger; NULL if there is none."""
+    """Take a kept block, at most this many powers of two larger; NULL if there is none."""
     global _kept_bytes
     cdef int larger
     cdef Kept *found
@@ -46,7 +46,7 @@ cdef uint8_t *_take_kept(int power, int spare_powers, Py_ssize_t *capacity) noex
 
 
 cdef uint8_t *_take_memory(Py_ssize_t needed, Py_ssize_t *capacity) except NULL:
-    """At least `needed` bytes, uninitialised."""
+    """Allocate at least `needed` bytes, uninitialised."""
     cdef int power = _power_of(needed)
     cdef uint8_t *data = _take_kept(power, 0, capacity)
     if data == NULL:
@@ -98,14 +98,14 @@ cdef _Block _new_block(Py_ssize_t size):
     return block
 
 
-# A growing buffer. It owns its memory until the memory is passed out as a buffer.
+# A growing buffer. It owns its memory until the memory is exported.
 cdef struct Growing:
     uint8_t *data
     Py_ssize_t capacity
 
 
 cdef int _grow(Growing *growing, Py_ssize_t used, Py_ssize_t needed) except -1:
-    """Capacity for `needed` bytes, of which `used` are kept; at least doubles, so that growing stays linear."""
+    """Provide capacity for `needed` bytes, keeping the first `used`. At least doubles: growing stays linear."""
     cdef Py_ssize_t capacity = 0
     cdef uint8_t *data
     cdef int power
@@ -115,13 +115,13 @@ cdef int _grow(Growing *growing, Py_ssize_t used, Py_ssize_t needed) except -1:
         growing.data = _take_memory(needed, &growing.capacity)
         return 0
     power = _power_of(needed)
-    # A buffer that grew will grow again: a larger kept block saves copying. Bound: the kept blocks.
+    # A buffer that grew will probably grow again: a larger kept block saves copies. Bound: the kept blocks.
     data = _take_kept(power, SPARE_POWERS, &capacity)
     if data != NULL:
         memcpy(data, growing.data, used)
         _give_memory(growing.data, growing.capacity)
     else:
-        # In place if possible. The smaller block is not kept, or one of each size would be.
+        # In place if possible. The smaller block is freed, because otherwise one of each size would be kept.
         capacity = <Py_ssize_t>1 << power
         data = <uint8_t *>PyMem_RawRealloc(growing.data, capacity)
         if data == NULL:

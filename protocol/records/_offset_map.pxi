@@ -1,8 +1,8 @@
-"""Part of _batch.pyx: the map of keys to their last offsets. The Python twin: offset_map.py.
+"""Part of _batch.pyx: the map of keys to their last offsets. In Python: offset_map.py.
 
 A batch is walked twice, both times without the GIL: the first walk checks it and counts its keys; the second
 hashes and inserts them. The slots of a few dozen hashes are prefetched before the first one is read, because
-the cost of a lookup is the wait for its memory.
+a lookup is dominated by cache misses.
 """
 
 
@@ -35,7 +35,7 @@ cdef extern from *:
 
 
 cdef enum:
-    AHEAD = 32  # lookups in flight; a core handles about ten misses at once
+    AHEAD = 32  # lookups in flight; a CPU core handles about ten cache misses at once
 
 
 cdef struct KeyHash:
@@ -49,7 +49,7 @@ cdef struct Slot:
 
 
 cdef struct OffsetTable:
-    Slot *slots  # Invariant: not all of them are taken
+    Slot *slots  # Invariant: at least one is free
     uint64_t slot_count
     int64_t capacity  # Invariant: below slot_count
     int64_t count
@@ -59,7 +59,7 @@ cdef struct OffsetTable:
 
 
 cdef inline uint64_t _little64(const uint8_t *data) noexcept nogil:
-    # byte by byte: compilers make one load of it, and big-endian machines compute the same hash
+    # Byte by byte: a compiler merges this into one load, and big-endian machines compute the same hash.
     return (
         <uint64_t>data[0]
         | <uint64_t>data[1] << 8
@@ -129,7 +129,7 @@ cdef inline Slot *_home(const OffsetTable *table, KeyHash key) noexcept nogil:
 
 
 cdef inline Slot *_find(const OffsetTable *table, KeyHash key) noexcept nogil:
-    """The slot of the hash, or the free slot for it."""
+    """The slot that has the hash, or the free slot where it belongs."""
     cdef Slot *slot = _home(table, key)
     cdef Slot *end = table.slots + table.slot_count
     while slot.next_offset and (slot.key.low != key.low or slot.key.high != key.high):
@@ -140,7 +140,7 @@ cdef inline Slot *_find(const OffsetTable *table, KeyHash key) noexcept nogil:
 
 
 cdef inline bint _put(OffsetTable *table, KeyHash key, int64_t offset) noexcept nogil:
-    """False, without a change, for a new key if the map is full."""
+    """Set the offset of a key; False, without a change, if the key is new and the map is full."""
     cdef Slot *slot = _find(table, key)
     if not slot.next_offset:
         if table.count == table.capacity:
@@ -172,7 +172,7 @@ cdef int _skip_headers(Cursor *cursor, int32_t count) noexcept nogil:
 cdef inline int _next_record(
     Cursor *cursor, Py_ssize_t size, const BatchFields *batch, int32_t index, Fields *out
 ) noexcept nogil:
-    """Check one whole record of the `size` bytes; the cursor is after it then."""
+    """Check one whole record and move the cursor behind it."""
     cdef int fault = _read_record(cursor, batch, index, out)
     if fault == FINE and out.header_count:
         fault = _skip_headers(cursor, out.header_count)
@@ -187,7 +187,7 @@ cdef inline int _next_record(
 cdef int _count_keys(
     const BatchFields *batch, const uint8_t *data, Py_ssize_t size, int64_t start_offset, int64_t *keys, int32_t *at
 ) noexcept nogil:
-    """Check all records; `keys` is how many have one and an offset >= start. A fault is that of record `at`."""
+    """Check all records and set `keys` to the number with a key and an offset >= start. A fault is of record `at`."""
     cdef Cursor cursor = Cursor(data, 0, size)
     cdef Fields fields
     cdef int fault
@@ -206,9 +206,9 @@ cdef int _put_keys(
     OffsetTable *table, const BatchFields *batch, const uint8_t *data, Py_ssize_t size, int64_t start_offset,
     int64_t *left_out,
 ) noexcept nogil:
-    """Put the keys of checked records; `left_out` is the offset of the first that did not fit, or -1.
+    """Insert the keys of checked records; `left_out` is the offset of the first that did not fit, or -1.
 
-    All fields are checked again, because another thread may write to the batch meanwhile.
+    All fields are checked again, because another thread may have written to the batch.
     """
     cdef Cursor cursor = Cursor(data, 0, size)
     cdef KeyHash keys[AHEAD]

@@ -30,7 +30,7 @@ cdef struct BatchFields:
     bint is_dense
 
 
-# Why a walk stopped; _fault has the text for each.
+# Why a walk stopped; _fault has the error text of each.
 cdef enum Fault:
     FINE = 0
     BAD_VARINT
@@ -55,7 +55,7 @@ cdef object _fault(int fault, int32_t index):
 
 
 cdef inline int _read_varint(Cursor *cursor, int32_t *value) noexcept nogil:
-    """The next zigzag varint of at most 32 bits."""
+    """Read a zigzag varint of at most 32 bits."""
     cdef Py_ssize_t at = cursor.at
     cdef uint32_t raw = 0, byte
     cdef int shift = 0
@@ -74,7 +74,7 @@ cdef inline int _read_varint(Cursor *cursor, int32_t *value) noexcept nogil:
 
 
 cdef inline int _read_varlong(Cursor *cursor, int64_t *value) noexcept nogil:
-    """The next zigzag varint of at most 64 bits."""
+    """Read a zigzag varint of at most 64 bits."""
     cdef Py_ssize_t at = cursor.at
     cdef uint64_t raw = 0, byte
     cdef int shift = 0
@@ -123,7 +123,7 @@ cdef inline int _read_record(Cursor *cursor, const BatchFields *batch, int32_t i
     cursor.end = cursor.at + length
     if length < 1:
         return BAD_LENGTH
-    cursor.at += 1  # attributes: none is in use
+    cursor.at += 1  # record attributes: the format defines none
     fault = _read_varlong(cursor, &timestamp_delta)
     if fault:
         return fault
@@ -176,7 +176,7 @@ cdef inline bint _is_ascii(const uint8_t *data, Py_ssize_t length) noexcept nogi
 
 
 cdef int _check_headers(Cursor *cursor, int32_t count) except -1:
-    """Skip the headers of a record; a fault, or an exception for a key that is not UTF-8."""
+    """Skip the headers of a record; returns a fault, or raises for a key that is not UTF-8."""
     cdef Py_ssize_t start = 0, length = 0
     cdef int32_t index
     cdef int fault
@@ -265,7 +265,7 @@ cdef list _decode(header, const uint8_t *data, Py_ssize_t size, topic, int parti
 
 
 cdef tuple _walked(header, const uint8_t *data, Py_ssize_t size, bint is_dense):
-    """Walk all records; the lowest and highest timestamp, -1 without records."""
+    """The lowest and highest timestamp and the index of the first record without a key; -1 without such records."""
     cdef BatchFields batch = _batch_fields(header, is_dense)
     cdef int64_t lowest = -1, highest = -1
     cdef int32_t first_null_key = -1
@@ -277,8 +277,8 @@ cdef int _walk_records(
     const BatchFields *batch, const uint8_t *data, Py_ssize_t size, int64_t *lowest, int64_t *highest,
     int32_t *first_null_key,
 ) except -1:
-    """Walk all records; the lowest and highest timestamp and the index of the first without a key; unchanged
-    without such records."""
+    """Walk all records; find the lowest and highest timestamp and the index of the first record without a key.
+    Arguments stay unchanged if there is none."""
     cdef Cursor cursor = Cursor(data, 0, size)
     cdef Fields fields
     cdef int fault

@@ -10,9 +10,9 @@ cdef tuple _NAMES = (
 cdef class Record:
     """One record for the application: immutable; `replace` makes another one.
 
-    A decoded record refers only to bytes, strings and tuples of them, so it cannot be part of a cycle, and the
-    garbage collector does not track it (tracking costs more than decoding). `_fill`, which stores other objects
-    in it before the application gets it, makes the collector track it.
+    A decoded record refers only to bytes, strings and tuples of them. It cannot be part of a cycle, so the
+    garbage collector does not track it (tracking costs more than decoding). `_fill` stores other objects in it,
+    before the application gets the record, and makes the collector track it.
     """
 
     cdef object _topic
@@ -52,7 +52,7 @@ cdef class Record:
         self._value = value
 
     def replace(self, **changes):
-        """A record with other values for these attributes. Errors: TypeError for an unknown one."""
+        """A copy with other values of these attributes. Errors: TypeError for an unknown attribute."""
         facts = dict(zip(_NAMES, self._facts()))
         return Record(**(facts | changes))
 

@@ -1,11 +1,11 @@
-"""Part of _batch.pyx: reading columns from buffers of other libraries; the twin of columns.Spans.
+"""Part of _batch.pyx: reading columns from buffers of other libraries. In Python: columns.Spans.
 
-Every read is checked explicitly: rows against the counts found when a column is opened, offsets against the
+Every read is checked explicitly: rows against the counts computed when the column is opened, offsets against the
 length of the data at each use. Items may be unaligned, so they are copied.
 """
 
 cdef inline int64_t _clamped(number) except? -1:
-    """A Python integer clamped to 64 bits; only for values that are then compared with a count."""
+    """A Python integer clamped to 64 bits, for values that are only compared with a count."""
     cdef int overflow = 0
     cdef int64_t value = PyLong_AsLongLongAndOverflow(number, &overflow)
     if overflow:
@@ -27,7 +27,7 @@ cdef inline int64_t _int64_at(const uint8_t *data, int64_t index) noexcept nogil
 
 @cython.final
 cdef class _Held:
-    """Buffers that are locked as long as this object lives."""
+    """Buffers that stay locked until this object is freed."""
 
     cdef Py_buffer _views[16]  # Bound: rows, timestamps, four binary columns of three, header spans of two
     cdef int _used
@@ -85,7 +85,7 @@ cdef int _open_values(_Held held, column, int64_t count, Spans *out) except -1:
 
 
 cdef inline int _span(const Spans *spans, int64_t row, int64_t *low, int64_t *high) noexcept nogil:
-    """1 and the range of the row; 0 for null; -1 for invalid offsets. `row` is below available."""
+    """Find the range of a row below `available`: returns 1, 0 for null, -1 for invalid offsets."""
     cdef int64_t at = spans.first + row
     if spans.validity != NULL and not spans.validity[at >> 3] >> (at & 7) & 1:
         return 0
@@ -97,7 +97,7 @@ cdef inline int _span(const Spans *spans, int64_t row, int64_t *low, int64_t *hi
 cdef inline int _value_at(
     const Spans *spans, int64_t row, const uint8_t **data, Py_ssize_t *length
 ) except -1:
-    """The position of a row's value; length -1 for null. ValueError for invalid offsets."""
+    """Find the position and length of a row's value; length -1 for null. ValueError for invalid offsets."""
     cdef int64_t low = 0, high = 0
     cdef int found = _span(spans, row, &low, &high)
     if found < 0:
@@ -108,7 +108,7 @@ cdef inline int _value_at(
 
 
 cdef bint _is_utf8(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Whether the bytes decode as Python decodes UTF-8: shortest forms only, no surrogates."""
+    """Whether the bytes are valid UTF-8 for Python: shortest forms only, no surrogates."""
     cdef uint8_t lead, low, high
     cdef int size, index
     while at < end:

@@ -1,4 +1,4 @@
-"""Part of _batch.pyx: skipping valid stored batches. The Python twin: walking.py."""
+"""Part of _batch.pyx: skipping valid stored batches. In Python: walking.py."""
 
 
 cdef inline uint16_t _big16(const uint8_t *data) noexcept nogil:
@@ -34,7 +34,7 @@ cdef tuple _walk_sound(
             or last_delta < 0
             or size < HEADER_BYTES
             or size > end - at
-            # no sum, which could overflow
+            # Compared without a sum, which could overflow.
             or last_delta >= upto_offset - found
         ):
             break

@@ -34,7 +34,7 @@ cdef inline uint8_t *_put_big_endian(uint8_t *out, int64_t value, int size) noex
 
 
 cdef inline Py_ssize_t _nullable_bytes(name, data) except -2:
-    """Length of `data`, -1 for None."""
+    """The length of `data`; -1 for None."""
     if data is None:
         return -1
     if isinstance(data, bytes):
@@ -43,7 +43,7 @@ cdef inline Py_ssize_t _nullable_bytes(name, data) except -2:
 
 
 cdef inline Py_ssize_t _nullable_size(Py_ssize_t length) noexcept nogil:
-    """Bytes of a nullable field with its length."""
+    """Size of an encoded nullable field, including its length prefix."""
     return _varint_size(length) + (length if length > 0 else 0)
 
 
@@ -56,7 +56,7 @@ cdef inline uint8_t *_put_nullable(uint8_t *out, data, Py_ssize_t length) noexce
 
 
 cdef Py_ssize_t _headers_size(tuple headers) except -1:
-    """Bytes of the headers without their count. Checks all types, so that writing cannot fail."""
+    """Size of the encoded headers without their count. Checks all types, so that writing cannot fail."""
     cdef Py_ssize_t index, key_bytes, size = 0
     cdef tuple pair
     for index in range(len(headers)):
@@ -121,7 +121,7 @@ cdef class CompiledBatchBuilder:
         return self._size
 
     cdef int _reserve(self, Py_ssize_t needed) except -1:
-        """Capacity for `needed` bytes in all; doubles, so that appending stays linear."""
+        """Provide a total capacity of `needed` bytes; doubles, so that appending stays linear."""
         cdef Growing growing
         if needed <= self._capacity:
             return 0
@@ -131,7 +131,7 @@ cdef class CompiledBatchBuilder:
         return 0
 
     def append(self, timestamp_ms, key, value, headers=()):
-        # Order: steps that may run Python code come first; then the state is read, then it is changed.
+        # Order: steps that may run Python code come first; then the state is read and changed.
         cdef int overflow = 0
         cdef int64_t timestamp = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
         cdef tuple pairs = <tuple>headers if isinstance(headers, tuple) else tuple(headers)
@@ -169,7 +169,7 @@ cdef class CompiledBatchBuilder:
             raise ValueError(f"a record of {body_bytes} bytes does not fit in a batch")
         self._reserve(size_bytes)
         out = _put_varint(self._data + self._size, body_bytes)
-        out[0] = 0  # attributes: none is in use
+        out[0] = 0  # record attributes: the format defines none
         out = _put_varint(out + 1, delta)
         out = _put_varint(out, self.count)
         out = _put_nullable(out, key, key_bytes)
@@ -200,7 +200,7 @@ cdef class CompiledBatchBuilder:
         cdef uint8_t *out
         cdef bytes batch
         self._check_unfinished()
-        # Order: closed before compression, which may release the GIL: the buffer must not move then.
+        # Order: close before the compression, which may release the GIL: the buffer must not move then.
         self._is_built = True
         settings = self._settings
         payload = None
@@ -229,14 +229,14 @@ cdef class CompiledBatchBuilder:
         self._check_unfinished()
         if self._settings.compression is not _NONE_CODEC:
             return self.build()
-        # Order: closed before the checksum, which may release the GIL.
+        # Order: close before the checksum, which may release the GIL.
         self._is_built = True
         growing.data, growing.capacity = self._data, self._capacity
         block = _handed_out(&growing, size)
         self._data, self._capacity = NULL, 0
         self._put_batch_header(block._data, size - HEADER_BYTES)
-        # The GIL is kept (the 0): at most a tenth of a millisecond, while acquiring it from a busy thread takes
-        # milliseconds.
+        # 0: the GIL is kept, for at most a tenth of a millisecond. Acquiring it again takes milliseconds while
+        # other threads are busy.
         crc = crc32c(memoryview(block)[COVERED_AT:], 0, 0)
         _put_big_endian(block._data + CRC_AT, <int64_t>crc, 4)
         return memoryview(block)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 # Tags from here on are headrace's own: Kafka's readers ignore unknown tags.
 OWN_TAG = 10_000
+OWN_KEY = 10_000  # version of the key of a record of headrace's own: Kafka's readers skip unknown ones
 _BYTE, _SHORT, _INT, _LONG, _PORT = (Number(shape) for shape in (INT8, INT16, INT32, INT64, UINT16))
 _TEXT, _TEXT_OR_NULL, _OCTETS, _UUID = Text(), Text(nullable=True), Octets(), Uuid()
 _INTS, _TEXTS = Array(of=_INT), Array(of=_TEXT)
@@ -187,6 +188,31 @@ _SUBTOPOLOGY = Structure(
     Field("repartition_source_topics", _TOPIC_INFOS),
     Field("copartition_groups", Array(of=_COPARTITION_GROUP)),
 )
+_TOPOLOGY_NODE = Structure(
+    streams.TopologyNode,
+    Field("name", _TEXT),
+    Field("kind", _BYTE),
+    Field("topics", _TEXTS),
+    Field("chosen_by", _TEXT),
+    Field("stores", _TEXTS),
+    Field("successors", _TEXTS),
+    Field("predecessors", _TEXTS),
+)
+_TOPOLOGY_DESCRIPTION = _flexible(
+    streams.TopologyDescription,
+    Field(
+        "subtopologies",
+        Array(
+            of=Structure(
+                streams.SubtopologyGraph,
+                Field("subtopology_id", _TEXT),
+                Field("is_global", _BYTE),
+                Field("nodes", Array(of=_TOPOLOGY_NODE)),
+                finish=lambda graph: graph._replace(is_global=graph.is_global != 0),
+            )
+        ),
+    ),
+)
 _STREAMS_GROUP = _flexible(
     streams.StreamsGroupMetadataValue,
     Field("epoch", _INT),
@@ -275,7 +301,11 @@ _SCHEMAS = {
     groups.ConsumerGroupTargetAssignmentMetadataKey: _Schema(
         6,
         _group_key(groups.ConsumerGroupTargetAssignmentMetadataKey),
-        _flexible(groups.ConsumerGroupTargetAssignmentMetadataValue, Field("assignment_epoch", _INT)),
+        _flexible(
+            groups.ConsumerGroupTargetAssignmentMetadataValue,
+            Field("assignment_epoch", _INT),
+            Field("assignment_ms", _LONG, 0, tag=0),
+        ),
     ),
     groups.ConsumerGroupTargetAssignmentMemberKey: _Schema(
         7,
@@ -324,6 +354,9 @@ _SCHEMAS = {
             Field("epoch", _INT),
             Field("subtopologies", Array(of=_SUBTOPOLOGY)),
         ),
+    ),
+    streams.StreamsGroupTopologyDescriptionKey: _Schema(
+        OWN_KEY, _group_key(streams.StreamsGroupTopologyDescriptionKey), _TOPOLOGY_DESCRIPTION
     ),
     TransactionKey: _Schema(0, Structure(TransactionKey, Field("transactional_id", _TEXT)), _TRANSACTION),
 }

@@ -112,9 +112,10 @@ class ConsumerGroupTargetAssignmentMetadataKey(NamedTuple):
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(NamedTuple):
-    """The group epoch of the target assignment."""
+    """The group epoch of the target assignment, and the wall time at which it was computed, 0 unknown."""
 
     assignment_epoch: int
+    assignment_ms: int = 0
 
 
 class ConsumerGroupTargetAssignmentMemberKey(NamedTuple):

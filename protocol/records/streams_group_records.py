@@ -57,6 +57,39 @@ class Subtopology(NamedTuple):
     copartition_groups: tuple[CopartitionGroup, ...] = ()
 
 
+class TopologyNode(NamedTuple):
+    """A node of the processing graph. `kind`: 1 source, 2 processor, 3 sink. `topics` of a source, or the one
+    of a sink; without any, `chosen_by` is the pattern of the source, or the function that names the topic."""
+
+    name: str
+    kind: int
+    topics: tuple[str, ...] = ()
+    chosen_by: str = ""
+    stores: tuple[str, ...] = ()
+    successors: tuple[str, ...] = ()
+    predecessors: tuple[str, ...] = ()
+
+
+class SubtopologyGraph(NamedTuple):
+    """The nodes of a subtopology, or of a global store, which has no tasks."""
+
+    subtopology_id: str
+    is_global: bool
+    nodes: tuple[TopologyNode, ...]
+
+
+class StreamsGroupTopologyDescriptionKey(NamedTuple):
+    """The processing graph of a group, a record of headrace's own: Kafka leaves its place to a plug-in."""
+
+    group: str
+
+
+class TopologyDescription(NamedTuple):
+    """The whole processing graph of an application (KIP-1331)."""
+
+    subtopologies: tuple[SubtopologyGraph, ...]
+
+
 class StreamsGroupTopologyKey(NamedTuple):
     """The topology of a group; key version 23."""
 
@@ -176,6 +209,7 @@ class StreamsGroupCurrentMemberAssignmentValue(NamedTuple):
 
 StreamsGroupKey = (
     StreamsGroupTopologyKey
+    | StreamsGroupTopologyDescriptionKey
     | StreamsGroupMetadataKey
     | StreamsGroupMemberMetadataKey
     | StreamsGroupTargetAssignmentMetadataKey

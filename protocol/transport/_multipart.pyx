@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The compiled twin of `multipart_io.PythonMultipart`: whole messages in one call, without releasing the GIL.
+"""The compiled implementation of `multipart_io.Multipart`: sends and receives a whole message in one call, without
+releasing the GIL.
 
-ZeroMQ's functions are those of the libzmq that pyzmq has loaded; `bind` takes their addresses.
+It calls the libzmq that pyzmq has loaded; `bind` stores the addresses of the functions.
 
-The free function. A large part is sent without a copy. libzmq calls `headrace_sent` when the last byte is
-sent, on its own thread, which must neither wait for the GIL nor use a Python object. So it only pushes the
-entry on a stack (one compare-and-swap). A thread that holds the GIL later takes the whole stack with one
-exchange and releases the buffers: in each send and receive, each read of an account, each sweep of a server.
-The stack is safe because it is always taken as a whole: no entry is popped while another one is pushed.
+The free function. A large part is sent without a copy. When the last byte is sent, libzmq calls `headrace_sent`
+on one of its threads, which must neither wait for the GIL nor use a Python object. So it only pushes the entry
+on a stack (one compare-and-swap). A thread that holds the GIL later takes the whole stack with one exchange and
+releases the buffers: in each send and receive, each read of an account, each sweep of a server. The stack is
+safe because it is always taken as a whole: no entry is popped while another one is pushed.
 
 Memory safety. A socket is used only through `_open_handle`, which raises after `close`. An entry is freed
 once, by the reaper. A received message is closed once, by its `HeldFrame` or in the call that received it.
@@ -39,9 +40,9 @@ cdef extern from *:
     typedef struct headrace_entry {
         struct headrace_entry *next;
         Py_buffer view;
-        PyObject *ended;  /* where the end is recorded, or NULL */
+        PyObject *ended;  /* the deque of the account for sent parts, or NULL */
         PyObject *owner;
-        Py_ssize_t counted;  /* bytes of the account */
+        Py_ssize_t counted;  /* bytes that the part counts in the account */
     } headrace_entry;
 
     typedef struct {
@@ -57,6 +58,7 @@ cdef extern from *:
         int (*more)(headrace_msg *);
         int (*get)(headrace_msg *, int);
         int (*error)(void);
+        const char *(*gets)(headrace_msg *, const char *);
     } headrace_functions;
 
     static headrace_functions headrace_zmq;
@@ -100,6 +102,7 @@ cdef extern from *:
         int (*more)(headrace_msg *) noexcept
         int (*get)(headrace_msg *, int) noexcept
         int (*error)() noexcept
+        const char *(*gets)(headrace_msg *, const char *) noexcept
     headrace_functions headrace_zmq
     headrace_entry *headrace_take_sent() noexcept
     int headrace_init_held(headrace_msg *, headrace_entry *) noexcept
@@ -120,6 +123,7 @@ FUNCTIONS = (
     "zmq_msg_more",
     "zmq_msg_get",
     "zmq_errno",
+    "zmq_msg_gets",
 )
 cdef enum:
     DONTWAIT = 1
@@ -134,7 +138,7 @@ cdef bint _is_bound = False
 
 
 def bind(addresses):
-    """Take the addresses of ZeroMQ's functions, in the order of `FUNCTIONS`."""
+    """Store the addresses of ZeroMQ's functions, in the order of `FUNCTIONS`."""
     global _is_bound
     cdef int slot
     cdef list numbers = [int(address) for address in addresses]
@@ -159,7 +163,7 @@ cdef Py_ssize_t _reap() except -1:
         entry = entry.next
         count += 1
         if done.ended != NULL:
-            # a deque's append is atomic, and the account's own thread subtracts
+            # The append to a deque is atomic; the account's own thread subtracts the bytes.
             (<object>done.ended).append((<object>done.owner, done.counted))
             Py_DECREF(<object>done.ended)
             Py_DECREF(<object>done.owner)
@@ -175,9 +179,9 @@ cdef object _error(int number):
 cdef int _prepare(
     headrace_msg *message, object part, object owner, object pending, Py_ssize_t *copied, bint is_last
 ) except -1:
-    """Add a part: a small one is copied, a large one is not, and counts for its owner until it is reaped.
+    """Prepare one part: a small one is copied; a large one is referenced, and counts for its owner until reaped.
 
-    `copied` is the sum of the small ones; if it is large, the last part is held and counts for all of them.
+    `copied` is the sum of the small parts. If it is large, the last part is referenced and counts for all of them.
     """
     cdef Py_buffer view
     cdef Py_ssize_t size = -1, more = 0
@@ -191,7 +195,7 @@ cdef int _prepare(
     if view.len < COPY_BELOW_BYTES and size < 0:
         try:
             if is_last and owner is not None:
-                # its owner may change it, so a copy is held
+                # The application may change the buffer, so a copy is referenced.
                 part = PyBytes_FromStringAndSize(<char *>view.buf, view.len)
             else:
                 copied[0] += view.len + PART_BYTES
@@ -240,7 +244,7 @@ cdef int _send_all(void *handle, headrace_msg *messages, Py_ssize_t count) excep
 
 
 cdef bint _recv(void *handle, headrace_msg *message) except -1:
-    """Whether a part was received; without one `message` is empty. Errors: zmq.ZMQError."""
+    """Returns whether a part was received; if not, `message` is empty. Errors: zmq.ZMQError."""
     cdef int number
     headrace_zmq.init(message)
     while headrace_zmq.recv(message, handle, DONTWAIT) < 0:
@@ -280,8 +284,8 @@ cdef class CompiledMultipart:
     cdef object _pending
     cdef void *_handle
     cdef Py_ssize_t _envelope
-    cdef headrace_msg _head  # of the last message, for its descriptor
-    cdef int _known_source  # that descriptor, if the head is too large to be stored here; else -1
+    cdef headrace_msg _head  # first part of the last message, from which its file descriptor is read
+    cdef int _known_source  # the file descriptor, if the first part is too large to be stored here; else -1
     cdef bint _is_watching
     cdef readonly bint is_cut
 
@@ -322,6 +326,13 @@ cdef class CompiledMultipart:
         """See multipart_io.Multipart.source."""
         return self._known_source if self._known_source >= 0 else headrace_zmq.get(&self._head, SRCFD)
 
+    def user_id(self):
+        """See multipart_io.Multipart.user_id."""
+        cdef const char *found = NULL
+        if self._known_source < 0:
+            found = headrace_zmq.gets(&self._head, b"User-Id")
+        return "" if found == NULL else (<bytes>found).decode("ascii", "replace")
+
     def send(self, parts, owner=None):
         """See multipart_io.Multipart.send."""
         cdef void *handle = self._open_handle()
@@ -340,7 +351,7 @@ cdef class CompiledMultipart:
                 ready += 1
             _send_all(handle, messages, count)
         finally:
-            # sent parts are empty messages now; the buffers of the others are released through the stack
+            # Sent parts are empty messages now; the buffers of the others are released through the stack.
             for place in range(ready):
                 headrace_zmq.close(&messages[place])
             if messages != few:
@@ -386,7 +397,7 @@ cdef class CompiledMultipart:
         return not self.is_cut
 
     cdef object _taken(self, headrace_msg *message, Py_ssize_t place):
-        """The part as an object; `message` is empty afterwards, unless this fails."""
+        """The received part as a Python object. Afterwards `message` is empty, unless this fails."""
         cdef Py_ssize_t size = headrace_zmq.size(message)
         cdef HeldFrame held
         cdef object part

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import (
+    IllegalSaslStateError,
     InvalidRequestError,
     NetworkError,
     ThrottlingQuotaExceededError,
@@ -20,9 +21,8 @@ from . import wire
 from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..messages.envelope import Api, RequestHeader
+    from ..messages.envelope import RequestHeader
+    from .door import Door
     from .pending import PendingBytes
 
 
@@ -35,7 +35,7 @@ class Admission:
 
     def __init__(
         self,
-        apis: Iterable[Api],
+        door: Door,
         identity: ServerIdentity,
         limits: RouterLimits,
         peers: PeerTable,
@@ -46,7 +46,7 @@ class Admission:
         self.limits = limits
         self._peers = peers
         self._pending = pending
-        self._served = wire.served_apis(apis)
+        self._door = door
         self._decode_hello = wire.served_apis([API_VERSIONS])[API_VERSIONS.key].decode
 
     def let_in(
@@ -57,8 +57,10 @@ class Admission:
         if peer is None or peer.session != header.session:
             raise NetworkError("unknown session of this connection: repeat the handshake")
         peer.last_seen_ms = now_ms
-        served = self._served.get(header.api_key)
+        served = peer.served.get(header.api_key)
         if served is None:
+            if peer.is_guest or not peer.served:
+                raise IllegalSaslStateError("this connection has to authenticate first")
             raise UnsupportedVersionError(f"this server does not support api {header.api_key}")
         api = served.api
         if not api.min_version <= header.api_version <= api.max_version:
@@ -100,15 +102,18 @@ class Admission:
             raise UnsupportedVersionError(f"{spoken}, not {hello.protocol_version}")
         return hello
 
-    def welcome(self, peer: Peer, hello: ApiVersionsRequest) -> ApiVersionsResponse:
-        """Add the peer to the table; returns the handshake response. Errors: ThrottlingQuotaExceededError.
+    def welcome(self, peer: Peer, hello: ApiVersionsRequest, public_key: str = "") -> ApiVersionsResponse:
+        """Add the peer, with this CURVE key, to the table; returns the handshake response. Errors:
+        ThrottlingQuotaExceededError, ClusterAuthorizationFailedError.
 
         Unknown software names and versions are accepted: only the protocol version is checked.
         """
         peer.client_id = printable(hello.client_id)
         peer.software = printable(f"{hello.software_name} {hello.software_version}")
+        self._door.greet(peer, public_key, peer.last_seen_ms)
+        peer.is_guest = peer.exchange is not None
         self._peers.admit(peer)
-        apis = [served.api for served in self._served.values()]
+        apis = [served.api for served in self._door.all.values()]
         return ApiVersionsResponse(
             error_code=0,
             error_detail="",
@@ -120,6 +125,8 @@ class Admission:
             max_in_flight=self.limits.max_in_flight,
             max_request_bytes=self.limits.max_request_bytes,
             idle_timeout_ms=self.limits.idle_timeout_ms,
+            sasl_mechanisms=self._door.mechanisms(peer),
+            server_keys=self._door.server_keys(),
         )
 
     def _check_limits(self, peer: Peer, size: int) -> None:

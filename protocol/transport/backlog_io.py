@@ -22,7 +22,7 @@ class ConnectionOptions:
     """Limits of one client connection."""
 
     max_frame_bytes: int = 128 * MIB  # per frame of a response
-    max_body_bytes: int = 64 * MIB
+    max_body_bytes: int = 96 * MIB
     max_frames: int = 65_536  # per response
     max_backlog_requests: int = 10_000
     max_backlog_bytes: int = 256 * MIB

@@ -12,12 +12,7 @@ the backlog limits, and `send` rejects requests beyond those.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
-import importlib.metadata
-import ipaddress
 import itertools
-import socket as sockets
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -30,15 +25,19 @@ from ..errors import (
     UnsupportedVersionError,
     error_from_code,
 )
-from ..messages.envelope import ApiVersionsRequest, ApiVersionsResponse, RequestHeader
+from ..messages.envelope import ApiVersionsResponse, RequestHeader
 from ..messages.registry import API_VERSIONS
 from . import wire
 from .backlog_io import Backlog, ConnectionOptions, ConnectionRequest, Recipient
-from .context_io import set_common_options, shared_context, tcp_endpoint
+from .context_io import shared_context, tcp_endpoint
+from .dealer_options_io import MAX_WINDOW, set_dealer_options
 from .ending_io import Standing, drop_arrived
-from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
+from .login_io import RENEW_AFTER, authenticate, check_wanted, hello_of
+from .monitor_io import HANDSHAKE_FAILED, MECHANISM_MISMATCH, SocketMonitor, handshake_failure
 from .multipart_io import DEALER_ENVELOPE, open_multipart, ready_part
 from .peers import Response, printable
+from .resolving_io import resolve
+from .security import NO_SECURITY, ConnectionSecurity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,11 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "ConnectionOptions", "Response"]
 
-SOFTWARE_NAME = "headrace-python"
-SEND_LIMIT = 1000  # messages inside ZeroMQ; further ones wait in the backlog
 DRAIN_LIMIT = 256  # responses per wake-up; each costs some microseconds
 _MONITORED = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | HANDSHAKE_FAILED
-MAX_WINDOW = 1000  # requests in flight, whatever the server allows
 REAP_AFTER_S = 0.1
 # Bound: the longest throttle that a server can impose; the server delays early requests itself.
 MAX_MUTE_MS = 60_000
@@ -65,10 +61,22 @@ FIRST_WINDOW = 1  # until the handshake response has the server's limit
 class Connection:
     """An open connection; created by `open`. Used by one event loop, on its thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, options: ConnectionOptions) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: ConnectionOptions,
+        security: ConnectionSecurity | None = None,
+        server_key: bytes | None = None,
+        host: str = "",
+    ) -> None:
+        self._host = host
         self.on_close: Callable[[], None] | None = None
+        self.server_key = server_key  # the server's CURVE key, None without encryption
+        self.has_wrong_key = False  # the server ended the CURVE handshake
         self._loop = loop
         self._options = options
+        self._security = security or NO_SECURITY
+        self._renewing: asyncio.Task[None] | None = None
         self._hello: ApiVersionsResponse | None = None
         self._versions: dict[int, int] = {API_VERSIONS.key: 0}
         self._oldest: dict[int, int] = {}
@@ -94,22 +102,28 @@ class Connection:
         client_id: str,
         timeout_s: float,
         options: ConnectionOptions | None = None,
+        security: ConnectionSecurity | None = None,
+        server: str = "",
     ) -> Connection:
-        """Connect and shake hands, trying each address of `host`.
+        """Connect, shake hands and authenticate, trying each address of `host`, with each key that `server`
+        may have.
 
-        Errors: NetworkError if no address responds in time, UnsupportedVersionError if the server has another
-        protocol version, or the error with which the server rejects the handshake.
+        Errors: NetworkError if no address responds in time or the server has another key,
+        UnsupportedVersionError if the server has another protocol version, SaslAuthenticationFailedError, or
+        the error with which the server rejects the handshake.
         """
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s
         failure = NetworkError("the host name has no address")
-        addresses = await _resolve(loop, host, port, timeout_s)
+        addresses = await resolve(loop, host, port, timeout_s)
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             # each address gets its share of the time, so that a dead first one leaves time for the next
             share_s = max(0.0, (end_s - loop.time()) / left)
             try:
                 async with asyncio.timeout(share_s):
-                    return await cls._open_one(loop, address, port, client_id, share_s, options)
+                    return await cls._open_one(
+                        loop, host, address, port, client_id, share_s, options, security, server
+                    )
             except TimeoutError:
                 failure = NetworkError(f"no response within {share_s:.3g} s")
             except NetworkError as error:
@@ -120,20 +134,29 @@ class Connection:
     async def _open_one(
         cls,
         loop: asyncio.AbstractEventLoop,
+        host: str,
         address: str,
         port: int,
         client_id: str,
         timeout_s: float,
         options: ConnectionOptions | None,
+        security: ConnectionSecurity | None,
+        server: str,
     ) -> Connection:
-        connection = cls(loop, options or ConnectionOptions())
-        connection._start(tcp_endpoint(address, port), timeout_s)
-        try:
-            await connection._shake_hands(client_id)
-        except BaseException:
-            connection._end(NetworkError("the handshake failed"), 0)
-            raise
-        return connection
+        failure = NetworkError(f"no public key of {server or 'the server'} is known")
+        for server_key in (security or NO_SECURITY).possible_keys(server):
+            connection = cls(loop, options or ConnectionOptions(), security, server_key, host)
+            connection._start(tcp_endpoint(address, port), timeout_s)
+            try:
+                await connection._shake_hands(client_id)
+            except BaseException as error:
+                connection._end(NetworkError("the handshake failed"), 0)
+                if not (isinstance(error, NetworkError) and connection.has_wrong_key):
+                    raise
+                failure = error
+            else:
+                return connection
+        raise failure
 
     def _start(self, endpoint: str, timeout_s: float) -> None:
         try:
@@ -141,7 +164,8 @@ class Connection:
         except zmq.ZMQError as error:
             raise NetworkError(f"creating a socket failed: {error.strerror}") from None
         try:
-            self._set_options(timeout_s)
+            own_keys = self._security.own_keys
+            set_dealer_options(self._socket, self._options, timeout_s, self.server_key, own_keys)
             self._monitor = SocketMonitor(self._socket, _MONITORED, self._on_event)
             try:
                 self._socket.connect(endpoint)
@@ -159,8 +183,7 @@ class Connection:
         self._schedule()
 
     async def _shake_hands(self, client_id: str) -> None:
-        request = ApiVersionsRequest(SOFTWARE_NAME, _software_version(), client_id)
-        hello: ApiVersionsResponse = (await self.send(API_VERSIONS, request)).body
+        hello: ApiVersionsResponse = (await self.send(API_VERSIONS, hello_of(client_id))).body
         if hello.error_code:
             raise error_from_code(hello.error_code, hello.error_detail)
         self._hello = hello
@@ -168,6 +191,28 @@ class Connection:
         self._window = min(max(1, hello.max_in_flight), MAX_WINDOW)
         self._versions.update({served.api_key: served.max_version for served in hello.apis})
         self._oldest.update({served.api_key: served.min_version for served in hello.apis})
+        if self.server_key is not None and self._security.learned is not None:
+            self._security.learned(hello.server_keys)
+        check_wanted(self._security.credentials, hello.sasl_mechanisms)
+        await self._authenticate()
+
+    async def _authenticate(self) -> None:
+        """Errors: SaslAuthenticationFailedError, NetworkError."""
+        if self._security.credentials is None:
+            return
+        lifetime_ms = await authenticate(self, self._security.credentials, self._host)
+        if lifetime_ms:
+            self._loop.call_later(lifetime_ms * RENEW_AFTER / 1000, self._renew)
+
+    def _renew(self) -> None:
+        if self._failure is None:
+            self._renewing = self._loop.create_task(self._authenticate_again())
+
+    async def _authenticate_again(self) -> None:
+        try:
+            await self._authenticate()
+        except KafkaError as error:
+            self._end(NetworkError(f"the connection cannot be used any longer: {error}"), 0)
 
     @property
     def hello(self) -> ApiVersionsResponse:
@@ -415,10 +460,9 @@ class Connection:
             reason = "connection refused: no server listens on this port"
         elif event == zmq.EVENT_DISCONNECTED:
             reason = "the server closed the connection"
-        elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-            reason = "the server closed the connection before the handshake, as a port for Kafka clients does"
         else:
-            reason = f"the server uses another protocol ({value})"
+            self.has_wrong_key = self.server_key is not None and value != MECHANISM_MISMATCH
+            reason = handshake_failure(event, value, has_curve=self.server_key is not None)
         self._end(NetworkError(reason), 0)
 
     def _end(self, reason: KafkaError, linger_ms: int) -> None:
@@ -450,44 +494,3 @@ class Connection:
         drop_arrived(self._messages, self._options.max_frames + DEALER_ENVELOPE)
         self._monitor.wait(wait_ms)
         self._monitor.drain()
-
-    def _set_options(self, timeout_s: float) -> None:
-        set_common_options(
-            self._socket,
-            max_frame_bytes=self._options.max_frame_bytes,
-            handshake_ms=max(1, int(timeout_s * 1000)),
-            heartbeat_interval_ms=self._options.heartbeat_interval_ms,
-            heartbeat_timeout_ms=self._options.heartbeat_timeout_ms,
-        )
-        self._socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        # queue no messages for a connection that is not established
-        self._socket.setsockopt(zmq.IMMEDIATE, 1)
-        self._socket.setsockopt(zmq.CONNECT_TIMEOUT, max(1, int(timeout_s * 1000)))
-        self._socket.setsockopt(zmq.IPV6, 1)
-        self._socket.setsockopt(zmq.SNDHWM, SEND_LIMIT)
-        # Never reached with a server that only responds. At the high-water mark ZeroMQ would stop reading,
-        # heartbeats included, and consider a server dead that waits for this busy loop.
-        self._socket.setsockopt(zmq.RCVHWM, 3 * MAX_WINDOW)
-
-
-async def _resolve(loop: asyncio.AbstractEventLoop, host: str, port: int, timeout_s: float) -> list[str]:
-    """Numeric addresses of a host: ZeroMQ would resolve names on its only IO thread."""
-    with contextlib.suppress(ValueError):
-        # numeric addresses need no worker thread, of which there are none during interpreter shutdown
-        return [str(ipaddress.ip_address(host))]
-    try:
-        async with asyncio.timeout(timeout_s):
-            facts = await loop.getaddrinfo(host, port, type=sockets.SOCK_STREAM)
-    except TimeoutError:
-        raise NetworkError(f"{host} was not resolved within {timeout_s:g} s") from None
-    except (OSError, UnicodeError, RuntimeError) as error:  # RuntimeError: at interpreter shutdown
-        raise NetworkError(f"{host} cannot be resolved: {error}") from None
-    return list(dict.fromkeys(str(fact[4][0]) for fact in facts))
-
-
-@functools.cache
-def _software_version() -> str:
-    try:
-        return importlib.metadata.version("headrace")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

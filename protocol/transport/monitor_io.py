@@ -27,6 +27,32 @@ HANDSHAKE_FAILED = (
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 )
 
+# The value of EVENT_HANDSHAKE_FAILED_PROTOCOL if one side uses CURVE and the other one does not.
+MECHANISM_MISMATCH = int(zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
+# Its value, at a server, if the client encrypts for another key.
+WRONG_KEY = int(zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
+
+
+def handshake_failure(event: int, value: int, *, has_curve: bool) -> str:
+    """Why a client could not connect, by the event and its value."""
+    if value == MECHANISM_MISMATCH:
+        if has_curve:
+            return "the server does not encrypt: this port is not for security.protocol=SASL_SSL or SSL"
+        return (
+            "the server accepts encrypted connections only: set security.protocol and the server's public key"
+        )
+    if has_curve:
+        return (
+            "the server has another key than the trusted one, or is not a headrace server: its public key may"
+            " have been replaced, or another program is in between"
+        )
+    if event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+        return (
+            "the server closed the connection before the handshake, as an encrypted port or a port for Kafka"
+            " clients does: see security.protocol"
+        )
+    return f"the server uses another protocol ({value})"
+
 
 class SocketMonitor:
     """Calls `on_event(event, value)` on the running loop until it is closed.

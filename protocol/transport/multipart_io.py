@@ -72,6 +72,10 @@ class Multipart(Protocol):
         """The descriptor of the last message's connection, -1 if unknown. Available only with `pending`, that
         is on a server."""
 
+    def user_id(self) -> str:
+        """The user id that the ZAP handler gave to the last message's connection, empty without one; as
+        `source`, for messages whose second part is small."""
+
     def reap(self) -> int:
         """Release buffers that were sent, as every send and receive does; returns their number. Also after
         `close`."""
@@ -151,6 +155,13 @@ class PythonMultipart:
         except zmq.ZMQError:
             return -1
 
+    def user_id(self) -> str:
+        """As Multipart.user_id."""
+        try:
+            return str(self._head.get("User-Id")) if self._head is not None else ""
+        except zmq.ZMQError:
+            return ""
+
     def reap(self) -> int:
         """As Multipart.reap: pyzmq releases buffers on a thread of its own."""
         return 0
@@ -227,6 +238,8 @@ def _bound_twin() -> Callable[..., Multipart]:
     except ImportError as error:
         raise ImportError(f"_multipart is not built: run `make codec` ({error})") from error
 
+    if not hasattr(_multipart.CompiledMultipart, "user_id"):
+        raise ImportError("_multipart is of an earlier source: run `make codec`")
     # Source: dlsym(3): a handle also finds symbols of its library's dependencies, so a private libzmq too.
     library = ctypes.CDLL(_zmq.__file__)
     numbers = [ctypes.c_int() for _ in range(3)]

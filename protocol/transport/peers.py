@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..errors import ThrottlingQuotaExceededError
 from ..messages.envelope import Api
+from ..security.identity import ANONYMOUS_IDENTITY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from ..security.identity import Identity
+    from .door import Exchange
+    from .wire import ServedApi
 
 MIB = 1024 * 1024
 MAX_NAME_LENGTH = 200
+# Bound: guests of a server, as a part of its limit of peers. The oldest is disconnected for a new one, so
+# that under a flood each still has the time of many handshakes.
+MIN_GUESTS = 16
+GUESTS_DIVISOR = 4
 
 
 @dataclass(slots=True)
@@ -60,6 +69,11 @@ class Peer:
     address: str = ""  # host:port of the peer, for logs
     descriptor: int = -1  # of the connection, -1 if unknown
     is_connected: bool = True
+    identity: Identity = ANONYMOUS_IDENTITY
+    served: Mapping[int, ServedApi] = field(default_factory=dict)  # the apis that it may use, see Door
+    exchange: Exchange | None = None  # the authentication that is under way
+    expires_ms: int | None = None  # when it must have authenticated again
+    is_guest: bool = False  # it is not authenticated, and no handler knows it
 
 
 class Request(msgspec.Struct, eq=False):
@@ -93,11 +107,13 @@ class PeerTable:
     """The peers of one server by ROUTER identity and by connection.
 
     Bound: `limit` peers; further handshakes are rejected, because each peer takes memory while connected.
+    Guests, which are not authenticated, do not count for it: they have a fraction of it for themselves.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._by_key: dict[bytes, Peer] = {}
+        self._guests: dict[bytes, Peer] = {}  # of `_by_key`, oldest first
         self._by_descriptor: dict[int, Peer] = {}
 
     def __len__(self) -> int:
@@ -121,13 +137,32 @@ class PeerTable:
         known = self._by_key.get(peer.key)
         if known is not None:
             self.forget(known)
-        elif len(self._by_key) >= self.limit:
+        elif not peer.is_guest:
+            self._check_room()
+        self._by_key[peer.key] = peer
+        if peer.is_guest:
+            self._guests[peer.key] = peer
+        if peer.descriptor >= 0:
+            self._by_descriptor[peer.descriptor] = peer
+
+    def promote(self, peer: Peer) -> None:
+        """The guest has authenticated. Errors: ThrottlingQuotaExceededError if the table is full."""
+        if peer.is_guest:
+            self._check_room()
+            peer.is_guest = False
+            self._guests.pop(peer.key, None)
+
+    def surplus_guest(self) -> Peer | None:
+        """The oldest guest if there are too many of them: the caller disconnects it."""
+        if len(self._guests) <= max(MIN_GUESTS, self.limit // GUESTS_DIVISOR):
+            return None
+        return next(iter(self._guests.values()))
+
+    def _check_room(self) -> None:
+        if len(self._by_key) - len(self._guests) >= self.limit:
             raise ThrottlingQuotaExceededError(
                 f"this server has reached its limit of {self.limit} connections"
             )
-        self._by_key[peer.key] = peer
-        if peer.descriptor >= 0:
-            self._by_descriptor[peer.descriptor] = peer
 
     def forget(self, peer: Peer) -> bool:
         """Remove a peer; its later requests need a new handshake. False if it was removed before."""
@@ -137,6 +172,7 @@ class PeerTable:
         if self._by_key.get(peer.key) is not peer:
             return False
         del self._by_key[peer.key]
+        self._guests.pop(peer.key, None)
         return True
 
 

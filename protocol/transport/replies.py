@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..errors import KafkaError
     from ..messages.envelope import Api
     from ..records.header import Buffer
+    from ..security.identity import Identity
 
 
 class Sender(Protocol):
@@ -32,6 +33,10 @@ class Sender(Protocol):
     @property
     def address(self) -> str:
         """host:port of the peer, empty if unknown."""
+
+    @property
+    def identity(self) -> Identity:
+        """The principal of the connection, which authentication set."""
 
 
 class Incoming(Protocol):

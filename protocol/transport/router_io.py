@@ -24,16 +24,19 @@ from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from ..errors import InvalidRequestError, KafkaError, NetworkError
+from ..errors import IllegalSaslStateError, InvalidRequestError, KafkaError, NetworkError
 from ..messages.registry import API_VERSIONS
 from . import connections_io, wire
 from .admission import Admission
-from .context_io import bind_tcp, set_common_options, shared_context
+from .context_io import bind_tcp, shared_context
+from .door import Door, overdue
+from .door_io import Entrance
 from .ending_io import Standing, drop_arrived
-from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
+from .monitor_io import HANDSHAKE_FAILED, WRONG_KEY, SocketMonitor
 from .multipart_io import ROUTER_ENVELOPE, open_multipart
 from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, printable
 from .pending import PendingBytes
+from .router_options_io import set_router_options, sweep_interval_s
 from .stats import RouterStats
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
     from ..messages.envelope import Api, RequestHeader
     from ..records.header import Buffer
+    from .security import RouterSecurity
 
 __all__ = ["Peer", "Request", "Router", "RouterLimits", "ServerIdentity"]
 
@@ -51,10 +55,6 @@ _LOG = logging.getLogger(__name__)
 DRAIN_LIMIT = 64
 DRAIN_S = 0.002
 SKIP_LIMIT = 4096  # parts of an oversized message dropped per wake-up
-SWEEP_INTERVAL_S = 1.0
-# Added to twice the requests that a peer may have in flight. Twice, because ZeroMQ updates its count of read
-# messages in steps of half a high-water mark: with less, a peer within its limits would be dropped.
-SPARE_MESSAGES = 16
 # ZeroMQ closes a listening socket on its IO thread, within a millisecond.
 UNBIND_TIMEOUT_MS = 200
 STOP_LINGER_MS = 1_000
@@ -78,16 +78,21 @@ class Router:
         apis: Iterable[Api],
         identity: ServerIdentity,
         limits: RouterLimits | None = None,
+        security: RouterSecurity | None = None,
     ) -> None:
+        """Without `security` connections are neither encrypted nor authenticated."""
         self.host = host
         self.port = port
         self.stats = RouterStats()
         self.on_peer_gone: Callable[[Peer], None] | None = None
-        self._handler = handler
         self._limits = limits or RouterLimits()
         self._peers = PeerTable(self._limits.max_peers)
         self._pending = PendingBytes()
-        self._admission = Admission(apis, identity, self._limits, self._peers, self._pending)
+        door = Door(security, apis)
+        self._admission = Admission(door, identity, self._limits, self._peers, self._pending)
+        self._keys = None if security is None else security.keys
+        self._entrance = security and Entrance(door, self._peers, handler, self, security.failed_delay_ms)
+        self._handler = self._entrance.take if self._entrance else handler
         self._max_parts = self._limits.max_frames + 1  # with the routing key
         self._leaving: list[Peer] = []
         self._is_draining = False
@@ -105,7 +110,7 @@ class Router:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._socket = shared_context().socket(zmq.ROUTER)
         try:
-            self._set_options()
+            set_router_options(self._socket, self._limits, self._keys)
             self.port = bind_tcp(self._socket, self.host, self.port)
         except BaseException:
             self._socket.close(0)
@@ -120,7 +125,7 @@ class Router:
         self._strangers = connections_io.Strangers(self.port, self._limits, self._monitor.drain)
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._on_readable)
-        self._sweep_interval_s = _sweep_interval_s(self._limits)
+        self._sweep_interval_s = sweep_interval_s(self._limits)
         self._timer = self._loop.call_later(self._sweep_interval_s, self._guarded, self._sweep)
         self._schedule()
         return self.port
@@ -135,7 +140,7 @@ class Router:
         )
         self._limits = self._admission.limits = limits
         self._peers.limit = self._strangers.limit = limits.max_peers
-        self._sweep_interval_s = _sweep_interval_s(limits)
+        self._sweep_interval_s = sweep_interval_s(limits)
 
     async def run(self) -> None:
         """Wait until the router is closed. Errors: the failure that stopped it, if any."""
@@ -339,7 +344,10 @@ class Router:
         try:
             self._handle(key, header, parts[2], parts[ROUTER_ENVELOPE:])
         except KafkaError as refusal:
-            self._refuse(key, header.correlation_id, refusal)
+            if isinstance(refusal, IllegalSaslStateError):  # it knew from the handshake
+                self._drop(key, self._messages.source(), str(refusal))
+            else:
+                self._refuse(key, header.correlation_id, refusal)
         return True
 
     def _check_shape(self, parts: Sequence[Buffer]) -> None:
@@ -380,8 +388,10 @@ class Router:
         )
         if (known := self._peers.get(key)) is not None:
             self._forget(known)
-        welcome = self._admission.welcome(peer, hello)
+        welcome = self._admission.welcome(peer, hello, self._messages.user_id() if self._keys else "")
         self._strangers.shook_hands(descriptor)
+        if (surplus := self._peers.surplus_guest()) is not None:
+            self._end(surplus, "this server has too many connections that are not authenticated")
         self.stats.handshakes += 1
         self._transmit(key, (key, wire.encode_response_header(header.correlation_id), wire.encode(welcome)))
 
@@ -428,7 +438,8 @@ class Router:
             self._schedule()
 
     def _forget(self, peer: Peer) -> None:
-        if self._peers.forget(peer) and self.on_peer_gone is not None and not self._is_stopping:
+        is_known = self._peers.forget(peer) and not peer.is_guest
+        if is_known and self.on_peer_gone is not None and not self._is_stopping:
             # later: this may run inside a reply, while the owner is in the middle of another step
             self._loop.call_soon(self._guarded, self.on_peer_gone, peer)
 
@@ -446,8 +457,10 @@ class Router:
             self.stats.handshakes_broken_off += 1
         elif event & HANDSHAKE_FAILED:
             self.stats.handshakes_failed += 1
-            text = f"a connection to port {self.port} uses another protocol ({value})"
-            self.warn("handshake failed", text)
+            # a wrong key is no fault: clients try the keys of all servers that they know
+            if value != WRONG_KEY:
+                text = f"a connection to port {self.port} uses another protocol ({value})"
+                self.warn("handshake failed", text)
 
     def _sweep(self) -> None:
         """Every second: close connections that are idle, blocked, or without a handshake."""
@@ -458,8 +471,17 @@ class Router:
         for peer in self._peers:
             if peer.in_flight == 0 and self._now_ms - peer.last_seen_ms > self._limits.idle_timeout_ms:
                 self.stats.peers_idled += 1
-                self._disconnect(peer.key, peer.descriptor, NetworkError("this connection was idle"))
-                self._forget(peer)
+                self._end(peer, "this connection was idle")
+            elif self._entrance and (
+                reason := overdue(peer, self._now_ms, self._limits.handshake_timeout_ms)
+            ):
+                self.stats.authentications_overdue += 1
+                self._end(peer, reason)
+
+    def _end(self, peer: Peer, reason: str) -> None:
+        """Close a peer's connection and remove it, without a fault of its own."""
+        self._disconnect(peer.key, peer.descriptor, NetworkError(reason))
+        self._forget(peer)
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
         """Run a callback of the loop; asyncio would only log its exceptions."""
@@ -476,22 +498,3 @@ class Router:
 
     def _read_clock(self) -> int:
         return int(self._loop.time() * 1000)
-
-    def _set_options(self) -> None:
-        limits = self._limits
-        set_common_options(
-            self._socket,
-            max_frame_bytes=limits.max_request_bytes,
-            handshake_ms=limits.handshake_timeout_ms,
-            heartbeat_interval_ms=limits.heartbeat_interval_ms,
-            heartbeat_timeout_ms=limits.heartbeat_timeout_ms,
-        )
-        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._socket.setsockopt(zmq.RCVHWM, 2 * limits.max_in_flight + SPARE_MESSAGES)
-        self._socket.setsockopt(zmq.SNDHWM, 2 * limits.max_in_flight + SPARE_MESSAGES)
-        self._socket.setsockopt(zmq.BACKLOG, limits.backlog)
-        self._socket.setsockopt(zmq.IPV6, 1)
-
-
-def _sweep_interval_s(limits: RouterLimits) -> float:
-    return min(SWEEP_INTERVAL_S, limits.idle_timeout_ms / 4000)

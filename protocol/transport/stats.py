@@ -21,6 +21,9 @@ class RouterStats:
     answers_dropped: int = 0  # the peer had disconnected or did not read
     peers_dropped: int = 0
     peers_idled: int = 0
+    authentications: int = 0
+    authentications_failed: int = 0
+    authentications_overdue: int = 0  # not in time, or not again in time
 
     def to_mapping(self) -> dict[str, int]:
         """Values by name."""

@@ -56,6 +56,12 @@ _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "parti
     help="Wait until Ray has this many machines, and spread the nodes over them [default: 1].",
 )
 @click.option(
+    "--secure",
+    "is_secure",
+    is_flag=True,
+    help="Encrypt all connections, with users and rules: makes keys, certificates and the user admin.",
+)
+@click.option(
     "--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds until ready."
 )
 @changing_command(config_option, form_option, cluster_option)

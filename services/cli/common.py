@@ -12,7 +12,13 @@ import click
 
 from ...clients.bootstrap import VARIABLE as BOOTSTRAP_VARIABLE
 from ...protocol.errors import HeadraceError
-from ..cluster_files_io import DEFAULT_CLUSTER, known_clusters, read_cluster_file
+from ..cluster_files_io import (
+    DEFAULT_CLUSTER,
+    UnknownClusterError,
+    admin_config,
+    known_clusters,
+    read_cluster_file,
+)
 from ..discovery import CLUSTER_VARIABLE, chosen_cluster
 from .output import OUTPUT_FORMATS, OutputFormat, note
 
@@ -24,6 +30,10 @@ F = TypeVar("F", bound="Callable[..., Any]")
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_PARTIAL = 0, 1, 2, 3, 4
 # Default client timeout on the command line: shorter than the minute of a program, as a person waits.
 API_TIMEOUT_MS = 15_000
+# If one of these is given, a command does not use the client file of the cluster's user `admin`.
+_USER_KEYS = frozenset(
+    ("security.protocol", "sasl.username", "username", "sasl.mechanism", "sasl.oauthbearer.token")
+)
 EXIT_INTERRUPTED = 130  # 128 + SIGINT
 _EFFECT = "headrace_effect"  # an attribute of the function behind a click command
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, which shells report when the reader of a pipe has ended
@@ -55,6 +65,9 @@ class Settings:
     cluster: str | None = None
     is_debug: bool = False
     effect: Effect = Effect.CHANGES
+    _fallback: str | None = (
+        None  # the cluster of a reading command, if none was named and the default is down
+    )
 
     @property
     def cluster_name(self) -> str:
@@ -62,8 +75,27 @@ class Settings:
         return self.cluster or os.environ.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
 
     def client_config(self) -> dict[str, str]:
-        """The -X pairs as client config; clients time out sooner on the command line than in a program."""
-        return {**client_defaults(), **self.config}
+        """The -X pairs as client config; clients time out sooner on the command line than in a program.
+
+        The user is `admin` of a secured cluster of this machine, unless -X, the environment or -b name
+        another one or another place.
+        """
+        return {**self.client_config_without_pairs(), **self.config}
+
+    def client_config_without_pairs(self) -> dict[str, str]:
+        """The client config of a command whose -X pairs are something else."""
+        return {**client_defaults(), **self._admin_config()}
+
+    def _admin_config(self) -> dict[str, str]:
+        given = {name.replace("_", ".") for name in self.config}
+        variables = (f"HEADRACE_{name.replace('.', '_').upper()}" for name in _USER_KEYS)
+        is_elsewhere = self.bootstrap or (not self.cluster and os.environ.get(BOOTSTRAP_VARIABLE))
+        if is_elsewhere or given & _USER_KEYS or any(name in os.environ for name in variables):
+            return {}
+        try:
+            return admin_config(read_cluster_file(self._chosen_cluster()).data_dir)
+        except UnknownClusterError:
+            return {}  # `addresses` reports it
 
     def addresses(self) -> str | None:
         """Bootstrap addresses: -b, or those of the selected cluster of this machine; None if the clients read
@@ -84,11 +116,14 @@ class Settings:
 
     def _chosen_cluster(self) -> str:
         """As `chosen_cluster`; but if no cluster was named and the default one is not up, a reading command
-        uses the only cluster of this machine, and prints a note. Errors: UnknownClusterError."""
+        uses the only cluster of this machine, and prints a note, once. Errors: UnknownClusterError."""
+        if self._fallback is not None:
+            return self._fallback
         name, known = self.cluster_name, known_clusters()
         is_named = bool(self.cluster or os.environ.get(CLUSTER_VARIABLE))
         if self.effect is Effect.READS and not is_named and name not in known and len(known) == 1:
             note(f"no cluster {name!r} is up: reading from cluster {known[0]!r} (--cluster names one)")
+            self._fallback = known[0]
             return known[0]
         return chosen_cluster(name, known, "--cluster")
 

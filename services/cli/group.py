@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...clients.admin.group_types import GroupType
 from ..group_reset import scope_of
 from .admin import open_admin, places_of, raise_first
 from .common import (
@@ -22,6 +23,7 @@ from .common import (
 from .completion import group_names, topic_names
 from .group_reset import reset
 from .output import note, print_object, print_rows, write_line
+from .sent_topology import sent_topology, topology_lines, topology_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from ...clients.admin.streams_groups import StreamsMemberDescription, StreamsTasks, TaskId
     from ...clients.sync.admin_io import Admin
     from ...protocol.model import TopicPartition
+    from ...protocol.records.streams_group_records import TopologyDescription
 
 _LISTED = ("group", "type", "state", "protocol")
 _LAGS = ("topic", "partition", "committed", "end", "lag", "member", "client", "host")
@@ -72,15 +75,17 @@ def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str
 @click.option("--read-committed", is_flag=True, help="Lag up to the last stable offset.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_committed: bool) -> None:
-    """Show committed offsets, lag and the consumer of each partition of a group."""
+    """Show committed offsets, lag and the consumer of each partition of a group; of a streams group the
+    topology that its members have sent, too."""
     with open_admin(settings, settings.client_config()) as admin:
         found, errors = _described(admin, names, is_all)
-        shown = [_facts(admin, each, read_committed) for each in found]
+        shown = [(_facts(admin, each, read_committed), _topology(admin, each)) for each in found]
         if settings.form == "text":
-            for facts in shown:
-                _print_group(facts)
+            for facts, graph in shown:
+                _print_group(facts, graph)
         else:
-            print_rows(shown, (), settings.form)
+            rows = [{**facts, **_topology_field(graph)} for facts, graph in shown]
+            print_rows(rows, (), settings.form)
         raise_first(errors, len(found) + len(errors), "groups")
 
 
@@ -210,10 +215,20 @@ def _lag_row(
     }
 
 
-def _print_group(facts: Mapping[str, Any]) -> None:
+def _topology(admin: Admin, found: GroupDescription) -> TopologyDescription | None:
+    return sent_topology(admin, found.group_id) if found.group_type is GroupType.STREAMS else None
+
+
+def _topology_field(graph: TopologyDescription | None) -> dict[str, Any]:
+    return {} if graph is None else {"topology": topology_rows(graph)}
+
+
+def _print_group(facts: Mapping[str, Any], graph: TopologyDescription | None) -> None:
     print_object({name: value for name, value in facts.items() if name != "partitions"}, "text")
     if facts["partitions"]:
         print_rows(facts["partitions"], _LAGS, "text")
+    for line in () if graph is None else topology_lines(graph):
+        write_line(line)
     write_line("")
 
 

@@ -33,12 +33,15 @@ from ...protocol.errors import (
 )
 from ..cluster_files_io import UnknownClusterError
 from . import (
+    acl,
+    audit,
     bench,
     client_metrics,
     cluster,
     completion,
     config,
     consume,
+    delegation_token,
     group,
     logs,
     node,
@@ -47,9 +50,11 @@ from . import (
     quickstart,
     quorum,
     quota,
+    security,
     stream,
     topic,
     txn,
+    user,
 )
 from .common import (
     EXIT_BROKEN_PIPE,
@@ -160,6 +165,11 @@ for _command in (
     config.config,
     client_metrics.client_metrics,
     quota.quota,
+    acl.acl,
+    user.user,
+    delegation_token.token,
+    audit.audit,
+    security.security,
     partition.partition,
     group.group,
     stream.group,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...protocol.errors import ConfigError
-from ...runtime.nearest import did_you_mean
+from .admin import open_admin
 from .common import (
     Settings,
     bootstrap_option,
@@ -21,11 +19,16 @@ from .common import (
     form_option,
     reading_command,
 )
-from .output import note, write_line
-from .stream_query import query
+from .completion import group_names
+from .output import note, print_rows, write_line
+from .sent_topology import sent_topology, topology_lines, topology_rows
+from .stream_query import query, serve
 from .stream_reset import reset
+from .stream_status import status, top
+from .stream_workers import run_workers, scale, stop, worker_options
 
 if TYPE_CHECKING:
+    from ...protocol.records.streams_group_records import TopologyDescription
     from ...stream import App
 
 
@@ -34,21 +37,46 @@ def group() -> None:
     """Streams applications."""
 
 
+_WAYS = {
+    "SAME": "its topology has not changed",
+    "ROLLING": "instances can be replaced one by one",
+    "STOP": "no instance runs",
+}
+
 group.add_command(query)
+group.add_command(serve)
 group.add_command(reset)
+group.add_command(status)
+group.add_command(top)
+group.add_command(scale)
+group.add_command(stop)
 
 
 @group.command()
 @click.argument("target", metavar="MODULE:APP")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of this process [default: the app's].")
+@click.option("--allow-topology-change", is_flag=True, help="Start although stores begin empty; see `diff`.")
+@worker_options
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
-def run(settings: Settings, *, target: str, threads: int | None) -> None:
-    """Run the application APP of a Python MODULE in this process, until SIGINT or SIGTERM.
+def run(
+    settings: Settings, *, target: str, threads: int | None, allow_topology_change: bool, **given: Any
+) -> None:
+    """Run the application APP of a Python MODULE, until SIGINT or SIGTERM.
 
-    Then it commits and closes its stores. APP is a `headrace.stream.App`, or a function that returns one.
+    Then it commits and closes its stores. It runs in this process, or with --workers or --autoscale on Ray.
+    An application that runs on Ray is found by its id, and scaled. APP is a `headrace.stream.App`, or a
+    function that returns one.
     Several processes with the same application id share the work. -X overrides its config, also of its
     clients: -X producer.linger.ms=5.
     """
+    if allow_topology_change:
+        settings.config["allow.topology.change"] = "true"
+    if given["workers"] is not None or given["autoscale"] is not None:
+        run_workers(settings, target, threads, given)
+        return
+    alone = next((name for name, value in given.items() if value), None)
+    if alone is not None:
+        raise click.UsageError(f"--{alone.replace('_', '-')} needs --workers or --autoscale")
     app = app_of(target)
     note(f"application {app.application_id}; Ctrl-C ends it")
     app.run(settings.addresses(), threads=threads, config=settings.config)
@@ -57,44 +85,78 @@ def run(settings: Settings, *, target: str, threads: int | None) -> None:
 
 @group.command()
 @click.argument("target", metavar="MODULE:APP")
-@click.option("--svg", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Write a drawing, too.")
-@reading_command()
-def describe(_settings: Settings, *, target: str, path: str | None) -> None:
-    """Show the topology of the application APP of a Python MODULE; no cluster is needed."""
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+def diff(settings: Settings, *, target: str) -> None:
+    """Compare the topology of the application APP of a Python MODULE with the one that its group has.
+
+    Each difference begins with what it needs: rolling (instances are replaced one by one), stop (all stop
+    first) or loss (stores begin empty, or records are lost). The exit code is 1 where the application would
+    not start."""
+    from ...stream.errors import IncompatibleTopologyError
+    from ...stream.worker.upgrade_io import preview
+    from ...stream.worker.upgrade_io import refusal as refusal_of
+
     app = app_of(target)
-    write_line(app.describe().rstrip("\n"))
+    with open_admin(settings, settings.client_config()) as admin:
+        found = preview(admin, app.topology(), app.config)
+    if found is None:
+        note(f"application {app.application_id} has no group with a topology: nothing to compare")
+        return
+    if settings.form == "text":
+        for line in found.changes.lines():
+            write_line(line)
+    else:
+        rows = [{"effect": each.effect.name.lower(), "text": each.text} for each in found.changes.changes]
+        print_rows(rows, (), settings.form)
+    if found.is_refused:
+        raise IncompatibleTopologyError(refusal_of(app.application_id, found))
+    note(f"the application can start: {_WAYS[found.changes.effect.name]}")
+
+
+@group.command()
+@click.argument("target", metavar="ID|MODULE:APP", shell_complete=group_names)
+@click.option(
+    "--svg",
+    "path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write a drawing, too.",
+)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+def describe(settings: Settings, *, target: str, path: str | None) -> None:
+    """Show the topology of an application.
+
+    With the application ID it is the one that its instances have sent to their group: its code is not needed.
+    With a Python MODULE and an APP in it no cluster is needed. The text is that of Kafka Streams; -o json has
+    the nodes with their topics, stores and connections.
+    """
+    graph = app_of(target).topology().graph() if ":" in target else _sent(settings, target)
+    if settings.form == "text":
+        for line in topology_lines(graph):
+            write_line(line)
+    else:
+        print_rows(topology_rows(graph), (), settings.form)
     if path is not None:
         from ...stream.topology.drawing import drawing
 
-        Path(path).write_text(drawing(app.build(app.application_id)))
+        Path(path).write_text(drawing(graph))
         note(f"the drawing is in {path}")
+
+
+def _sent(settings: Settings, application_id: str) -> TopologyDescription:
+    """The description that the group of the application has. Errors: HeadraceError."""
+    with open_admin(settings, settings.client_config()) as admin:
+        found = sent_topology(admin, application_id)
+    if found is None:
+        raise ConfigError(
+            f"no instance of application {application_id!r} has sent its topology: Kafka Streams does not,"
+            " nor does topology.description.push.enabled=false; MODULE:APP shows that of a program"
+        )
+    return found
 
 
 def app_of(target: str) -> App:
     """The application that `module:name` names. Errors: ConfigError."""
-    from ...stream import App
+    from ...stream.targets_io import app_of as find
 
-    module_name, separator, name = target.partition(":")
-    if not separator or not module_name or not name:
-        raise ConfigError(f"{target!r} is not MODULE:APP, such as orders:app")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
-            raise ConfigError(f"there is no module {missing!r} here or in the environment") from error
-        raise ConfigError(
-            f"module {module_name} cannot be imported: {type(error).__name__}: {error}; --debug shows where"
-        ) from error
-    found = getattr(module, name, None)
-    if found is None:
-        raise ConfigError(f"module {module_name} has no {name!r}{did_you_mean(name, vars(module))}")
-    if callable(found) and not isinstance(found, App):
-        found = found()
-    if not isinstance(found, App):
-        raise ConfigError(
-            f"{target} is {type(found).__name__}, not a headrace.stream.App or a function that returns one"
-        )
-    return found
+    return find(target, [os.getcwd()])

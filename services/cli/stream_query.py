@@ -18,7 +18,7 @@ from .common import (
     reading_command,
 )
 from .completion import group_names
-from .output import write_line
+from .output import note, write_line
 
 if TYPE_CHECKING:
     from ...clients.serdes import Serde
@@ -88,6 +88,50 @@ def query(
         rows = result.value if isinstance(result.value, list) else [result.value]
         for row in rows:
             write_line(json.dumps(json_form(row)))
+
+
+@click.command()
+@click.argument("application_id", metavar="ID", shell_complete=group_names)
+@click.option(
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:8088", show_default=True, help="Port 0: a free one."
+)
+@click.option("--token-file", metavar="FILE", help="Requests need a token of this file, one per line.")
+@click.option("--tls-file", metavar="FILE", help="HTTPS with the key and the certificates of this PEM file.")
+@click.option("--key-serde", type=_serde, default="utf8", show_default=True, help="Serde of the keys.")
+@click.option("--value-serde", type=_serde, default="json", show_default=True, help="Serde of the values.")
+@reading_command(bootstrap_option, cluster_option, config_option)
+def serve(
+    settings: Settings,
+    *,
+    application_id: str,
+    listen: str,
+    token_file: str | None,
+    tls_file: str | None,
+    key_serde: str,
+    value_serde: str,
+) -> None:
+    """Answer queries about application ID over HTTP with JSON, until Ctrl-C.
+
+    The instances of the application need `application.server`. An application with a secret for queries
+    (-X query.secret.file=FILE) is served with --token-file only."""
+    from ...stream import connect_queries, serve_http
+
+    host, separator, port = listen.rpartition(":")
+    if not separator or not port.isdecimal():
+        raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
+    with connect_queries(
+        application_id,
+        settings.addresses(),
+        key=_SERDES[key_serde],
+        value=_SERDES[value_serde],
+        config=settings.client_config(),
+    ) as queries:
+        queries.hosts()  # an application that does not run is an error at once
+        options = {"token_file": token_file, "tls_file": tls_file}
+        with serve_http(queries, host.strip("[]"), int(port), **options) as server:
+            place = f"{'https' if tls_file else 'http'}://{host}:{server.port}"
+            note(f"queries about {application_id} are answered at {place}; Ctrl-C ends it")
+            server.wait()
 
 
 def _query_of(description: Any, key: Any, lower: Any, upper: Any) -> Any:

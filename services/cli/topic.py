@@ -12,7 +12,6 @@ from .common import (
     Settings,
     bootstrap_option,
     changing_command,
-    client_defaults,
     cluster_option,
     config_option,
     form_option,
@@ -73,7 +72,7 @@ def create(
     from ...clients.admin.admin_types import NewTopic
 
     topics = [NewTopic(name, partitions, replication_factor, settings.config) for name in names]
-    with open_admin(settings, client_defaults()) as admin:
+    with open_admin(settings, settings.client_config_without_pairs()) as admin:
         results = admin.create_topics(*topics, validate_only=dry_run)
         made = {name: results[name] for name in results if name not in results.errors}
         rows = [

@@ -12,20 +12,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...protocol.errors import KafkaError, ThrottlingQuotaExceededError
-from ...protocol.metadata.quotas import ANONYMOUS_USER
+from ...protocol.security.identity import ANONYMOUS_IDENTITY, Identity
 from ...storage_node.edge.gateway import OwnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
+    from concurrent.futures import Future
 
     from ...protocol.messages.envelope import Api
     from ...protocol.records.header import Buffer
+    from ...protocol.security.acls import Resource
+    from ...protocol.transport.replies import Sender
     from ...storage_node.edge.gateway import GatewayHost
     from ...storage_node.log.lending import Part
     from .encoded import EncodedResponses
     from .entities import Layout
     from .fetch_sessions import FetchSessions
     from .ready import ReadyResponses
+    from .sasl_session import SaslSession
     from .telemetry import ClientTelemetry
     from .throttling import Throttle
 
@@ -37,16 +41,6 @@ AGAIN_MS = 50
 AGAIN_FOR_MS = 20_000
 
 
-class Principal(NamedTuple):
-    """The identity of a client."""
-
-    kind: str
-    name: str
-
-
-ANONYMOUS = Principal("User", ANONYMOUS_USER)
-
-
 @dataclass(slots=True, eq=False)
 class KafkaPeer:
     """A client's connection; fulfils Sender."""
@@ -56,7 +50,22 @@ class KafkaPeer:
     address: str
     client_id: str = ""
     software: tuple[str, str] = ("unknown", "unknown")  # name and version, from ApiVersions
-    principal: Principal = ANONYMOUS
+    identity: Identity = ANONYMOUS_IDENTITY
+    sasl: SaslSession | None = None  # of a listener whose clients authenticate by SASL
+    is_connected: bool = True
+
+
+_OF_NODE = Identity(is_server=True)
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """The node itself as the sender of a request that a call needs for its own; fulfils Sender."""
+
+    session: int
+    address: str
+    client_id: str
+    identity: Identity = _OF_NODE
     is_connected: bool = True
 
 
@@ -73,11 +82,6 @@ class KafkaApi(NamedTuple):
     advertised_low: int | None = None
     is_pipelined: bool = False  # later requests of the connection need not wait for its response
     is_silent: Callable[[Any], bool] | None = None  # whether a request has no response
-
-
-def allow_all(_peer: KafkaPeer, _api: KafkaApi, _body: Any) -> KafkaError | None:
-    """Authorizes every request. An authorizer returns None, or the error of the response."""
-    return None
 
 
 class Plane(Protocol):
@@ -117,11 +121,18 @@ class Plane(Protocol):
     def soon(self, action: Callable[[], None]) -> None:
         """Call in the event loop's next turn."""
 
+    def soon_from_thread(self, action: Callable[[], None]) -> None:
+        """As `soon`, from any thread."""
+
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Call after `delay_ms`."""
 
     def wall_ms(self) -> int:
         """The wall clock."""
+
+    @property
+    def failure_delay_ms(self) -> int:
+        """How long the answer to a failed authentication is held back."""
 
     def new_member_id(self) -> str:
         """A random group member id."""
@@ -153,6 +164,7 @@ class _Question(NamedTuple):
     frames: Sequence[Buffer]
     with_frames: bool
     failed: Callable[[KafkaError], None] | None
+    sender: Sender
 
 
 class Call:
@@ -233,15 +245,19 @@ class Call:
         *,
         with_frames: bool = False,
         failed: Callable[[KafkaError], None] | None = None,
+        as_node: bool = False,
     ) -> None:
         """Send a request to this node. `then` gets the body of the response, and with `with_frames` its
         frames. An error of the whole request goes to `failed`, which by default refuses the call. Without a
-        response the call has none, either."""
+        response the call has none, either. `as_node`: the client needs no right for it and does not see the
+        response."""
 
         # Order: later pipelined requests have been started, so that this one may not be retried behind them;
         # and a Produce may have been appended before there was no room for it to wait.
         left_ms = 0 if self.api.is_pipelined else AGAIN_FOR_MS
-        question = _Question(api, body, then, frames, with_frames, failed)
+        peer = self.peer
+        sender = _Node(peer.session, peer.address, peer.client_id) if as_node else peer
+        question = _Question(api, body, then, frames, with_frames, failed, sender)
         request = self._request(question, left_ms)
         if self._is_in_turn:
             self._is_in_turn = False
@@ -253,7 +269,7 @@ class Call:
         # The request holds the call, and not the other way round: no cycle for the garbage collector.
         answered = partial(self._answered, question, left_ms)
         takes_runs = question.with_frames and self._caller.takes_runs
-        return OwnRequest(self.peer, question.api, question.body, question.frames, answered, takes_runs)
+        return OwnRequest(question.sender, question.api, question.body, question.frames, answered, takes_runs)
 
     def _answered(self, question: _Question, left_ms: int, outcome: Any, frames: Sequence[Buffer]) -> None:
         if isinstance(outcome, ThrottlingQuotaExceededError) and left_ms > 0 and self.peer.is_connected:
@@ -274,10 +290,53 @@ class Call:
     ) -> None:
         """Send a request to another node; errors go to `failed`."""
 
-        def answered(outcome: Any) -> None:
+        def answered(outcome: Any, _frames: Sequence[Buffer]) -> None:
             self._settle(outcome, (), then, failed)
 
-        self.host.ask(node_id, api, body, timeout_ms, answered)
+        self.host.ask(node_id, OwnRequest(self.peer, api, body, (), answered), timeout_ms)
+
+    def ask_thread(self, outcome: Future[Any], then: Callable[[Any], None]) -> None:
+        """Wait for what another thread computes. A cancelled future has no effect: the listener is being
+        closed."""
+
+        def arrived(future: Future[Any]) -> None:
+            if not future.cancelled():
+                self.plane.soon_from_thread(lambda: self._resume(future, then))
+
+        outcome.add_done_callback(arrived)
+
+    def _resume(self, outcome: Future[Any], then: Callable[[Any], None]) -> None:
+        try:
+            then(outcome.result())
+        except KafkaError as error:
+            self.refuse(error)
+        except Exception as error:  # noqa: BLE001 -- as in `start`
+            self._caller.broken(self, error)
+
+    # --- authorization -----------------------------------------------------------------------------------
+
+    def hides_topic(self, name: str) -> bool:
+        """Whether the client must not learn that the node has no topic of this name."""
+        return self.host.gate.hides_topic(self.peer.identity, self.api.key, name)
+
+    def shows_topic(self, name: str) -> bool:
+        """Whether the client may learn that this topic exists."""
+        return self.host.gate.shows_topic(self.peer.identity, name)
+
+    def operations(self, resource: Resource) -> int:
+        """The operations allowed to the client on a topic or group, as Kafka's bits."""
+        return self.host.gate.operations(self.peer.identity, resource)
+
+    def operations_on_cluster(self) -> int:
+        """The operations allowed to the client on the cluster, as Kafka's bits."""
+        return self.host.gate.operations_on_cluster(self.peer.identity)
+
+    @property
+    def audience(self) -> tuple[Any, ...] | None:
+        """Whom a response is for, as far as it depends on rights; None: it is the same for all clients."""
+        if self.host.gate.authorizer is None:
+            return None
+        return self.peer.identity.principal, self.peer.identity.host
 
     def _settle(
         self,

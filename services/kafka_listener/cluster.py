@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ...protocol.errors import (
     InvalidRequestError,
     LeaderNotAvailableError,
     ListenerNotFoundError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from ...protocol.messages import registry
@@ -19,7 +22,7 @@ from ...protocol.model import INTERNAL_TOPICS, NO_NODE
 from .calls import Call, KafkaApi
 from .codes import API_VERSIONS
 from .entities import id_of
-from .operations_allowed import OF_CLUSTER, OF_TOPIC, allowed
+from .operations_allowed import NOT_ASKED, on_cluster, on_topic
 from .topics import endpoints
 
 if TYPE_CHECKING:
@@ -124,15 +127,36 @@ def _create_missing(call: Call, asked: MetadataRequest, response: MetadataRespon
         _describe(call, asked, response, is_ready=not missing)
         return
     specs = tuple(NewTopicSpec(name) for name in missing)
-    client = (call.peer.principal.name, call.peer.client_id)
+    client = (call.peer.identity.principal.name, call.peer.client_id)
     make = CreateTopicsRequest(specs, _MAKE_TIMEOUT_MS, False, *client)
 
     def again(outcome: Any) -> None:
         # Whether it was created or not, or by another client.
         call.plane.throttle.note_controller(call, getattr(outcome, "throttle_ms", 0))
-        call.ask(registry.METADATA, asked, partial(_describe, call, asked))
+        refused = {
+            topic.name
+            for topic in getattr(outcome, "topics", ())
+            if topic.error_code == TopicAuthorizationFailedError.code
+        }
+
+        def described(response: MetadataResponse) -> None:
+            _describe(call, asked, _without(response, refused))
+
+        call.ask(registry.METADATA, asked, described)
 
     call.ask(registry.CREATE_TOPICS, make, again, failed=again)
+
+
+def _without(response: MetadataResponse, refused: set[str]) -> MetadataResponse:
+    """The response, with an error for the missing topics that the client may not create."""
+    code = TopicAuthorizationFailedError.code
+    topics = tuple(
+        msgspec.structs.replace(topic, error_code=code)
+        if topic.error_code and topic.name in refused
+        else topic
+        for topic in response.topics
+    )
+    return msgspec.structs.replace(response, topics=topics)
 
 
 def _describe(
@@ -141,7 +165,7 @@ def _describe(
     if len(asked.topics or ()) + len(asked.topic_ids) > _MAX_NAMED:
         call.answer(_described(call, response))
         return
-    # Everything that the response depends on: the image, the node, and the listener.
+    # Everything that the response depends on: the image, the node, the listener, and the client's rights.
     of_topics, of_cluster = _asked_operations(call)
     key = (
         asked.topics,
@@ -150,8 +174,9 @@ def _describe(
         call.peer.listener,
         of_topics,
         of_cluster,
+        audience := call.audience,
     )
-    is_ready = is_ready and response.metadata_offset == call.host.image.offset
+    is_ready = is_ready and audience is None and response.metadata_offset == call.host.image.offset
     call.answer_shared(key, lambda: _described(call, response), is_ready=is_ready)
 
 
@@ -173,21 +198,26 @@ def _described(call: Call, response: MetadataResponse) -> dict[str, Any]:
         "cluster_id": response.cluster_id,
         # Any node forwards requests to the active controller; Kafka clients use the node in this field.
         "controller_id": call.host.node_id,
-        "topics": [_topic(topic, reachable, call.version, of_topics) for topic in response.topics],
-        "cluster_authorized_operations": allowed(OF_CLUSTER, is_asked=of_cluster),
+        "topics": [_topic(call, topic, reachable, of_topics) for topic in response.topics],
+        "cluster_authorized_operations": on_cluster(call, is_asked=of_cluster),
         "error_code": 0,
     }
 
 
-def _topic(topic: TopicMetadata, reachable: set[int], version: int, of_topics: bool) -> dict[str, Any]:
+def _topic(call: Call, topic: TopicMetadata, reachable: set[int], of_topics: bool) -> dict[str, Any]:
+    is_asked = of_topics and bool(topic.name) and not _is_refused(topic)
     return {
         "error_code": topic.error_code,
-        "name": _name_of(topic.name, version),
+        "name": _name_of(topic.name, call.version),
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "partitions": [_partition(each, reachable) for each in topic.partitions],
-        "topic_authorized_operations": allowed(OF_TOPIC, is_asked=of_topics and bool(topic.name)),
+        "topic_authorized_operations": on_topic(call, topic.name, is_asked=is_asked),
     }
+
+
+def _is_refused(topic: TopicMetadata) -> bool:
+    return topic.error_code == TopicAuthorizationFailedError.code
 
 
 def _name_of(name: str | None, version: int) -> str | None:
@@ -256,7 +286,7 @@ def _page(call: Call, response: MetadataResponse) -> None:
         if not left:
             next_cursor = {"topic_name": topic.name, "partition_index": skipped}
             break
-        reply.append(_described_topic(topic, partitions))
+        reply.append(_described_topic(call, topic, partitions))
         left -= len(partitions)
         if skipped + len(partitions) < len(topic.partitions):
             next_cursor = {"topic_name": topic.name, "partition_index": skipped + len(partitions)}
@@ -264,7 +294,9 @@ def _page(call: Call, response: MetadataResponse) -> None:
     call.answer({"topics": reply, "next_cursor": next_cursor})
 
 
-def _described_topic(topic: TopicMetadata, partitions: Sequence[PartitionMetadata]) -> dict[str, Any]:
+def _described_topic(
+    call: Call, topic: TopicMetadata, partitions: Sequence[PartitionMetadata]
+) -> dict[str, Any]:
     return {
         "error_code": topic.error_code,
         "name": topic.name,
@@ -284,7 +316,9 @@ def _described_topic(topic: TopicMetadata, partitions: Sequence[PartitionMetadat
             }
             for each in partitions
         ],
-        "topic_authorized_operations": OF_TOPIC,
+        "topic_authorized_operations": NOT_ASKED
+        if _is_refused(topic)
+        else on_topic(call, topic.name, is_asked=True),
     }
 
 

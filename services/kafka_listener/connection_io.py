@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import InvalidRequestError, KafkaError, UnsupportedVersionError
+from ...protocol.security.identity import Identity, host_of
 from .calls import Call, KafkaPeer
 from .codes import API_VERSIONS
 from .entities import layout
@@ -75,14 +76,8 @@ class KafkaConnection:
         """`name` is that of the listener address; `remote` is the client's address."""
         self._listener = listener
         self._reader = FrameReader(listener.shared, listener.max_frame_bytes)
-        self._socket = PolledSocket(listener.sockets, descriptor, self)
-        self._output = Output(
-            listener.loop,
-            descriptor,
-            progressed=lambda: self._listener.guarded(self._progressed),
-            failed=lambda: self._listener.guarded(self.abort),
-            watch=self._socket.set_writing,
-        )
+        self._socket = self._new_socket(descriptor)
+        self._output = self._new_output(descriptor)
         self._responses: list[Part] = []  # of this turn, not written yet
         self._responses_bytes = 0
         # Made when they are needed: an idle connection has none.
@@ -93,7 +88,20 @@ class KafkaConnection:
         self._held = HeldRequests()
         self._reading = ReadControl(self, listener, self._socket)
         self.peer = KafkaPeer(listener.new_session(), name, f"{remote[0]}:{remote[1]}")
+        self.peer.identity = Identity(host=host_of(self.peer.address))
         self.last_active_ms = listener.now_ms()
+
+    def _new_socket(self, descriptor: int) -> PolledSocket:
+        return PolledSocket(self._listener.sockets, descriptor, self)
+
+    def _new_output(self, descriptor: int) -> Output:
+        return Output(
+            self._listener.loop,
+            descriptor,
+            progressed=lambda: self._listener.guarded(self._progressed),
+            failed=lambda: self._listener.guarded(self.abort),
+            watch=self._socket.set_writing,
+        )
 
     # --- the connection ----------------------------------------------------------------------------------
 
@@ -238,8 +246,6 @@ class KafkaConnection:
             or listener.throttle.active is not None
         ):
             return False
-        if listener.authorize(peer, answer.api, answer.body) is not None:
-            return False  # `_start` asks again and sends the error
         peer.client_id = answer.client_id
         peer.software = answer.software or peer.software
         self._output.write_one(answer.framed(frame))
@@ -315,6 +321,10 @@ class KafkaConnection:
         call = self._call(header, frame)
         if call is None:
             return False
+        self._run(call)
+        return True
+
+    def _run(self, call: Call) -> None:
         if self._calls is _NONE:
             self._calls = deque()
         self._calls.append(call)
@@ -322,12 +332,10 @@ class KafkaConnection:
         self._held.queued_bytes += call.size
         self._is_starting = True
         try:
-            call.reason = call.reason or self._listener.authorize(self.peer, call.api, call.body)
             call.start()
         finally:
             self._is_starting = False
         self._collect_responses()
-        return True
 
     def _call(self, header: RequestHeader, frame: memoryview) -> Call | None:
         api = self._listener.served.get(header.api_key)

@@ -20,6 +20,7 @@ MIN_FRAME_BYTES = 10
 # Bound: the bytes of one read. Measured: with half of it, requests of 400 KB, which then seldom arrive whole,
 # cost a tenth more.
 SHARED_BYTES = 512 * 1024
+_TLS_HANDSHAKE = 0x1603  # the first two bytes of a TLS client
 FIRST_BYTES = 32 * 1024  # the first size of a partial frame's own memory, which then doubles
 _LENGTH, _HEADER = struct.Struct(">i").unpack_from, struct.Struct(">hhih").unpack_from
 
@@ -41,12 +42,22 @@ class FrameReader:
     Invariant: `held_bytes` is the memory of the partial frame.
     """
 
-    __slots__ = ("_filled", "_head", "_own", "_shared", "_size", "_view", "begun", "max_frame_bytes")
+    __slots__ = (
+        "_filled",
+        "_head",
+        "_own",
+        "_shared",
+        "_size",
+        "_view",
+        "begun",
+        "max_frame_bytes",
+        "min_frame_bytes",
+    )
 
     def __init__(self, shared: bytearray, max_frame_bytes: int) -> None:
         """`shared` is used only between `room` and the end of `received`."""
         self._shared, self._view = shared, memoryview(shared)
-        self.max_frame_bytes = max_frame_bytes
+        self.min_frame_bytes, self.max_frame_bytes = MIN_FRAME_BYTES, max_frame_bytes
         self._head = b""  # the first bytes of a frame's length
         self._own: bytearray | None = None
         self._filled = 0
@@ -83,7 +94,7 @@ class FrameReader:
             return None
         size = count - LENGTH_BYTES
         shared = self._view
-        if not MIN_FRAME_BYTES <= size <= self.max_frame_bytes or _LENGTH(shared)[0] != size:
+        if not self.min_frame_bytes <= size <= self.max_frame_bytes or _LENGTH(shared)[0] != size:
             return None
         return shared[LENGTH_BYTES:count].toreadonly()
 
@@ -101,10 +112,8 @@ class FrameReader:
         self._head = b""
         while end - at >= LENGTH_BYTES:
             (size,) = _LENGTH(data, at)
-            if not MIN_FRAME_BYTES <= size <= self.max_frame_bytes:
-                raise InvalidRequestError(
-                    f"frame of {size} bytes, socket.request.max.bytes is {self.max_frame_bytes}"
-                )
+            if not self.min_frame_bytes <= size <= self.max_frame_bytes:
+                raise InvalidRequestError(_fault(size, self.max_frame_bytes))
             at += LENGTH_BYTES
             if end - at < size:
                 self._begin(size, data[at:])
@@ -118,6 +127,12 @@ class FrameReader:
         self._size, self._filled = size, len(data)
         self._own = bytearray(min(size, max(FIRST_BYTES, 2 * len(data))))
         self._own[: len(data)] = data
+
+
+def _fault(size: int, max_frame_bytes: int) -> str:
+    if size >> 16 == _TLS_HANDSHAKE:
+        return "the client speaks TLS, and the listener's security protocol has none"
+    return f"frame of {size} bytes, at most {max_frame_bytes} are allowed"
 
 
 def read_header(frame: memoryview) -> RequestHeader:

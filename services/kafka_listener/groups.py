@@ -12,9 +12,10 @@ from ...protocol.messages import groups as m
 from ...protocol.messages import registry
 from ...protocol.model import CONSUMER_OFFSETS
 from .calls import Call, KafkaApi, error_alone
+from .codes import substitutes
 from .coordinator_requests import SplitRequest, ask_many, ask_one
 from .entities import id_of, ms_of
-from .operations_allowed import OF_GROUP, allowed
+from .operations_allowed import on_group
 from .plain import each, fields, message
 from .topics import endpoint_of
 
@@ -266,8 +267,9 @@ def many_groups(
 
 def group_operations(call: Call, group: Any) -> dict[str, Any]:
     """The allowed operations, if the client asks for them."""
-    is_asked = getattr(call.body, "include_authorized_operations", False) and not group.error_code
-    return {"authorized_operations": allowed(OF_GROUP, is_asked=is_asked)}
+    code = substitutes(call.api.key, call.version).get(group.error_code, group.error_code)
+    is_asked = getattr(call.body, "include_authorized_operations", False) and not code
+    return {"authorized_operations": on_group(call, group.group_id, is_asked=is_asked)}
 
 
 def _described_group(call: Call, group: m.DescribedGroup) -> dict[str, Any]:

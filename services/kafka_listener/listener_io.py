@@ -6,6 +6,7 @@ Fulfils Gateway (storage_node/edge/gateway.py) and Plane (calls.py). One loop, o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
@@ -14,16 +15,17 @@ import socket
 import time
 import uuid
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol.errors import InvalidRequestError
 from ...protocol.transport.listen_errors import address_error, listen_error
 from ...protocol.transport.peers import printable
 from ...runtime.files.files_io import raise_descriptor_limit
 from ...runtime.limited_log_io import LimitedLog
-from ...storage_node.configs.gateway_config import advertised, configured_listeners
-from .calls import allow_all
+from ...storage_node.configs.gateway_config import advertised, configured_listeners, security_of
+from ...storage_node.configs.listener_security import SecurityProtocol
 from .connection_io import KafkaConnection
+from .deadlines import Deadlines
 from .encoded import EncodedResponses
 from .fetch_sessions import FetchSessions
 from .framing import SHARED_BYTES
@@ -33,16 +35,18 @@ from .served import SERVED
 from .sockets_io import Sockets
 from .telemetry import ClientTelemetry
 from .throttling import Throttle
+from .tls_io import READ_BYTES, HandshakeTurns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...protocol.errors import KafkaError
     from ...protocol.model import ListenerEndpoint
+    from ...storage_node.configs.listener_security import ListenerSecurity
     from ...storage_node.edge.gateway import GatewayHost
-    from .calls import Call, KafkaApi, KafkaPeer
+    from .calls import Call, KafkaPeer
 
-    Authorize = Callable[[KafkaPeer, KafkaApi, Any], KafkaError | None]
+    NewSecured = Callable[[ListenerSecurity, "KafkaListener"], "Secured"]
 
 _LOG = logging.getLogger(__name__)
 BACKLOG = 1024
@@ -52,14 +56,27 @@ LINGER_S = 1.0
 STALL_MS = 5_000
 
 
+class Secured(Protocol):
+    """What the connections of one listener with TLS or SASL share."""
+
+    def connect(self, name: str, descriptor: int, remote: Any) -> KafkaConnection:
+        """A connection that has to authenticate. Arguments as of KafkaConnection."""
+
+    def reload(self, log: logging.Logger) -> None:
+        """Load key stores that have changed."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+
+
 class KafkaListener:
     """All connections of Kafka clients to one node."""
 
     served = SERVED
 
-    def __init__(self, host: GatewayHost, authorize: Authorize = allow_all) -> None:
-        self.host = host
-        self.authorize = authorize
+    def __init__(self, host: GatewayHost, new_secured: NewSecured) -> None:
+        """`new_secured` makes what the connections of a listener with TLS or SASL share."""
+        self.host, self._new_secured = host, new_secured
         self.shared = bytearray(SHARED_BYTES)
         self.encoded = EncodedResponses()
         self.ready = ReadyResponses()
@@ -82,6 +99,11 @@ class KafkaListener:
         self._log = LimitedLog(_LOG)
         self._is_closed = False
         self.stall_ms = STALL_MS
+        self._secured: dict[str, Secured] = {}
+        self.unready: Deadlines[KafkaConnection] = Deadlines()
+        self.handshakes = HandshakeTurns(self.soon)
+        self._cipher_buffer: memoryview | None = None
+        self.failed_authentications = self.failed_handshakes = 0
         self._sessions = itertools.count(secrets.randbits(61) + 1)
         self.accepted = self.refused = self.broken = 0
 
@@ -92,6 +114,9 @@ class KafkaListener:
         config = self.host.config.now
         try:
             for listener in configured_listeners(config, config.listener_host):
+                security = security_of(config, listener.name)
+                if security.protocol is not SecurityProtocol.PLAINTEXT:
+                    self._secured[listener.name] = self._new_secured(security, self)
                 port = self._bind(listener)
                 self._advertised.append(advertised(config, listener.name, port, config.host))
         except BaseException:
@@ -152,6 +177,8 @@ class KafkaListener:
             self._sweeper.cancel()
         for bound in self._bound.values():
             bound.close()
+        for secured in self._secured.values():
+            secured.close()
         for connection in list(self._connections):
             connection.abort()
         self._clear()
@@ -166,6 +193,8 @@ class KafkaListener:
             "accepted": self.accepted,
             "refused": self.refused,
             "broken": self.broken,
+            "failed_handshakes": self.failed_handshakes,
+            "failed_authentications": self.failed_authentications,
             "held_request_bytes": self.memory.held_bytes,
             "pending_response_bytes": self.pending_response_bytes,
             "client_metrics": self.telemetry.status(),
@@ -194,7 +223,11 @@ class KafkaListener:
             os.close(descriptor)
             return
         self.accepted += 1
-        connection = KafkaConnection(self, name, descriptor, remote)
+        secured = self._secured.get(name)
+        if secured is None:
+            connection = KafkaConnection(self, name, descriptor, remote)
+        else:
+            connection = secured.connect(name, descriptor, remote)
         self._connections.add(connection)
         throttle_ms = self.throttle.of_connection(remote[0])
         if throttle_ms:
@@ -214,6 +247,7 @@ class KafkaListener:
         for connection in ended:
             connection.released()
             self._unsent.discard(connection)
+            self.unready.remove(connection)
             if self.memory.release(connection):
                 self._resume_soon()
             self.telemetry.connection_gone(connection.peer.session)
@@ -237,6 +271,11 @@ class KafkaListener:
     def soon(self, action: Callable[[], None]) -> None:
         """Call in the loop's next turn."""
         self.loop.call_soon(self._unless_closed, action)
+
+    def soon_from_thread(self, action: Callable[[], None]) -> None:
+        """As `soon`, from any thread; nothing if the loop has ended."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._unless_closed, action)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Call after `delay_ms`, unless the listener is closed by then."""
@@ -271,6 +310,43 @@ class KafkaListener:
             printable(peer.client_id),
             error,
         )
+
+    def note_failed_handshake(self, peer: KafkaPeer, reason: str) -> None:
+        """Count and log a TLS handshake that failed."""
+        self.failed_handshakes += 1
+        self._log.warning(
+            "TLS handshake failed", "listener %s: closing %s: %s", peer.listener, peer.address, reason
+        )
+
+    def note_failed_authentication(self, peer: KafkaPeer, mechanism: str, reason: str) -> None:
+        """Count and log a client that did not authenticate."""
+        self.failed_authentications += 1
+        self._log.warning(
+            "Kafka authentication failed",
+            "listener %s: authentication of %s %s by %s failed: %s",
+            peer.listener,
+            peer.address,
+            printable(peer.client_id),
+            printable(mechanism),
+            reason,
+        )
+
+    @property
+    def failure_delay_ms(self) -> int:
+        """How long the answer to a failed authentication is held back."""
+        return self.host.config.now.connection_failed_authentication_delay_ms
+
+    @property
+    def handshake_timeout_ms(self) -> int:
+        """How long a connection has for TLS and SASL."""
+        return self.host.config.now.connection_handshake_timeout_ms
+
+    @property
+    def cipher_buffer(self) -> memoryview:
+        """The buffer of all TLS connections for encrypted bytes."""
+        if self._cipher_buffer is None:
+            self._cipher_buffer = memoryview(bytearray(READ_BYTES))
+        return self._cipher_buffer
 
     def note_bug(self, peer: KafkaPeer, call: Call, error: Exception) -> None:
         """Count and log an exception in the translation of a call."""
@@ -314,12 +390,23 @@ class KafkaListener:
         self.memory.set_limit(config.queued_max_request_bytes)
         idle_ms = config.connections_max_idle_ms
         interval_s = min(SWEEP_S, idle_ms / 4000, config.socket_request_receive_timeout_ms / 4000)
+        if self._secured:
+            interval_s = min(interval_s, config.connection_handshake_timeout_ms / 4000)
         self._sweeper = self.loop.call_later(interval_s, self.guarded, self._sweep)
+        self._sweep_secured(now_ms)
         for connection in list(self._connections):
             if now_ms - connection.last_active_ms > idle_ms and connection.is_idle:
                 connection.abort()
         if self.memory.waiting:
             self._make_room(config.socket_request_receive_timeout_ms, now_ms)
+
+    def _sweep_secured(self, now_ms: int) -> None:
+        """Close connections that are not authenticated in time; load key stores that have changed."""
+        for connection in self.unready.expired(now_ms):
+            self.note_failed_handshake(connection.peer, "the client is not authenticated in time")
+            connection.abort()
+        for secured in self._secured.values():
+            secured.reload(_LOG)
 
     def _make_room(self, timeout_ms: int, now_ms: int) -> None:
         """Close connections that have held memory for longer than `timeout_ms`, the oldest first, until there

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import (
     GroupIdNotFoundError,
     IllegalGenerationError,
+    TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -21,7 +22,8 @@ from .plain import by_topic, message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# OffsetFetch: the first versions with several groups, and with topic ids.
+# OffsetFetch: the first versions with an error of the group, with several groups, and with topic ids.
+_GROUP_ERROR = 2
 _SEVERAL_GROUPS = 8
 _TOPIC_IDS = 10
 # OffsetCommit: from this version on clients know GROUP_ID_NOT_FOUND.
@@ -136,6 +138,7 @@ class _GroupOffsets:
     def __init__(self, call: Call, group: Any) -> None:
         self._image = call.host.image
         self._by_id = call.version >= _TOPIC_IDS
+        self._has_error = call.version >= _GROUP_ERROR
         self._group = group
         self._unknown: list[dict[str, Any]] = []
         topics = None
@@ -155,10 +158,9 @@ class _GroupOffsets:
         return m.TopicNamePartitions(name, numbers)
 
     def result(self, answer: m.OffsetsOfGroup) -> dict[str, Any]:
-        """The group in the response. Versions without a field for the group's error have it in every
-        partition."""
+        """The group in the response."""
         topics = by_topic(answer.offsets, offset="committed_offset", leader_epoch="committed_leader_epoch")
-        if answer.error_code and self._group.topics is not None:
+        if answer.error_code:
             return self.failed(answer.error_code)
         if self._by_id:
             images = self._image.topics
@@ -174,7 +176,9 @@ class _GroupOffsets:
         }
 
     def failed(self, code: int) -> dict[str, Any]:
-        """The group with an error."""
+        """The group with an error, in version 1 an error of each partition."""
+        if self._has_error:
+            return {"group_id": self._group.group_id, "error_code": code, "topics": ()}
         topics = [
             {
                 "name": getattr(topic, "name", ""),
@@ -202,7 +206,10 @@ def _delete_offsets(call: Call) -> None:
         count = len(known[topic.name].partitions) if topic.name in known else 0
         there = tuple(number for number in numbers if 0 <= number < count)
         topics += [m.TopicNamePartitions(topic.name, there)] if there else []
-        code = UnknownTopicOrPartitionError.code
+        if call.hides_topic(topic.name):
+            code = TopicAuthorizationFailedError.code
+        else:
+            code = UnknownTopicOrPartitionError.code
         unknown += [m.PartitionResult(topic.name, each, code) for each in numbers if each not in there]
     request = m.OffsetDeleteRequest(call.body.group_id, tuple(topics))
 

@@ -19,7 +19,7 @@ from ...protocol.messages.data import (
 )
 from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
-from .operations_allowed import OF_CLUSTER, allowed
+from .operations_allowed import on_cluster
 from .plain import by_topic, fields
 from .records import RequestedPartitions, failed_topics
 from .topics import endpoint_of
@@ -60,8 +60,8 @@ def _cluster(call: Call, response: DescribeClusterResponse) -> None:
             "cluster_id": response.cluster_id,
             "controller_id": call.host.node_id,  # as in Metadata
             "brokers": brokers,
-            "cluster_authorized_operations": allowed(
-                OF_CLUSTER, is_asked=call.body.include_cluster_authorized_operations
+            "cluster_authorized_operations": on_cluster(
+                call, is_asked=call.body.include_cluster_authorized_operations
             ),
         }
     )
@@ -201,7 +201,17 @@ def _reassign(call: Call) -> None:
 
 
 def _reassign_failed(call: Call, code: int, text: str) -> dict[str, Any]:
-    return _whole(call, code, text) | {"responses": ()}
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": each.partition_index, "error_code": code, "error_message": text}
+                for each in topic.partitions
+            ],
+        }
+        for topic in call.body.topics
+    ]
+    return _whole(call, code, text) | {"responses": topics}
 
 
 def _reassignments(call: Call) -> None:

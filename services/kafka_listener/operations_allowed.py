@@ -1,24 +1,30 @@
-"""Allowed operations in responses, for clients that ask for them: without an authorizer, all operations.
-Pure.
+"""Allowed operations in responses, for clients that ask for them. Pure.
 
-A bit set over Kafka's AclOperation. Source: Kafka AclEntry.supportedOperations,
-AuthHelper.authorizedOperations without an authorizer.
+A bit set over Kafka's AclOperation. Source: Kafka AuthHelper.authorizedOperations.
 """
 
 from __future__ import annotations
 
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << code for code in (3, 4, 5, 6, 7, 8))
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = (
-    1 << code for code in (9, 10, 11, 12)
-)
-_CONFIGS = _DESCRIBE_CONFIGS | _ALTER_CONFIGS
+from typing import TYPE_CHECKING
+
+from ...protocol.security.acls import Resource, ResourceType
+
+if TYPE_CHECKING:
+    from .calls import Call
 
 NOT_ASKED = -(2**31)
-OF_TOPIC = _READ | _WRITE | _CREATE | _DESCRIBE | _DELETE | _ALTER | _CONFIGS
-OF_GROUP = _READ | _DESCRIBE | _DELETE | _CONFIGS
-OF_CLUSTER = _CREATE | _CLUSTER_ACTION | _CONFIGS | _IDEMPOTENT_WRITE | _ALTER | _DESCRIBE
 
 
-def allowed(operations: int, *, is_asked: bool) -> int:
-    """The bits, or Kafka's "not requested" value."""
-    return operations if is_asked else NOT_ASKED
+def on_topic(call: Call, name: str, *, is_asked: bool) -> int:
+    """The operations allowed on a topic, or Kafka's "not requested" value."""
+    return call.operations(Resource(ResourceType.TOPIC, name)) if is_asked else NOT_ASKED
+
+
+def on_group(call: Call, group_id: str, *, is_asked: bool) -> int:
+    """The operations allowed on a group, or Kafka's "not requested" value."""
+    return call.operations(Resource(ResourceType.GROUP, group_id)) if is_asked else NOT_ASKED
+
+
+def on_cluster(call: Call, *, is_asked: bool) -> int:
+    """The operations allowed on the cluster, or Kafka's "not requested" value."""
+    return call.operations_on_cluster() if is_asked else NOT_ASKED

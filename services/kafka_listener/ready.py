@@ -1,8 +1,8 @@
 """Cache of whole responses to requests that repeat byte for byte, the first requests of every client. Pure.
 
 Served versions and the leaders of topics depend on the request and the metadata alone. Such a request is
-neither decoded nor passed to the node: the response is sent with the request's correlation id in it. The
-connection authorizes it first, and uses the cache only without quotas.
+neither decoded nor passed to the node: the response is sent with the request's correlation id in it. With an
+authorizer metadata depends on the client, too, and is not kept here; with quotas the cache is not used.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ class ReadyResponse(NamedTuple):
     """A cached response: its bytes before and behind the correlation id, and facts of the request."""
 
     image: Any  # the metadata that it was made from
-    api: Any  # a KafkaApi
-    body: Any
     client_id: str
     software: tuple[str, str] | None  # if the request has it
     before: bytes
@@ -88,8 +86,6 @@ class ReadyResponses:
             del self._known[next(iter(self._known))]
         self._known[key] = ReadyResponse(
             call.host.image,
-            call.api,
-            call.body,
             call.peer.client_id,
             _software(call.body),
             head[:4],

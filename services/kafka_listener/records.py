@@ -15,6 +15,7 @@ from ...protocol.errors import (
     InvalidRecordError,
     NotLeaderOrFollowerError,
     RequestTimedOutError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
     UnsupportedVersionError,
@@ -67,6 +68,7 @@ class RequestedPartitions:
 
     def __init__(self, call: Call) -> None:
         self._find = NamedTopics(call.host.image).find
+        self._hides = call.hides_topic
         self._found: list[tuple[dict[str, Any], list[tuple[Any, int]]]] = []
         self.entries: list[Any] = []  # for the node
 
@@ -80,6 +82,8 @@ class RequestedPartitions:
         """Add a partition; `make` returns the node's entry for it, or an error code."""
         for topic in topics:
             topic_id, names, code = self._find(topic, name_field)
+            if code and (name := names.get(name_field)) is not None and self._hides(name):
+                code = TopicAuthorizationFailedError.code
             rows: list[tuple[Any, int]] = []
             for asked in getattr(topic, partitions):
                 entry = code or make(topic_id, asked)

@@ -141,10 +141,10 @@ class Throttle:
         return self._node.windows
 
     def _held(self, key: str, peer: Any) -> ApplicableQuota | None:
-        return self.quotas.of_client(key, peer.principal.name, peer.client_id)
+        return self.quotas.of_client(key, peer.identity.principal.name, peer.client_id)
 
     def _record(self, key: str, peer: Any, value: float) -> int:
-        return self._node.record(key, peer.principal.name, peer.client_id, value, self._now_ms())
+        return self._node.record(key, peer.identity.principal.name, peer.client_id, value, self._now_ms())
 
     def _count(self, key: str) -> None:
         self._node.count(key)

@@ -6,9 +6,9 @@ The node forwards requests to the active controller.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...protocol.errors import InvalidRequestError, UnknownTopicIdError
+from ...protocol.errors import InvalidRequestError, TopicAuthorizationFailedError, UnknownTopicIdError
 from ...protocol.messages import control as m
 from ...protocol.messages import registry
 from ...protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
@@ -75,7 +75,7 @@ def _create_topics(call: Call) -> None:
 def _quota_fields(call: Call, strict_since: int) -> tuple[str, str, bool]:
     """The client of a request, for quotas. Versions before `strict_since` do not know
     THROTTLING_QUOTA_EXCEEDED (KIP-599): they only get a throttle time."""
-    return call.peer.principal.name, call.peer.client_id, call.version < strict_since
+    return call.peer.identity.principal.name, call.peer.client_id, call.version < strict_since
 
 
 def _topics_created(call: Call, asked: m.CreateTopicsRequest, response: m.CreateTopicsResponse) -> None:
@@ -122,24 +122,30 @@ def _create_topics_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 def _delete_topics(call: Call) -> None:
     rows = _to_delete(call)
-    names = tuple(name for name, _, code in rows if not code and name is not None)
+    names = tuple(row.name for row in rows if not row.code and row.name is not None)
     request = m.DeleteTopicsRequest(names, ms_of(call.body.timeout), *_quota_fields(call, _STRICT_DELETE))
 
     def done(response: m.DeleteTopicsResponse) -> None:
         call.plane.throttle.note_controller(call, response.throttle_ms)
         results = {result.name: result for result in response.results}
-        call.answer({"responses": [_deleted(row, results) for row in rows]})
+        call.answer({"responses": [_deleted(call, row, results) for row in rows]})
 
     call.ask(registry.DELETE_TOPICS, request, done)
 
 
-_Row = tuple["str | None", bytes, int]
+class _Row(NamedTuple):
+    """One topic of a request, and the error code if it does not exist."""
+
+    name: str | None
+    topic_id: bytes
+    code: int
+    is_by_id: bool = False
 
 
 def _to_delete(call: Call) -> list[_Row]:
-    """Name, id and error code of each topic. Errors: InvalidRequestError."""
+    """The topics of the request. Errors: InvalidRequestError."""
     if call.version < _BY_ID:
-        return [(name, b"", 0) for name in call.body.topic_names]
+        return [_Row(name, b"", 0) for name in call.body.topic_names]
     topics = call.host.image.topics
     rows: list[_Row] = []
     for topic in call.body.topics:
@@ -149,14 +155,25 @@ def _to_delete(call: Call) -> list[_Row]:
         name = topic.name or call.host.image.topic_names.get(topic_id)
         if name is not None and name in topics:
             topic_id = topics[name].topic_id
-        rows.append((name, topic_id, 0 if name is not None else UnknownTopicIdError.code))
+        code = 0 if name is not None else UnknownTopicIdError.code
+        rows.append(_Row(name, topic_id, code, is_by_id=topic.topic_id is not None))
     return rows
 
 
-def _deleted(row: _Row, results: dict[str, m.ItemError]) -> dict[str, Any]:
-    name, topic_id, code = row
-    reply: dict[str, Any] = {"name": name, "topic_id": topic_id, "error_code": code, "error_message": None}
-    return reply | fields(results[name]) if name is not None and not code else reply
+def _deleted(call: Call, row: _Row, results: dict[str, m.ItemError]) -> dict[str, Any]:
+    name, code = row.name, row.code
+    reply: dict[str, Any] = {"name": name, "topic_id": row.topic_id, "error_code": code}
+    reply["error_message"] = None
+    if name is None or code:
+        return reply
+    reply |= fields(results[name])
+    if reply["error_code"] == TopicAuthorizationFailedError.code:
+        # The client learns no more of the topic than it named.
+        if not row.is_by_id:
+            reply["topic_id"] = bytes(16)
+        elif not call.shows_topic(name):
+            reply["name"] = None
+    return reply
 
 
 def _delete_topics_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
@@ -298,9 +315,10 @@ def _alter_configs(call: Call) -> None:
 
 
 def _replace_configs(call: Call) -> None:
-    """AlterConfigs: keys that are not named are reset to their defaults."""
+    """AlterConfigs: keys that are not named are reset to their defaults. The client needs no right to
+    describe them."""
     described = m.DescribeConfigsRequest(_resources(call.body.resources))
-    call.ask(registry.DESCRIBE_CONFIGS, described, partial(_replace, call))
+    call.ask(registry.DESCRIBE_CONFIGS, described, partial(_replace, call), as_node=True)
 
 
 def _replace(call: Call, response: m.DescribeConfigsResponse) -> None:

@@ -60,6 +60,15 @@ class CoordinatorConfig(Config):
         live=True,
         doc="Heartbeat interval of members of consumer groups; shorter after a change of the group.",
     )
+    group_consumer_assignment_interval_ms: int = key(
+        "group.consumer.assignment.interval.ms",
+        1 * SECOND,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Shortest time between two assignments of a consumer group; the first one is not delayed.",
+    )
     group_consumer_max_size: int = key(
         "group.consumer.max.size",
         MAX_INT,

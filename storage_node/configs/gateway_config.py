@@ -7,26 +7,64 @@ from dataclasses import dataclass
 
 from ...protocol.errors import ConfigError
 from ...protocol.model import ListenerEndpoint
-from ...runtime.config import MAX_INT, MIB, Config, key
+from ...runtime.config import MAX_INT, MIB, MINUTE, SECOND, key
 from ...runtime.listener_address import MAX_PORT, is_wildcard
+from .listener_security import (
+    ListenerSecurity,
+    ListenerSecurityConfig,
+    SecurityProtocol,
+    listener_security,
+)
 
 _ADDRESS = re.compile(r"([A-Za-z0-9_.-]{1,100})://(\[[0-9A-Fa-f:.%]*\]|[^\[\]:/\s]*):([0-9]{1,5})")
-# Names of security protocols, which are reserved until they are implemented.
-_UNSERVED = frozenset(("SSL", "SASL_PLAINTEXT", "SASL_SSL"))
+_PROTOCOLS = {protocol.value: protocol for protocol in SecurityProtocol}
 # Bound: each has a socket, and its address is part of every registration.
 MAX_LISTENERS = 16
 
+NATIVE_LISTENER = "NATIVE"  # the name of the node's own listener in keys of one listener
+
 
 @dataclass(frozen=True, kw_only=True)
-class GatewayConfig(Config):
+class GatewayConfig(ListenerSecurityConfig):
     """Keys of the Kafka listener."""
 
     listeners: tuple[str, ...] = key(
         "listeners",
         (),
-        doc="Addresses for Kafka clients, as PLAINTEXT://host:port; empty for none. Several, each with its"
+        doc="Addresses for Kafka clients, as NAME://host:port; empty for none. Several, each with its"
         " own name, serve several networks. No host: that of this node's own listener. Port 0 takes any free"
         " one, remembers it and tries it again.",
+    )
+    listener_security_protocol_map: tuple[str, ...] = key(
+        "listener.security.protocol.map",
+        (),
+        doc="Security protocols of listeners, as NAME:PROTOCOL; PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL"
+        " are their own names. Empty: listeners with other names are PLAINTEXT.",
+    )
+    listener_name: tuple[str, ...] = key(
+        "listener.name.*",
+        (),
+        sensitive=True,
+        doc="listener.name.<name>.<key> sets an ssl or sasl key for one listener,"
+        " listener.name.<name>.<mechanism>.<key> for one SASL mechanism there.",
+    )
+    connection_failed_authentication_delay_ms: int = key(
+        "connection.failed.authentication.delay.ms",
+        100,
+        low=0,
+        high=MINUTE,
+        unit="ms",
+        live=True,
+        doc="How long the answer to a failed authentication is held back.",
+    )
+    connection_handshake_timeout_ms: int = key(
+        "connection.handshake.timeout.ms",
+        30 * SECOND,
+        low=100,
+        unit="ms",
+        live=True,
+        doc="Connections that are not authenticated by then, TLS and SASL together, are closed. Kafka has no"
+        " such key.",
     )
     advertised_listeners: tuple[str, ...] = key(
         "advertised.listeners",
@@ -91,6 +129,14 @@ class GatewayConfig(Config):
                     f"listener {name} listens on {endpoint.host!r}, which is no address that clients can"
                     " connect to: name one in advertised.listeners"
                 )
+        _protocol_map(self.listener_security_protocol_map)
+        for name in bound:
+            security_of(self, name)
+        for override in self.listener_name:
+            if override.partition(".")[0].upper() not in (*bound, NATIVE_LISTENER):
+                raise ConfigError(
+                    f"listener.name.{override.partition('=')[0][:200]} is of a listener that listeners lacks"
+                )
 
 
 def configured_listeners(config: GatewayConfig, own_host: str) -> list[ListenerEndpoint]:
@@ -106,6 +152,30 @@ def advertised(config: GatewayConfig, name: str, port: int, own_host: str) -> Li
     return endpoint._replace(host=endpoint.host or own_host, port=endpoint.port or port)
 
 
+def security_of(config: GatewayConfig, name: str) -> ListenerSecurity:
+    """The security of a listener. Errors: ConfigError."""
+    protocols = _protocol_map(config.listener_security_protocol_map)
+    protocol = protocols.get(name) or _PROTOCOLS.get(name)
+    if protocol is None:
+        if protocols:
+            raise ConfigError(f"listener.security.protocol.map lacks the listener {name}")
+        protocol = SecurityProtocol.PLAINTEXT
+    return listener_security(name, protocol, config, config.listener_name)
+
+
+def _protocol_map(values: tuple[str, ...]) -> dict[str, SecurityProtocol]:
+    """Errors: ConfigError."""
+    found: dict[str, SecurityProtocol] = {}
+    for value in values:
+        name, _, protocol = (part.strip().upper() for part in value.partition(":"))
+        if protocol not in _PROTOCOLS:
+            raise ConfigError(f"listener.security.protocol.map has {value[:200]!r}, expected NAME:PROTOCOL")
+        if name in found:
+            raise ConfigError(f"listener.security.protocol.map names {name} twice")
+        found[name] = _PROTOCOLS[protocol]
+    return found
+
+
 def parse_listeners(key_name: str, values: tuple[str, ...]) -> dict[str, ListenerEndpoint]:
     """The endpoints by their names. Errors: ConfigError."""
     found: dict[str, ListenerEndpoint] = {}
@@ -114,8 +184,6 @@ def parse_listeners(key_name: str, values: tuple[str, ...]) -> dict[str, Listene
         if match is None or int(match[3]) > MAX_PORT:
             raise ConfigError(f"{key_name} has {value[:200]!r}, expected NAME://host:port")
         name = match[1].upper()
-        if name in _UNSERVED:
-            raise ConfigError(f"{key_name} has {name}: listeners are not secured yet, only PLAINTEXT")
         if name in found:
             raise ConfigError(f"{key_name} names {name} twice")
         found[name] = ListenerEndpoint(name, match[2].strip("[]"), int(match[3]))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_GROUP_ID_LENGTH = 2_048  # Bound: as for group ids
 _SESSION, _HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+_CONSUMER_ASSIGNMENT = "consumer.assignment.interval.ms"
 _STREAMS_SESSION, _STREAMS_HEARTBEAT = "streams.session.timeout.ms", "streams.heartbeat.interval.ms"
 _STANDBY_REPLICAS = "streams.num.standby.replicas"
 _WARMUP_REPLICAS = "streams.num.warmup.replicas"
@@ -24,9 +25,7 @@ _RECOVERY_LAG = "streams.acceptable.recovery.lag"
 _OFFSET_INTERVAL = "streams.task.offset.interval.ms"
 _INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
 _ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
-_KEYS = (
-    _SESSION,
-    _HEARTBEAT,
+_STREAMS_KEYS = (
     _STREAMS_SESSION,
     _STREAMS_HEARTBEAT,
     _STANDBY_REPLICAS,
@@ -36,6 +35,7 @@ _KEYS = (
     _RECOVERY_LAG,
     _OFFSET_INTERVAL,
 )
+_KEYS = (_SESSION, _HEARTBEAT, _CONSUMER_ASSIGNMENT, *_STREAMS_KEYS)
 GROUP_KEY_SYNONYMS = {name: f"group.{name}" for name in _KEYS}
 
 
@@ -60,6 +60,15 @@ class GroupConfig(Config):
         unit="ms",
         live=True,
         doc="Heartbeat interval of members of this consumer group.",
+    )
+    consumer_assignment_interval_ms: int = key(
+        _CONSUMER_ASSIGNMENT,
+        1 * SECOND,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="Shortest time between two assignments of this consumer group.",
     )
 
     streams_session_timeout_ms: int = key(
@@ -144,21 +153,24 @@ class GroupConfig(Config):
 
 
 class GroupTimes(NamedTuple):
-    """Timeouts of the members of a consumer group."""
+    """Timeouts of the members of a consumer group, and the shortest time between two assignments."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 def times_of_group(image: MetadataImage, group_id: str, config: CoordinatorConfig) -> GroupTimes:
     """The effective timeouts of a group at a node. Cheap: called at each heartbeat."""
     session_ms = config.group_consumer_session_timeout_ms
     heartbeat_ms = config.group_consumer_heartbeat_interval_ms
+    assignment_ms = config.group_consumer_assignment_interval_ms
     own = image.configs.get((GROUP_RESOURCE, group_id))
     if own is not None:
         session_ms = int(own.get(_SESSION, session_ms))
         heartbeat_ms = int(own.get(_HEARTBEAT, heartbeat_ms))
-    return GroupTimes(session_ms, heartbeat_ms)
+        assignment_ms = int(own.get(_CONSUMER_ASSIGNMENT, assignment_ms))
+    return GroupTimes(session_ms, heartbeat_ms, assignment_ms)
 
 
 class StreamsGroupSettings(NamedTuple):
@@ -191,4 +203,4 @@ def streams_settings_of_group(
     own = image.configs.get((GROUP_RESOURCE, group_id))
     if own is None:
         return of_node
-    return StreamsGroupSettings(*(int(own.get(name, of_node[at])) for at, name in enumerate(_KEYS[2:])))
+    return StreamsGroupSettings(*(int(own.get(name, of_node[at])) for at, name in enumerate(_STREAMS_KEYS)))

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from ...protocol.errors import ConfigError
 from ...runtime.config import GIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
 from ...runtime.listener_address import reachable_host
+from ...runtime.server_security_config import ServerSecurityConfig
 from ..log.cleaner.config import CleanerConfig
 from ..log.log_defaults import LogDefaults
+from .audit_config import AuditConfig
+from .authorization_config import AuthorizationConfig
 from .coordinator_config import CoordinatorConfig
 from .gateway_config import GatewayConfig
 from .transaction_config import TransactionConfig
@@ -18,7 +21,16 @@ CLUSTER_WIDE_KEYS = frozenset(("min.insync.replicas",))
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfig, GatewayConfig):
+class NodeConfig(
+    LogDefaults,
+    CleanerConfig,
+    CoordinatorConfig,
+    TransactionConfig,
+    GatewayConfig,
+    AuditConfig,
+    AuthorizationConfig,
+    ServerSecurityConfig,
+):
     """Keys of a storage node."""
 
     node_id: int = key(

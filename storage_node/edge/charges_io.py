@@ -17,7 +17,6 @@ import msgspec
 from ...protocol.errors import KafkaError, ThrottlingQuotaExceededError
 from ...protocol.messages import registry
 from ...protocol.metadata.quotas import (
-    ANONYMOUS_USER,
     CONSUMER_RATE,
     MUTATION_RATE,
     PRODUCER_RATE,
@@ -102,14 +101,16 @@ class OwnCharges:
     def _bounded(self, request: Request) -> Any:
         """A Fetch returns at most what the windows hold: else one response could mute its client for
         minutes."""
-        held = self._quotas.meters.of_client(CONSUMER_RATE, ANONYMOUS_USER, request.peer.client_id)
+        held = self._quotas.meters.of_client(CONSUMER_RATE, _user_of(request.peer), request.peer.client_id)
         if held is None or request.body.replica_id >= 0:
             return request.body
         most = max(int(largest(held, self._quotas.windows)), 1)
         return msgspec.structs.replace(request.body, max_bytes=min(request.body.max_bytes, most))
 
     def _is_node(self, peer: Peer) -> bool:
-        """Without authentication, nodes are known by their client ids and addresses."""
+        """Without authentication, nodes are known by their client ids."""
+        if peer.identity.is_authenticated:
+            return peer.identity.is_server
         name, _, number = peer.client_id.partition(_NODE)
         return not name and number.isdecimal() and int(number) in self._image().brokers
 
@@ -154,7 +155,7 @@ class OwnCharges:
         return self._record(REQUEST_PERCENTAGE, request.peer, 100 * (self._since_s - before_s))
 
     def _record(self, key: str, peer: Peer, value: float) -> int:
-        return self._quotas.record(key, ANONYMOUS_USER, peer.client_id, value, monotonic_ms())
+        return self._quotas.record(key, _user_of(peer), peer.client_id, value, monotonic_ms())
 
     # --- requests of muted connections -------------------------------------------------------------------
 
@@ -214,3 +215,7 @@ class OwnCharges:
         for muted in self._muted.values():
             muted.timer.cancel()
         self._muted.clear()
+
+
+def _user_of(peer: Peer) -> str:
+    return peer.identity.principal.name

@@ -15,7 +15,6 @@ from ...protocol.messages import registry
 from ...protocol.messages.control import FetchMetadataRequest
 from ...protocol.metadata.image import MetadataImage
 from ...protocol.metadata.replay import image_of, replay
-from ...protocol.model import NO_NODE
 from ...runtime.listener_address import FILE_NAME, port_file_name, store_port, stored_port
 from ..configs.gateway_config import parse_listeners
 from ..links.leader_search_io import ElectingError, LeaderSearch
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.control import FetchMetadataResponse
     from ...protocol.metadata.image import BrokerRegistration
     from ...protocol.transport.dealer_io import Connection
+    from ...protocol.transport.security import ConnectionSecurity
     from ...runtime.files.file_layer import Files
     from ..configs.node_config import NodeConfig
     from ..links.leader_search_io import ControllerLocators
@@ -32,7 +32,11 @@ log = logging.getLogger("headrace.storage_node")
 
 
 async def adopt_registered_ports(
-    config: NodeConfig, files: Files, node_id: int, locators: ControllerLocators
+    config: NodeConfig,
+    files: Files,
+    node_id: int,
+    locators: ControllerLocators,
+    security: ConnectionSecurity | None = None,
 ) -> None:
     """Write the registered ports of `node_id` into its first log dir, if that has none of them. Waits for a
     controller, without which the node cannot register either. Does nothing if all ports are configured. A
@@ -44,7 +48,7 @@ async def adopt_registered_ports(
         or any(stored_port(files, directory, name) for name in files_by_listener.values())
     ):
         return
-    registration = await _registration(config, node_id, locators)
+    registration = await _registration(config, node_id, locators, security)
     if registration is None:
         return
     ports = {"": registration.port, **{each.name: each.port for each in registration.listeners}}
@@ -69,17 +73,17 @@ def _ports_to_keep(config: NodeConfig) -> dict[str, str]:
 
 
 async def _registration(
-    config: NodeConfig, node_id: int, locators: ControllerLocators
+    config: NodeConfig, node_id: int, locators: ControllerLocators, security: ConnectionSecurity | None
 ) -> BrokerRegistration | None:
     """The registration in the metadata; None for a node that was never registered."""
     timeout_s = config.controller_request_timeout_ms / 1000
-    search, wait_ms = LeaderSearch(locators, timeout_s), config.controller_backoff_ms
+    search, wait_ms = LeaderSearch(locators, timeout_s, security=security), config.controller_backoff_ms
     has_logged = False
     while True:
         try:
             connection = await search.find(f"node-{node_id}")
             try:
-                return (await _read_metadata(connection, timeout_s)).brokers.get(node_id)
+                return (await _read_metadata(connection, node_id, timeout_s)).brokers.get(node_id)
             finally:
                 connection.close()
         except HeadraceError as error:
@@ -90,11 +94,11 @@ async def _registration(
         wait_ms = min(2 * wait_ms, config.controller_backoff_max_ms)
 
 
-async def _read_metadata(connection: Connection, timeout_s: float) -> MetadataImage:
+async def _read_metadata(connection: Connection, node_id: int, timeout_s: float) -> MetadataImage:
     """All committed metadata. Errors: HeadraceError."""
     image = MetadataImage()
     while True:
-        request = FetchMetadataRequest(NO_NODE, image.offset, 0)
+        request = FetchMetadataRequest(node_id, image.offset, 0)
         response = await connection.request(registry.FETCH_METADATA, request, timeout_s=timeout_s)
         answer: FetchMetadataResponse = response.body
         if answer.error_code:

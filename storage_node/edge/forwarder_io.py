@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...protocol.errors import KafkaError, NotControllerError, RequestTimedOutError
+from ...protocol.errors import (
+    KafkaError,
+    NotControllerError,
+    RequestTimedOutError,
+    SecurityDisabledError,
+)
 from ...protocol.messages.control import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -14,14 +19,21 @@ from ...protocol.messages.control import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsResponse,
 )
-from ...protocol.messages.registry import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from ...protocol.metadata.quotas import ANONYMOUS_USER
+from ...protocol.messages.registry import (
+    CREATE_ACLS,
+    DELETE_ACLS,
+    DESCRIBE_ACLS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
 from ...protocol.transport.wire import encode
 from ...runtime.clock_io import monotonic_ms
 from ..configs.config_answers import answer_configs, cluster_part
 from ..configs.logger_configs import alter_loggers, is_logger
 from ..configs.logger_levels_io import ProcessLoggers
+from .gate import ReducedRequest
 from .gateway import OwnRequest
+from .token_requests import TOKEN_REQUESTS, signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +51,7 @@ MAX_TIMEOUT_MS = 300_000
 MAX_METADATA_LAG_MS = 5_000
 # After this long without a controller, configs are described from the node's own image.
 DESCRIBE_TIMEOUT_S = 5.0
+_ABOUT_RULES = (DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS)
 _CHARGED = (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
 
 
@@ -109,11 +122,13 @@ class Forwarder:
         asked_ms = getattr(request.body, "timeout_ms", DEFAULT_TIMEOUT_MS)
         timeout_s = min(max(asked_ms, 1), MAX_TIMEOUT_MS) / 1000
         try:
-            response = await self._link.forward(request.api, _body_of(request), timeout_s)
-            offset = getattr(response.body, "metadata_offset", -1)
+            if request.api in _ABOUT_RULES and self._core.authorization.authorizer is None:
+                raise SecurityDisabledError("No Authorizer is configured.")
+            body = (await self._link.forward(request.api, _body_of(request), timeout_s)).body
+            offset = getattr(body, "metadata_offset", -1)
             self._core.when_metadata_reaches(
                 offset,
-                lambda: self._replies.reply(request, response.body),
+                lambda: self._replies.reply(request, body),
                 MAX_METADATA_LAG_MS,
                 monotonic_ms(),
             )
@@ -155,12 +170,23 @@ def _names_loggers(body: IncrementalAlterConfigsRequest) -> bool:
 
 
 def _body_of(request: Any) -> bytes:
-    """The request as the controller gets it: with the client's identity, for quotas. Requests of the gateway
-    have it."""
+    """The request as the controller gets it: with the client's identity, for quotas and delegation tokens.
+    Requests of the gateway have the one for quotas.
+
+    Errors: DelegationTokenRequestNotAllowedError.
+    """
     raw: bytes
-    if isinstance(request, OwnRequest) or not isinstance(request.body, _CHARGED):
+    if isinstance(request.body, TOKEN_REQUESTS):
+        raw = encode(signed(request.body, request.peer.identity))
+        return raw
+    is_gateways = isinstance(request, OwnRequest) and not isinstance(request, ReducedRequest)
+    if is_gateways or not isinstance(request.body, _CHARGED):
         raw = request.raw_body
         return raw
-    client = {"user": ANONYMOUS_USER, "client_id": request.peer.client_id, "is_lenient": False}
+    client = {
+        "user": request.peer.identity.principal.name,
+        "client_id": request.peer.client_id,
+        "is_lenient": False,
+    }
     raw = encode(msgspec.structs.replace(request.body, **client))
     return raw

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...protocol.model import ListenerEndpoint
     from ...protocol.records.header import Buffer
     from ...protocol.transport.replies import Replies, Sender
+    from ...runtime.authorization.gate import Gate
     from ..configs.live_config import LiveConfig
     from .node_quotas import NodeQuotas
 
@@ -94,16 +95,19 @@ class GatewayHost(Protocol):
         """Shared by both listeners."""
 
     @property
+    def gate(self) -> Gate:
+        """What clients may do, for what the gateway answers itself."""
+
+    @property
     def node_id(self) -> int:
         """The id of the node."""
 
     def handle(self, request: OwnRequest) -> None:
         """Handle a request as from the node's own listener. Only from the top of an event of the loop."""
 
-    def ask(
-        self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any], None]
-    ) -> None:
-        """Send a request to another node; `answered` gets the body or the KafkaError, once."""
+    def ask(self, node_id: int, request: OwnRequest, timeout_ms: int) -> None:
+        """Send a request to another node; `answered` gets the body or the KafkaError, once, and no
+        frames."""
 
     def connection_gone(self, session: int) -> None:
         """A connection of the gateway is closed."""

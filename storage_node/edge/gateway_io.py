@@ -10,24 +10,26 @@ from ...protocol.transport.listen_errors import listen_error
 from ...runtime.clock_io import monotonic_ms
 from ...runtime.listener_address import port_file_name, store_port, stored_port
 from ..effects import AskPeer
+from .audit_notes_io import AuditNotes
 from .charges_io import OwnCharges
-from .gateway import BothPlanes
+from .gate import admitted
+from .gateway import BothPlanes, OwnRequest
 from .node_quotas import NodeQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataImage
     from ...protocol.model import ListenerEndpoint
     from ...protocol.transport.peers import Peer, Request
     from ...protocol.transport.replies import Replies
+    from ...runtime.authorization.gate import Gate
     from ...runtime.files.file_layer import Files
     from ..configs.live_config import LiveConfig
     from ..configs.node_config import NodeConfig
     from ..links.replication_io import Replication
     from ..node import StorageNode
-    from .gateway import Gateway, GatewayFactory, OwnRequest
+    from .gateway import Gateway, GatewayFactory
 
 
 class GatewaySeat:
@@ -51,6 +53,7 @@ class GatewaySeat:
         self._perform: Callable[[], None] = _nothing
         self.endpoints: tuple[ListenerEndpoint, ...] = ()  # once bound
         self.quotas = NodeQuotas(lambda: self.config.now, lambda: self.image)
+        self._replies: Replies | None = None
         self._charges: OwnCharges | None = None
         self._gateway: Gateway | None = factory(self) if factory and config.listeners else None
 
@@ -59,12 +62,23 @@ class GatewaySeat:
     def replies(self, own: Replies) -> Replies:
         """The target of the core's responses, around that of the node's own listener."""
         charges = self._charges = OwnCharges(own, self.quotas, lambda: self.image, self._handle, self._fail)
-        return charges if self._gateway is None else BothPlanes(charges)
+        self._replies = BothPlanes(charges)
+        return self._replies
 
     def take(self, request: Request) -> None:
         """A request of the node's own listener. Errors: KafkaError, its response."""
         assert self._charges is not None, "bound"
         self._charges.take(request)
+
+    def admitted(self, request: Any) -> Any:
+        """The request, or what is left of it, that may run; None if it was answered. Errors: KafkaError, its
+        response."""
+        gate = self._node.gate
+        if gate.authorizer is None:
+            return request
+        assert self._replies is not None, "bound"
+        self._node.authorization.note_time(monotonic_ms())
+        return admitted(gate, request, self._replies)
 
     def peer_gone(self, peer: Peer) -> None:
         """A connection of the node's own listener is closed."""
@@ -74,6 +88,7 @@ class GatewaySeat:
     def bind(self, core: StorageNode) -> tuple[ListenerEndpoint, ...]:
         """Bind the listeners; the addresses to register. Errors: OSError, which names node and address."""
         self._core = core
+        core.gate.audit = AuditNotes(core)
         if self._gateway is not None:
             try:
                 self.endpoints = self._gateway.bind()
@@ -128,6 +143,11 @@ class GatewaySeat:
         return self._node.image
 
     @property
+    def gate(self) -> Gate:
+        """Part of GatewayHost."""
+        return self._node.gate
+
+    @property
     def node_id(self) -> int:
         """Part of GatewayHost."""
         return self._node.table.node_id
@@ -141,13 +161,20 @@ class GatewaySeat:
         except Exception as error:  # noqa: BLE001 -- what the node's own listener would end with, too
             self._fail(error)
 
-    def ask(
-        self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any], None]
-    ) -> None:
+    def ask(self, node_id: int, request: OwnRequest, timeout_ms: int) -> None:
         """Part of GatewayHost."""
         assert self._replication is not None, "started"
-        effect = AskPeer(node_id, api, body, timeout_ms, lambda outcome, _now, _wall: answered(outcome))
-        self._replication.ask_peer(effect)
+        try:
+            left: OwnRequest | None = self.admitted(request)
+        except KafkaError as error:
+            request.answered(error, ())
+            return
+        if left is not None:
+            answered = left.answered
+            effect = AskPeer(
+                node_id, left.api, left.body, timeout_ms, lambda outcome, _now, _wall: answered(outcome, ())
+            )
+            self._replication.ask_peer(effect)
 
     def connection_gone(self, session: int) -> None:
         """Part of GatewayHost."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
     from ...protocol.records.header import Buffer
+    from ...protocol.security.acls import Authorizer
     from ...protocol.transport.replies import Incoming, Replies
     from ..configs.node_config import NodeConfig
 
@@ -91,6 +92,10 @@ class CoordinatorHost(Protocol):
     @property
     def replies(self) -> Replies:
         """Takes the responses; each request gets exactly one."""
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """The rules of the cluster; None if everything is allowed."""
 
     def holds_lease(self, now_ms: int) -> bool:
         """Whether no other node can lead this node's partitions yet; see links/lease.py."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.records.header import Buffer
+    from ...protocol.security.acls import Authorizer
     from ...protocol.transport.replies import Incoming, Replies
     from ..configs.live_config import LiveConfig
     from ..log.log import Log
@@ -67,8 +68,10 @@ class NodeCoordinatorHost:
         settle: Callable[[int], None],
         coordinators: CoordinatorFactory | None,
         now_ms: int,
+        authorizer: Authorizer | None = None,
     ) -> None:
         """`settle` is called after a response of another server was passed to a coordinator."""
+        self.authorizer = authorizer
         self.config = config
         self.replies = replies
         self._table = table

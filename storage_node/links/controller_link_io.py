@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.model import ListenerEndpoint
     from ...protocol.transport.dealer_io import Connection, Response
+    from ...protocol.transport.security import ConnectionSecurity
     from ...runtime.shell_io import TaskOwner
     from ..configs.node_config import NodeConfig
 
@@ -105,7 +106,9 @@ class ControllerLink:
         identity: NodeIdentity,
         events: LinkEvents,
         tasks: TaskOwner,
+        security: ConnectionSecurity | None = None,
     ) -> None:
+        self.security = security  # of connections to other servers
         self.membership = m.Membership(
             m.MembershipTimes(
                 heartbeat_ms=config.heartbeat_interval_ms,
@@ -117,7 +120,7 @@ class ControllerLink:
         )
         self._config = config
         self._timeout_s = config.controller_request_timeout_ms / 1000
-        self._search = LeaderSearch(locators, self._timeout_s)
+        self._search = LeaderSearch(locators, self._timeout_s, security=security)
         self._identity = identity
         self._events = events
         self._tasks = tasks

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import ConfigError, HeadraceError, NotControllerError
 from ...protocol.messages import registry
 from ...protocol.messages.quorum import DescribeQuorumRequest
+from ...protocol.security.server_keys import CONTROLLER
 from ...protocol.transport.dealer_io import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...protocol.messages.quorum import DescribeQuorumResponse
+    from ...protocol.transport.security import ConnectionSecurity
 
 ControllerLocator = Callable[[], Awaitable[tuple[str, int]]]
 ControllerLocators = ControllerLocator | tuple[ControllerLocator, ...]
@@ -44,16 +46,24 @@ class ElectingError(NotControllerError):
 class LeaderSearch:
     """Remembers the controllers' addresses between searches."""
 
-    def __init__(self, locators: ControllerLocators, timeout_s: float, *, grace_s: float = GRACE_S) -> None:
+    def __init__(
+        self,
+        locators: ControllerLocators,
+        timeout_s: float,
+        *,
+        grace_s: float = GRACE_S,
+        security: ConnectionSecurity | None = None,
+    ) -> None:
         self._locators = locators if isinstance(locators, tuple) else (locators,)
         self._timeout_s = timeout_s
         self._grace_s = grace_s
+        self._security = security
         self._known: tuple[Endpoint, ...] = ()
 
     async def find(self, client_id: str) -> Connection:
         """A connection to the active controller. Errors: ElectingError; NotControllerError when no controller
         answers."""
-        search = _Search(client_id, self._timeout_s, self._grace_s)
+        search = _Search(client_id, self._timeout_s, self._grace_s, self._security)
         try:
             async with asyncio.timeout(LOCATE_TIMEOUT_S):
                 found = await search.run(self._locators, self._known)
@@ -69,10 +79,13 @@ class LeaderSearch:
 class _Search:
     """One search: a task for each address, also for addresses learned meanwhile."""
 
-    def __init__(self, client_id: str, timeout_s: float, grace_s: float) -> None:
+    def __init__(
+        self, client_id: str, timeout_s: float, grace_s: float, security: ConnectionSecurity | None
+    ) -> None:
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._grace_s = grace_s
+        self._security = security
         self._asked: set[Endpoint] = set()
         self._tasks: set[asyncio.Task[Connection | None]] = set()
         self._troubles: list[str] = []
@@ -132,7 +145,12 @@ class _Search:
             return None
         try:
             connection = await Connection.open(
-                host, port, client_id=self._client_id, timeout_s=self._timeout_s
+                host,
+                port,
+                client_id=self._client_id,
+                timeout_s=self._timeout_s,
+                security=self._security,
+                server=CONTROLLER,
             )
         except (HeadraceError, TimeoutError, OSError) as error:
             self._troubles.append(repr(error))

@@ -13,10 +13,7 @@ node.
 
 from __future__ import annotations
 
-from collections import deque
-
-_MAX_PENDING = 100  # Bound: responses whose metadata is not applied yet; older ones have expired by then
-_NEVER_MS = -(1 << 62)
+from .known_metadata import KnownMetadata
 
 
 class Lease:
@@ -24,22 +21,17 @@ class Lease:
 
     def __init__(self) -> None:
         self.length_ms = 0  # of all nodes of the cluster, from the heartbeat on; 0 before the registration
-        self._until_ms = _NEVER_MS
-        self._learned_offset = -1
-        self._pending: deque[tuple[int, int]] = deque(maxlen=_MAX_PENDING)  # metadata offset, until_ms
+        self._known = KnownMetadata()
 
     def granted(self, sent_ms: int, metadata_offset: int) -> None:
-        """The heartbeat sent at `sent_ms` was answered, by a controller that had decided the metadata up to
-        `offset`."""
-        self._pending.append((metadata_offset, sent_ms + self.length_ms))
-        self.applied(self._learned_offset)
+        """The heartbeat sent at `sent_ms` was answered for an unfenced node, by a controller that had decided
+        the metadata up to `offset`."""
+        self._known.answered(sent_ms, metadata_offset)
 
     def applied(self, metadata_offset: int) -> None:
         """The node has applied the metadata up to `offset`."""
-        self._learned_offset = metadata_offset
-        while self._pending and self._pending[0][0] <= metadata_offset:
-            self._until_ms = max(self._until_ms, self._pending.popleft()[1])
+        self._known.applied(metadata_offset)
 
     def holds(self, now_ms: int) -> bool:
         """Whether no other node can lead yet."""
-        return now_ms < self._until_ms
+        return now_ms < self._known.until_ms + self.length_ms

@@ -7,7 +7,7 @@ connections: after a reconnect the node sends heartbeats, and registers again on
 know it. Source: Kafka BrokerLifecycleManager.
 
 Invariant: heartbeats and metadata fetches are sent only while registered and connected.
-Invariant: `lease` is granted by answered heartbeats alone, from the time they were sent.
+Invariant: `lease` and `known` follow from answered heartbeats alone, from the time they were sent.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ...protocol.errors import (
     StaleBrokerEpochError,
     error_from_code,
 )
+from .known_metadata import KnownMetadata
 from .lease import Lease
 
 if TYPE_CHECKING:
@@ -236,6 +237,7 @@ class Membership:
         self._times = times
         self._heartbeat_ms = times.heartbeat_ms or 1_000
         self.lease = Lease()
+        self.known = KnownMetadata()
         self._failures = 0
         self._refused_since_ms: int | None = None
         self._unanswered = 0  # heartbeats without a response
@@ -339,6 +341,8 @@ class Membership:
         self, response: BrokerHeartbeatResponse, sent_ms: int, now_ms: int
     ) -> tuple[Effect, ...]:
         self._unanswered = max(0, self._unanswered - 1)
+        if not response.error_code and response.metadata_offset >= 0:
+            self.known.answered(sent_ms, response.metadata_offset)
         if self.state is MembershipState.SHUTTING_DOWN:
             # A refused heartbeat means that the node is not registered any more: there is nothing to shut
             # down.
@@ -368,6 +372,7 @@ class Membership:
         """A fenced node is unfenced once it has caught up: send a heartbeat at once."""
         had_own_registration = self.metadata_offset >= self.broker_epoch
         self.metadata_offset = max(self.metadata_offset, offset)
+        self.known.applied(self.metadata_offset)
         has_own_registration = self.metadata_offset >= self.broker_epoch
         if self.state is MembershipState.FENCED and has_own_registration and not had_own_registration:
             return self._heartbeat(now_ms)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import KafkaError, NetworkError, RequestTimedOutError
 from ...protocol.model import NO_NODE
+from ...protocol.security.server_keys import NODE, ServerName
 from ...protocol.transport.dealer_io import Connection
 from ...protocol.transport.wire import encode
 from ...runtime.clock_io import monotonic_ms, wall_ms
@@ -19,6 +20,7 @@ from ...runtime.clock_io import monotonic_ms, wall_ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...protocol.transport.security import ConnectionSecurity
     from ...runtime.shell_io import TaskOwner
     from ..effects import AskPeer
     from .controller_link_io import ControllerLink
@@ -35,12 +37,14 @@ class Peers:
         link: ControllerLink,
         tasks: TaskOwner,
         perform: Callable[[], None],
+        security: ConnectionSecurity | None = None,
     ) -> None:
         """`perform` performs the core's new effects after each response."""
         self._endpoint_of = endpoint_of
         self._link = link
         self._tasks = tasks
         self._perform = perform
+        self._security = security
         self._opening: dict[int, asyncio.Task[Connection]] = {}  # also completed ones, with their connections
         self._is_closed = False
 
@@ -79,7 +83,8 @@ class Peers:
         try:
             async with asyncio.timeout(timeout_s):
                 connection = await self._connected(effect.node_id, client_id)
-                return (await connection.request(effect.api, effect.body, timeout_s=timeout_s)).body
+                answer = await connection.request(effect.api, effect.body, effect.frames, timeout_s=timeout_s)
+                return answer.body
         except TimeoutError:
             detail = f"node {effect.node_id}: no answer to {effect.api.name} within {timeout_s:g} s"
             raise RequestTimedOutError(detail) from None
@@ -97,7 +102,13 @@ class Peers:
         endpoint = self._endpoint_of(node_id)
         if endpoint is None:
             raise NetworkError(f"node {node_id} is not registered")
-        connection = await Connection.open(*endpoint, client_id=client_id, timeout_s=OPEN_TIMEOUT_S)
+        connection = await Connection.open(
+            *endpoint,
+            client_id=client_id,
+            timeout_s=OPEN_TIMEOUT_S,
+            security=self._security,
+            server=str(ServerName(NODE, node_id)),
+        )
         if connection.hello.node_id != node_id or self._is_closed:
             connection.close(0)
             raise NetworkError(f"node {connection.hello.node_id} listens where node {node_id} did")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ...protocol.model import SERVER_CLIENT_ID
 from ...runtime.clock_io import monotonic_ms, wall_ms
 from ..replica.fetchers_io import FetcherLinks
 from .peers_io import Peers
@@ -33,8 +34,8 @@ class Replication:
         self._link = link
         self._tasks = tasks
         self._perform = perform
-        self._fetchers = FetcherLinks(core.endpoint_of, self._answered, self._failed, tasks)
-        self._peers = Peers(core.endpoint_of, link, tasks, perform)
+        self._fetchers = FetcherLinks(core.endpoint_of, self._answered, self._failed, tasks, link.security)
+        self._peers = Peers(core.endpoint_of, link, tasks, perform, link.security)
         self._is_closed = False
 
     def send_fetch(self, effect: SendFetch) -> None:
@@ -69,7 +70,7 @@ class Replication:
 
     @property
     def _client_id(self) -> str:
-        return f"node-{self._core.table.node_id}"
+        return f"{SERVER_CLIENT_ID}{self._core.table.node_id}"
 
     def _answered(self, effect: SendFetch, body: FetchResponse, frames: Sequence[Buffer]) -> None:
         self._core.replica_fetched(effect.where, effect.number, body, frames, monotonic_ms(), wall_ms())

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _STATE_SUFFIXES = (names.DELETED, names.CLEANED, names.SWAP, names.TEMPORARY)
 _QUORUM_STATE = "quorum-state"
+# How the value of a UserScramCredentialRecord in the metadata log begins: MessagePack, three elements.
+_CREDENTIAL = b"\x93\xb3UserScramCredential"
 _METADATA_SNAPSHOT = re.compile(r"([0-9]{20}-[0-9]{10}|bootstrap)\.checkpoint")
 
 
@@ -165,10 +167,15 @@ def _dump_records(data: memoryview, header: BatchHeader, position: int) -> Itera
         facts: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
         if header.is_control:
             facts["type"] = _control_name(record.key)
-        facts |= {"key": record.key, "value": record.value}
+        facts |= {"key": record.key, "value": _shown(record.value)}
         if record.headers:
             facts["headers"] = [list(pair) for pair in record.headers]
         yield DumpEntry("control_record" if header.is_control else "record", facts)
+
+
+def _shown(value: bytes | None) -> bytes | None:
+    """The value, without what only servers may know."""
+    return b"[hidden]" if value is not None and value.startswith(_CREDENTIAL) else value
 
 
 def _control_name(key: bytes | None) -> str:

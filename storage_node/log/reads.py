@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...protocol.records.header import BatchHeader
-    from .batch_starts import BatchStart
     from .leader_epochs import LeaderEpochs
     from .segment import Segment
 
@@ -80,7 +79,7 @@ def read_run(
     is_exact = start.base_offset == offset
     wanted = max(max_bytes, _SLACK_BYTES) if is_exact else max_bytes + _SLACK_BYTES
     reader = _Reader(segment, start.position, end, wanted, cached_only=cached_only)
-    expected = start
+    expected_base, expected_last = start.base_offset, start.last_offset
     first_position, last_position, next_offset = -1, -1, offset
     while reader.position < end and next_offset < upto_offset:
         if first_position >= 0 and reader.position - first_position > max_bytes - HEADER_BYTES:
@@ -88,10 +87,12 @@ def read_run(
         try:
             header = reader.header()
         except CorruptMessageError as error:
-            if expected.last_offset is not None:
+            if expected_last is not None:
                 raise IndexMismatchError(str(error)) from error
             raise
+        expected = (expected_base, expected_last)
         _check_order(segment, reader.position, header, expected, end_offset, has_gaps=has_gaps)
+        expected_last = None
         if header.last_offset >= offset:
             if header.next_offset > upto_offset:
                 break
@@ -109,10 +110,10 @@ def read_run(
                 first_position + max_bytes, next_offset, upto_offset, epochs, is_dense=not has_gaps
             )
             last_position = reader.position
-            expected = expected._replace(base_offset=next_offset, last_offset=None)
+            expected_base = next_offset
             continue
         reader.position += header.size_bytes
-        expected = expected._replace(base_offset=header.next_offset, last_offset=None)
+        expected_base = header.next_offset
     position = first_position if first_position >= 0 else reader.position
     return Run(reader.between(first_position, last_position), next_offset, segment, position)
 
@@ -138,27 +139,27 @@ def _check_order(
     segment: Segment,
     position: int,
     header: BatchHeader,
-    expected: BatchStart,
+    expected: tuple[int | None, int | None],
     end_offset: int,
     *,
     has_gaps: bool,
 ) -> None:
+    """`expected`: the base offset and the last offset of the header, each as far as it is known."""
+    base_offset, last_offset = expected
     if header.last_offset_delta < 0 or header.next_offset > end_offset:
         raise CorruptMessageError(
             f"{segment.file.path} at byte {position}: last offset {header.last_offset} "
             f"in a segment that ends at {end_offset}"
         )
-    if expected.base_offset is not None and not follows(
-        header.base_offset, expected.base_offset, has_gaps=has_gaps
-    ):
+    if base_offset is not None and not follows(header.base_offset, base_offset, has_gaps=has_gaps):
         raise CorruptMessageError(
             f"{segment.file.path} at byte {position}: base offset {header.base_offset}, "
-            f"expected {expected.base_offset}"
+            f"expected {base_offset}"
         )
-    if expected.last_offset is not None and header.last_offset != expected.last_offset:
+    if last_offset is not None and header.last_offset != last_offset:
         raise IndexMismatchError(
             f"{segment.file.path} at byte {position}: last offset {header.last_offset}, "
-            f"the index says {expected.last_offset}"
+            f"the index says {last_offset}"
         )
 
 

@@ -120,8 +120,12 @@ class Fetchers:
 
     def next_deadline_ms(self) -> int | None:
         """When `send` may have a fetch to send, unless a response or a flush comes before."""
-        deadlines = [fetcher.next_deadline_ms() for fetcher in self._fetchers.values()]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        earliest: int | None = None
+        for fetcher in self._fetchers.values():
+            deadline = fetcher.next_deadline_ms()
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
 
     @property
     def followed(self) -> Iterator[Followed]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import HeadraceError, NetworkError
 from ...protocol.messages import registry
+from ...protocol.security.server_keys import NODE, ServerName
 from ...protocol.transport.dealer_io import Connection
 from ...runtime.limited_log_io import LimitedLog
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import FetchResponse
     from ...protocol.records.header import Buffer
     from ...protocol.transport.dealer_io import Response
+    from ...protocol.transport.security import ConnectionSecurity
     from ...runtime.shell_io import TaskOwner
     from ..effects import SendFetch
 
@@ -49,7 +51,9 @@ class FetcherLinks:
         answered: Callable[[SendFetch, FetchResponse, Sequence[Buffer]], None],
         failed: Callable[[SendFetch], None],
         tasks: TaskOwner,
+        security: ConnectionSecurity | None = None,
     ) -> None:
+        self._security = security
         self._endpoint_of = endpoint_of
         self._answered = answered
         self._failed = failed
@@ -85,7 +89,13 @@ class FetcherLinks:
             endpoint = self._endpoint_of(leader)
             if endpoint is None:
                 raise NetworkError(f"node {leader} is not registered")
-            connection = await Connection.open(*endpoint, client_id=client_id, timeout_s=OPEN_TIMEOUT_S)
+            connection = await Connection.open(
+                *endpoint,
+                client_id=client_id,
+                timeout_s=OPEN_TIMEOUT_S,
+                security=self._security,
+                server=str(ServerName(NODE, leader)),
+            )
         except (HeadraceError, OSError) as error:
             self._log.log(
                 logging.INFO,

@@ -23,6 +23,7 @@ from ...protocol.errors import (
     ThrottlingQuotaExceededError,
 )
 from ...protocol.messages.data import ProducePartition, ProducePartitionResponse, ProduceResponse
+from ...protocol.model import AUDIT_TOPIC, SERVER_CLIENT_ID
 from ...protocol.records.header import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import ProduceRequest
     from ...protocol.model import TopicPartition
     from ...protocol.records.header import Buffer, Compression
-    from ...protocol.transport.replies import Incoming, Replies
+    from ...protocol.transport.replies import Incoming, Replies, Sender
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
     from ..log.append_rules import AppendInfo
@@ -200,7 +201,7 @@ class ProduceHandler:
     ) -> tuple[int, TopicPartition]:
         """The verification guard of a transactional batch, and its partition. NO_GUARD or UNCHECKED: no
         request to the coordinator is needed. Errors: as `_append`; InvalidProducerEpochError."""
-        partition, log = self._find(produce.request.body.partitions[index])
+        partition, log = self._find(produce, index)
         name = partition.topic_partition
         header = _header_of(produce.frames[index])
         if header is None or header.producer_id < 0:
@@ -247,18 +248,19 @@ class ProduceHandler:
 
     # --- appending --------------------------------------------------------------------------------------
 
-    def _find(self, entry: ProducePartition) -> tuple[Partition, Log]:
+    def _find(self, produce: _Produce, index: int) -> tuple[Partition, Log]:
         """Errors: InvalidTopicError for an internal topic; those of `find` and `leader_log`."""
+        entry = produce.request.body.partitions[index]
         partition = self._table.find(entry.topic_id, entry.partition)
         if partition.is_internal:
-            raise InvalidTopicError(
-                f"clients cannot write to the internal topic {partition.topic_partition.topic}"
-            )
+            topic = partition.topic_partition.topic
+            if topic != AUDIT_TOPIC or not _is_server(produce.request.peer):
+                raise InvalidTopicError(f"clients cannot write to the internal topic {topic}")
         return partition, partition.leader_log(entry.leader_epoch)
 
     def _append(self, produce: _Produce, index: int, guard: int, now_ms: int, wall_ms: int) -> None:
         """Append one entry, or queue it for recompression. Errors: those of the append."""
-        partition, log = self._find(produce.request.body.partitions[index])
+        partition, log = self._find(produce, index)
         frame = produce.frames[index]
         if log.config.target_compression is not None or self.recompressor.queues:
             target = log.config.target_compression
@@ -329,7 +331,7 @@ class ProduceHandler:
         """The entry is the first of its partition's queue and in the codec of its topic."""
         entry = produce.request.body.partitions[index]
         try:
-            partition, log = self._find(entry)
+            partition, log = self._find(produce, index)
             if item.error is not None:
                 raise item.error
             info = self._appender.append(
@@ -402,3 +404,11 @@ def _header_of(frame: Buffer) -> BatchHeader | None:
         return read_batch_header(frame)
     except KafkaError:
         return None
+
+
+def _is_server(peer: Sender) -> bool:
+    """Whether the request is from a node of the cluster. Without authentication its client id says so."""
+    identity = peer.identity
+    return identity.is_server or (
+        not identity.is_authenticated and peer.client_id.startswith(SERVER_CLIENT_ID)
+    )

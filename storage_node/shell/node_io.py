@@ -11,11 +11,13 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ClosedError, KafkaStorageError
+from ...protocol.errors import ClosedError, ConfigError, KafkaStorageError
+from ...protocol.security.server_keys import NODE, ServerName
 from ...protocol.transport.router_io import Router, ServerIdentity
 from ...runtime.clock_io import monotonic_ms, wall_ms
 from ...runtime.files.files_io import OsFiles
 from ...runtime.limited_log_io import LimitedLog
+from ...runtime.server_security_io import server_security
 from ...runtime.shell_io import TaskOwner, require_assertions
 from ..edge.earlier_ports_io import adopt_registered_ports
 from ..edge.forwarder_io import Forwarder
@@ -35,9 +37,12 @@ if TYPE_CHECKING:
     from ...protocol.messages.control import FetchMetadataResponse
     from ...protocol.model import ListenerEndpoint
     from ...protocol.transport.peers import Peer, Request
+    from ...protocol.transport.security import ConnectionSecurity, RouterSecurity
     from ...runtime.files.file_layer import Files
+    from ...runtime.server_security_io import ServerSecurity
     from ..configs.node_config import NodeConfig
     from ..edge.gateway import GatewayFactory
+    from ..edge.native_sasl import NativeSasl, SaslProvider
     from ..effects import Note
     from ..embedded.contract import CoordinatorFactory
 
@@ -59,9 +64,10 @@ class NodeServer:
         files: Files | None = None,
         coordinators: CoordinatorFactory | None = None,
         gateway: GatewayFactory | None = None,
+        sasl: SaslProvider | None = None,
     ) -> None:
         """Without `coordinators` there are no coordinators, without `gateway` no listeners for Kafka
-        clients."""
+        clients. `sasl`: the mechanisms of native clients."""
         self.host = config.host
         self.port = config.listener_port
         self.node_id = config.node_id
@@ -89,6 +95,9 @@ class NodeServer:
             spare_threads=max(2, recovery_threads),
             cold_threads=config.fetch_cold_threads,
         )
+        self._security = server_security(config, ServerName(NODE, config.node_id))
+        self._sasl = sasl
+        self._native_sasl: NativeSasl | None = None
         self._gateway = GatewaySeat(gateway, config, self._files, self._on_request, self._tasks.fail)
         self._identity = ServerIdentity(incarnation=uuid.uuid4().int >> 65)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -118,7 +127,9 @@ class NodeServer:
                 self._manager, self._workers, self._config.node_id
             )
             await self._tasks.unless_stopping(
-                adopt_registered_ports(self._config, self._files, self.node_id, self._locate)
+                adopt_registered_ports(
+                    self._config, self._files, self.node_id, self._locate, self.connections
+                )
             )
             self._raise_if_stopped(self._is_ending())
             link = self._open()
@@ -163,8 +174,9 @@ class NodeServer:
         events = LinkEvents(
             self._adopt, self._apply_metadata, lambda: core.image.offset, core.replicas.disks.report
         )
-        link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
+        link = self._link = ControllerLink(config, self._locate, identity, events, tasks, self.connections)
         core.coordinators.lease = link.membership.lease
+        core.authorization.known = link.membership.known
         effects = self._effects = NodeEffects(
             core,
             self._workers,
@@ -266,16 +278,33 @@ class NodeServer:
         await self._gateway.stop()
         if self._router is not None:
             await self._router.stop()
+        if self._native_sasl is not None:
+            self._native_sasl.close()
 
     # --- the listener ----------------------------------------------------------------------------------
 
     def _new_router(self, port: int) -> Router:
         limits = router_limits(self._config)
         host = self._config.listener_host
-        router = Router(host, port, self._gateway.take, SERVED_APIS, self._identity, limits)
+        security = None if self._security is None else self._listener_security(self._security)
+        router = Router(host, port, self._gateway.take, SERVED_APIS, self._identity, limits, security)
         router.on_peer_gone = self._on_peer_gone
         router.warn = self._log.warning
         return router
+
+    def _listener_security(self, security: ServerSecurity) -> RouterSecurity:
+        if not security.has_users:
+            return security.of_node(None, {})
+        if self._sasl is None:
+            raise ConfigError("native.security.protocol=SASL_SSL: this host has no SASL mechanisms")
+        if self._native_sasl is None:
+            self._native_sasl = self._sasl(self._config, lambda: self._running_core().image)
+        return security.of_node(self._native_sasl.mechanisms, self._native_sasl.max_reauth_ms)
+
+    @property
+    def connections(self) -> ConnectionSecurity | None:
+        """Of connections to other servers."""
+        return None if self._security is None else self._security.connections
 
     def _response_room(self) -> int:
         """The response bytes that one more response may have. At least READER_ROOM_BYTES: the router refuses
@@ -285,7 +314,10 @@ class NodeServer:
         left = self._running_core().config.now.queued_max_response_bytes - pending
         return max(left, READER_ROOM_BYTES)
 
-    def _on_request(self, request: Request) -> None:
+    def _on_request(self, received: Request) -> None:
+        request = self._gateway.admitted(received)
+        if request is None:
+            return
         if request.api.key in FORWARDED_KEYS:
             assert self._forwarder is not None, "made before the loop reads its first request"
             self._forwarder.start(request)
@@ -370,6 +402,7 @@ class NodeServer:
             "state": self._link.membership.state.value if self._link is not None else "starting",
             "log_dirs": self._manager.describe_dirs(),
             "connections": self._router.connections if self._router is not None else 0,
+            "security": None if self._security is None else self._security.describe(),
         }
         if self._core is not None:
             facts.update(self._core.status(monotonic_ms()), **self._gateway.status())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clients.serdes import int64
+from ..processors.aggregate_runs import count_one, reduce_one
 from ..processors.aggregates import KStreamAggregate, KStreamReduce
 from ..processors.count_window_aggregates import KStreamCountWindowAggregate
 from ..processors.named_tables import KStreamNamedAggregate, KStreamNamedWindowAggregate
@@ -91,7 +92,7 @@ def counting() -> Aggregation:
     """The number of records."""
     return Aggregation(
         lambda: 0,
-        lambda _key, _value, n: n + 1,
+        count_one,
         lambda _key, one, other: one + other,
         value=int64,
         is_count=True,
@@ -100,10 +101,7 @@ def counting() -> Aggregation:
 
 def reducing(reducer: Callable[[Any, Any], Any], value: Any) -> Aggregation:
     """The first value, and then what `reducer` makes of the result and the next value."""
-
-    def aggregator(_key: Any, value: Any, aggregate: Any) -> Any:
-        return value if aggregate is None else reducer(aggregate, value)
-
+    aggregator = reduce_one(reducer)
     return Aggregation(
         lambda: None, aggregator, lambda key, one, other: aggregator(key, other, one), reducer, value
     )

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .aggregate_runs import RunAggregation, reduce_one
 from .binding import BindingSupplier
 from .table_store import (
     KTableMaterializedValueGetterSupplier,
     TableStore,
     change_forwarder,
+    is_silent,
     operator_store,
 )
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
-    from ..processing import Forward, ProcessorContext, ValueGetterSupplier
+    from ..processing import Forward, InputRun, ProcessorContext, ProcessRun, ValueGetterSupplier
+    from .binding import Bound
 
 Initializer = Callable[[], Any]
 Aggregator = Callable[[Any, Any, Any], Any]
@@ -55,6 +58,23 @@ class StoredTableSupplier(BindingSupplier):
         return True
 
 
+def _no_value() -> None:
+    """The initializer of a reduction."""
+
+
+def _run_of(
+    process: Forward, store: Any, initializer: Initializer, aggregator: Aggregator, *, is_bound: bool
+) -> ProcessRun | None:
+    if not hasattr(store, "deferred"):
+        return None
+    aggregation = RunAggregation(process, store, initializer, aggregator, is_bound=is_bound)
+
+    def process_run(run: InputRun) -> None:
+        aggregation.by_key(run)
+
+    return process_run
+
+
 class KStreamAggregate(StoredTableSupplier):
     """Aggregates the records of each key. Records with a null key or value are dropped."""
 
@@ -67,9 +87,10 @@ class KStreamAggregate(StoredTableSupplier):
         """Of one task."""
         return StoreFunctions(store, self.initializer, bound_aggregator(self.aggregator, context))
 
-    def bind(self, context: ProcessorContext) -> Forward:
+    def bind(self, context: ProcessorContext) -> Bound:
         stored = operator_store(context, self.store_name)
         own, initializer, aggregator = self.functions(context, stored)
+        is_bound = aggregator is not self.aggregator
         store = TableStore(context, self.store_name, own)
         get, put = store.get, store.put
         forward = change_forwarder(context, stored, self.send_old_values)
@@ -91,7 +112,9 @@ class KStreamAggregate(StoredTableSupplier):
             if is_latest is not None:
                 forward(key, new, old, timestamp, headers, is_latest)
 
-        return process
+        if not is_silent(forward):
+            return process
+        return process, _run_of(process, own, initializer, aggregator, is_bound=is_bound)
 
 
 class KStreamReduce(StoredTableSupplier):
@@ -102,7 +125,7 @@ class KStreamReduce(StoredTableSupplier):
         super().__init__(store)
         self.reducer = reducer
 
-    def bind(self, context: ProcessorContext) -> Forward:
+    def bind(self, context: ProcessorContext) -> Bound:
         store = TableStore(context, self.store_name)
         get, put = store.get, store.put
         forward = change_forwarder(context, store.store, self.send_old_values)
@@ -123,7 +146,9 @@ class KStreamReduce(StoredTableSupplier):
             if is_latest is not None:
                 forward(key, value, old, timestamp, headers, is_latest)
 
-        return process
+        if not is_silent(forward):
+            return process
+        return process, _run_of(process, store.store, _no_value, reduce_one(reducer), is_bound=False)
 
 
 class KTableAggregate(StoredTableSupplier):

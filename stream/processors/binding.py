@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..column_rows import ProcessRows
-    from ..processing import Forward, Processor, ProcessorContext
+    from ..processing import Forward, Processor, ProcessorContext, ProcessRun
+
+    Bound = Forward | tuple[Forward, ProcessRun | None]
 
 
 def _nothing() -> None:
@@ -24,14 +26,15 @@ class BoundProcessor:
     """A processor whose `process` is made by `bind(context)`: a closure reads its variables faster than
     attributes."""
 
-    __slots__ = ("_bind", "_bind_rows", "_close", "process", "process_rows")
+    __slots__ = ("_bind", "_bind_rows", "_close", "process", "process_rows", "process_run")
 
     process: Forward
     process_rows: ProcessRows | None
+    process_run: ProcessRun | None
 
     def __init__(
         self,
-        bind: Callable[[ProcessorContext], Forward],
+        bind: Callable[[ProcessorContext], Bound],
         close: Callable[[], None] = _nothing,
         bind_rows: Callable[[ProcessorContext, ProcessRows], ProcessRows | None] = _no_rows,
     ) -> None:
@@ -40,7 +43,8 @@ class BoundProcessor:
         self._close = close
 
     def init(self, context: ProcessorContext) -> None:
-        self.process = self._bind(context)
+        bound = self._bind(context)
+        self.process, self.process_run = bound if isinstance(bound, tuple) else (bound, None)
         forward_rows = context.forward_rows
         self.process_rows = None if forward_rows is None else self._bind_rows(context, forward_rows)
 
@@ -54,9 +58,9 @@ class BindingSupplier:
     def create(self) -> Processor:
         return BoundProcessor(self.bind, bind_rows=self.bind_rows)
 
-    def bind(self, context: ProcessorContext) -> Forward:
-        """The `process` of one task. Children are initialized before their parents, so `context.forward` is
-        ready."""
+    def bind(self, context: ProcessorContext) -> Bound:
+        """The `process` of one task, and a `process_run` if it has one. Children are initialized before their
+        parents, so `context.forward` is ready."""
         raise NotImplementedError
 
     def bind_rows(self, context: ProcessorContext, forward: ProcessRows) -> ProcessRows | None:

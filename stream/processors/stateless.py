@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from operator import not_
 from typing import TYPE_CHECKING, Any
 
-from ..column_rows import Column
+from ..column_rows import Column, Rows
 from ..processing import Takes
 from ..records import Record
 from .binding import BindingSupplier
@@ -13,18 +14,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ...clients.records import Headers
-    from ..column_rows import ProcessRows, Rows
+    from ..column_rows import ProcessRows
     from ..processing import Forward, ProcessorContext
 
 KeyValue = tuple[Any, Any]
 
 
-def applied(function: Callable[..., Any], takes: Takes, rows: Rows) -> tuple[list[Any], Exception | None]:
-    """The results of `function` for the records up to the first that fails, and its error."""
+def _pair(result: KeyValue) -> KeyValue:
+    key, value = result
+    return key, value
+
+
+def applied(
+    function: Callable[..., Any], takes: Takes, rows: Rows, convert: Callable[[Any], Any] | None = None
+) -> tuple[list[Any], Exception | None]:
+    """The results of `function`, given to `convert`, for the records up to the first that fails, and its
+    error."""
     results: list[Any] = []
     columns = (rows.values.items,) if takes is Takes.VALUE else (rows.keys.items, rows.values.items)
+    found = map(function, *columns)
     try:
-        results.extend(map(function, *columns))
+        results.extend(found if convert is None else map(convert, found))
     except Exception as error:  # noqa: BLE001  # of the user's function; it is raised behind the others
         return results, error
     return results, None
@@ -36,20 +46,22 @@ def by_rows(
     takes: Takes,
     forward: ProcessRows,
     result_of: Callable[[Rows, list[Any]], Rows],
+    convert: Callable[[Any], Any] | None = None,
 ) -> ProcessRows | None:
-    """Calls `function` for each record, then forwards `result_of` the records and their results. Records
-    before one that fails are forwarded, as they are one by one. None for a function of whole records."""
+    """Calls `function` for each record, then forwards `result_of` the records and their results, which
+    `convert` has read. Records before one that fails are forwarded, as they are one by one. None for a
+    function of whole records."""
     if takes is Takes.RECORD:
         return None
 
     def process_rows(rows: Rows) -> None:
-        results, error = applied(function, takes, rows)
+        results, error = applied(function, takes, rows, convert)
         count = len(results)
-        found = result_of(rows if error is None else rows.taken(list(range(count))), results)
+        found = result_of(rows.first(count), results)
         if found.timestamps:
             forward(found)
         if error is not None:
-            context.record_context = rows.contexts[count]
+            context.record_context = rows.contexts.items[count]
             raise error
 
     return process_rows
@@ -99,12 +111,9 @@ class KStreamFilter(BindingSupplier):
         return by_record
 
     def bind_rows(self, context: ProcessorContext, forward: ProcessRows) -> ProcessRows | None:
-        filter_not = self.filter_not
-
-        def kept(rows: Rows, results: list[Any]) -> Rows:
-            return rows.taken([place for place, result in enumerate(results) if bool(result) != filter_not])
-
-        return by_rows(context, self.predicate, self.takes, forward, kept)
+        return by_rows(
+            context, self.predicate, self.takes, forward, Rows.kept, not_ if self.filter_not else bool
+        )
 
 
 class KStreamMap(BindingSupplier):
@@ -132,17 +141,11 @@ class KStreamMap(BindingSupplier):
         return by_record
 
     def bind_rows(self, context: ProcessorContext, forward: ProcessRows) -> ProcessRows | None:
-        mapper = self.mapper
-
-        def pair(*arguments: Any) -> KeyValue:
-            key, value = mapper(*arguments)
-            return key, value
-
         def mapped(rows: Rows, results: list[Any]) -> Rows:
             keys, values = [key for key, _ in results], [value for _, value in results]
             return rows._replace(keys=Column(keys), values=Column(values))
 
-        return by_rows(context, pair, self.takes, forward, mapped)
+        return by_rows(context, self.mapper, self.takes, forward, mapped, _pair)
 
 
 class KStreamSelectKey(BindingSupplier):

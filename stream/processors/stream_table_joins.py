@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .binding import BindingSupplier
+from .table_lookups import TableLookups
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
+    from ..column_rows import ProcessRows, Rows
     from ..processing import Processor, ProcessorContext, ValueGetter, ValueGetterSupplier
     from ..state.stores import Eviction, TimeOrderedBuffer
 
@@ -101,6 +103,11 @@ class KStreamKTableJoinProcessor:
             if not self._is_versioned:
                 raise ValueError("a stream-table join with grace needs a versioned table")
             self._buffer = context.state_store(self._buffer_name)
+        self._lookups = TableLookups(
+            self._row_of, self._mapper, self._joiner, self._dropped, is_left=self._left_join
+        )
+        takes_rows = self._buffer is None and context.forward_rows is not None
+        self.process_rows: ProcessRows | None = self._process_rows if takes_rows else None
 
     def close(self) -> None:
         self._getter.close()
@@ -121,6 +128,15 @@ class KStreamKTableJoinProcessor:
         else:
             self._join(key, value, timestamp, headers, table_key)
 
+    def _process_rows(self, rows: Rows) -> None:
+        found, place, error = self._lookups.joined(rows)
+        assert self._context.forward_rows is not None
+        if found.timestamps:
+            self._context.forward_rows(found)
+        if error is not None:
+            self._context.record_context = rows.contexts.items[place]
+            raise error
+
     def _emit(self, record: Eviction) -> None:
         before = self._context.record_context
         self._context.record_context = context = record.context
@@ -132,13 +148,16 @@ class KStreamKTableJoinProcessor:
             self._context.record_context = before
 
     def _join(self, key: Any, value: Any, timestamp: int, headers: Headers, table_key: Any) -> None:
-        row = None
-        if table_key is not None:
-            getter = self._getter
-            row = getter.get_as_of(table_key, timestamp) if self._is_versioned else getter.get(table_key)
-        if row is not None and self._tolerance_ms is not None and timestamp - row[1] > self._tolerance_ms:
-            row = None
+        row = None if table_key is None else self._row_of(table_key, timestamp)
         if row is not None:
             self._forward(key, self._joiner(key, value, row[0]), timestamp, headers)
         elif self._left_join:
             self._forward(key, self._joiner(key, value, None), timestamp, headers)
+
+    def _row_of(self, table_key: Any, timestamp: int) -> Any:
+        """The row that a record of this time is joined with."""
+        getter = self._getter
+        row = getter.get_as_of(table_key, timestamp) if self._is_versioned else getter.get(table_key)
+        if row is not None and self._tolerance_ms is not None and timestamp - row[1] > self._tolerance_ms:
+            return None
+        return row

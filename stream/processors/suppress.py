@@ -24,6 +24,8 @@ class KTableSuppress(BindingSupplier):
     `max_records` or `max_bytes` forwards its oldest changes if `emit_when_full`; else the task fails.
     """
 
+    keeps_records_back = True  # for its metrics
+
     def __init__(
         self,
         parent: Table,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..records import Change, ValueAndTimestamp, Windowed
 from ..state.formats.windows import window_of
+from .aggregate_runs import RunAggregation
 from .aggregates import Aggregator, Initializer, StoredTableSupplier, StoreFunctions, bound_aggregator
 from .closed_windows import NO_TIMESTAMP, ClosedWindows
 from .late_records import on_late
@@ -14,11 +15,17 @@ from .table_store import WindowValueGetterSupplier, change_forwarder, is_silent,
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
-    from ..processing import Forward, ProcessorContext, TimeWindowDefinition, ValueGetterSupplier
+    from ..processing import InputRun, ProcessorContext, TimeWindowDefinition, ValueGetterSupplier
+    from .binding import Bound
     from .late_records import LateRecords
     from .table_store import ForwardChange
 
 MAX_TIME = 2**63 - 1
+
+
+def is_tumbling(windows: TimeWindowDefinition) -> bool:
+    """Whether each timestamp is in one window of a fixed size."""
+    return getattr(windows, "advance_ms", None) == windows.size_ms
 
 
 class WindowedTableSupplier(StoredTableSupplier):
@@ -73,7 +80,7 @@ class KStreamWindowAggregate(WindowedTableSupplier):
         """Of one task."""
         return StoreFunctions(store, self.initializer, bound_aggregator(self.aggregator, context))
 
-    def bind(self, context: ProcessorContext) -> Forward:
+    def bind(self, context: ProcessorContext) -> Bound:
         stored = operator_store(context, self.store_name)
         store, initializer, aggregator = self.functions(context, stored)
         fetch, put = store.fetch, store.put
@@ -84,21 +91,20 @@ class KStreamWindowAggregate(WindowedTableSupplier):
         size_ms, grace_ms = self.windows.size_ms, self.windows.grace_ms
         emit = self._emitter(context, stored) if self.emit_on_close else None
         late = on_late(self.late, context)
-        stream_time = NO_TIMESTAMP
+        observed = [NO_TIMESTAMP]  # stream time
         make = tuple.__new__  # in a third of the time of ValueAndTimestamp(...)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            nonlocal stream_time
             if key is None:
                 dropped("null key")
                 return
-            if timestamp > stream_time:
-                stream_time = timestamp
-            close_time = stream_time - grace_ms
+            if timestamp > observed[0]:
+                observed[0] = timestamp
+            close_time = observed[0] - grace_ms
             for start in starts_for(timestamp):
                 if start + size_ms <= close_time:
                     dropped("closed window")
-                    late(key, value, timestamp, headers, window_of(start, size_ms), stream_time)
+                    late(key, value, timestamp, headers, window_of(start, size_ms), observed[0])
                     continue
                 found = fetch(key, start)
                 new_timestamp = timestamp
@@ -116,7 +122,16 @@ class KStreamWindowAggregate(WindowedTableSupplier):
             if emit is not None:
                 emit(close_time, headers)
 
-        return process
+        if forwards or emit is not None or not is_tumbling(self.windows) or not hasattr(store, "deferred"):
+            return process
+
+        is_bound = aggregator is not self.aggregator
+        aggregation = RunAggregation(process, store, initializer, aggregator, is_bound=is_bound)
+
+        def process_run(run: InputRun) -> None:
+            aggregation.by_tumbling_window(run, size_ms, grace_ms, observed)
+
+        return process, process_run
 
     def _emitter(self, context: ProcessorContext, store: Any) -> Any:
         closed = ClosedWindows(context, self.store_name)

@@ -7,6 +7,7 @@ the table names one that has it no longer: it says so, and the query is sent aga
 from __future__ import annotations
 
 import asyncio
+import time
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,10 +21,12 @@ from ...clients.producer.partitioner import murmur2_sticky
 from ...protocol.errors import HeadraceError, KafkaError
 from ...protocol.messages.registry import STREAMS_QUERY
 from ...protocol.messages.streams_queries import StreamsQueryPartition, StreamsQueryRequest
+from ...protocol.transport.security import NO_SECURITY
 from ...runtime.clock_io import monotonic_ms
 from ...runtime.loop_thread_io import LoopThread
 from ...runtime.nearest import did_you_mean
 from ..state.store_spec import StoreKind
+from ..watch.application import application_view
 from .batches_io import Batches
 from .errors import (
     InvalidStorePartitionError,
@@ -34,10 +37,11 @@ from .errors import (
     StoreUnavailableError,
     UnknownStoreError,
     WrongStoreKindError,
+    explained,
 )
-from .hosts import KeyQueryMetadata, find
+from .hosts import HostInfo, KeyQueryMetadata, find
 from .queries import KeysQuery, QueryResult, StateQueryResult
-from .wire import RANGES, Decoder, arguments_of, key_of, offsets_of, position_from
+from .wire import RANGES, STATUS, Decoder, arguments_of, key_of, offsets_of, position_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -47,9 +51,12 @@ if TYPE_CHECKING:
     from ...clients.producer.partitioner import Partitioner
     from ...clients.serdes import Serde
     from ...protocol.messages.streams_queries import StoreDescription, StreamsQueryResponse
+    from ...protocol.messages.streams_status import InstanceStatus
     from ...protocol.model import TopicPartition
-    from .hosts import HostInfo, HostMetadata
+    from ..watch.application import ApplicationView
+    from .hosts import HostMetadata
     from .hosts_io import Hosts
+    from .secrets_io import QueryKeys
 
     T = TypeVar("T")
 
@@ -83,7 +90,8 @@ class Queries:
     """A handle for queries about all instances of an application, from any process. For any thread.
 
     `serdes` gives key and value serde of a store by its name. `partitioner`: how the producers of the input
-    topics distribute keys, where they do not by the hash. Close it, or use it in a `with` statement.
+    topics distribute keys, where they do not by the hash. `keys` of instances that ask for a secret. Close
+    it, or use it in a `with` statement.
     """
 
     def __init__(
@@ -94,7 +102,9 @@ class Queries:
         *,
         partitioner: Partitioner = murmur2_sticky,
         timeout_s: float = TIMEOUT_S,
+        keys: QueryKeys | None = None,
     ) -> None:
+        self._keys = keys
         self.application_id = application_id
         self._hosts = hosts
         self._serdes = serdes
@@ -122,7 +132,8 @@ class Queries:
         if self._network is None:
             self._closing = asyncio.Event()
             config = ConnectionConfig.of({"client.id": f"{self.application_id}-queries"})
-            self._network = ZmqNetwork(config, monotonic_ms, self._random)
+            security = NO_SECURITY if self._keys is None else self._keys.of_asker()
+            self._network = ZmqNetwork(config, monotonic_ms, self._random, security)
         return self._network
 
     def close(self) -> None:
@@ -140,6 +151,11 @@ class Queries:
     ) -> None:
         self.close()
 
+    @property
+    def has_secret(self) -> bool:
+        """Whether the instances are asked with the secret of the application."""
+        return self._keys is not None
+
     # --- what there is ----------------------------------------------------------------------------------
 
     def hosts(self) -> Mapping[HostInfo, HostMetadata]:
@@ -156,6 +172,36 @@ class Queries:
         """Where a key is now: its partition, the host of the active task (None during a move), and those of
         standbys. Errors: UnknownStoreError, QueryTimeoutError."""
         return self._call(lambda deadline: self._owner(store, key, deadline), timeout_s)
+
+    def status(self, *, sample_ms: int = 0, timeout_s: float | None = None) -> ApplicationView:
+        """The state of the application: instances, threads, tasks with their lags, stores. From its group and
+        its offsets, and where instances have an `application.server` from them as well.
+
+        `sample_ms`: for how long each instance looks which operators take the time. Errors: StreamsError if
+        there is no such group; HeadraceError.
+        """
+        group, lags = self._hosts.group(self._timeout_s if timeout_s is None else timeout_s)
+        hosts = {HostInfo(*member.endpoint) for member in group.members if member.endpoint is not None}
+        reports = self._call(lambda deadline: self._reports(hosts, sample_ms, deadline), timeout_s)
+        return application_view(group, lags, reports, time.time_ns() // 1_000_000)
+
+    async def _reports(
+        self, hosts: set[HostInfo], sample_ms: int, deadline_ms: int
+    ) -> dict[HostInfo, InstanceStatus | str]:
+        """Of each host, or why there is none."""
+        request = StreamsQueryRequest(self.application_id, query=STATUS, arguments=(sample_ms,))
+        network, found = await self._opened(), sorted(hosts)
+
+        async def ask(host: HostInfo) -> InstanceStatus | str:
+            left_ms = min(max(deadline_ms - monotonic_ms(), 1), _ATTEMPT_MS + sample_ms)
+            try:
+                reply = await network.request(Address(*host), STREAMS_QUERY, request, timeout_ms=left_ms)
+            except HeadraceError as error:
+                return f"it does not answer: {explained(error, has_secret=self.has_secret)}"
+            body: StreamsQueryResponse = reply.body
+            return body.message if body.status is None else body.status
+
+        return dict(zip(found, await asyncio.gather(*map(ask, found)), strict=True))
 
     def key_serde(self, store: str) -> Serde[Any]:
         """The serde of the keys of a store. Errors: UnknownStoreError, QueryTimeoutError."""
@@ -320,9 +366,7 @@ class Queries:
                 request = _with(call.request, partitions=wanted, resume=resume)
                 found = await self._send(host, request, call.deadline_ms)
                 if isinstance(found, Exception):
-                    # The last attempt may have no time to succeed: the reason of the one before it counts
-                    is_cut = monotonic_ms() >= call.deadline_ms and failures > 0
-                    last = last if is_cut else found
+                    last = _reason(last, found, failures, call.deadline_ms)
                     continue
                 (result,) = found.results
                 if not result.failure:
@@ -345,7 +389,7 @@ class Queries:
                 Address(*host), STREAMS_QUERY, request, timeout_ms=min(left_ms, _ATTEMPT_MS)
             )
         except KafkaError as error:
-            return error
+            return explained(error, has_secret=self.has_secret)
         body: StreamsQueryResponse = reply.body
         if not body.failure:
             return body
@@ -386,7 +430,7 @@ class Queries:
                 found = await self._send(host, request, deadline_ms)
                 if not isinstance(found, Exception):
                     return found
-                last = found
+                last = _reason(last, found, failures, deadline_ms)
             failures += 1
             await self._pause(failures, deadline_ms, last)
 
@@ -425,6 +469,11 @@ class Queries:
 
     def _decoder(self, store: StoreDescription) -> Decoder:
         return Decoder(StoreKind(store.kind), *self._serdes(store.name))
+
+
+def _reason(last: Exception, found: Exception, failures: int, deadline_ms: int) -> Exception:
+    """Why there is no answer. The last attempt may have no time to succeed: the one before it counts."""
+    return last if failures > 0 and monotonic_ms() >= deadline_ms else found
 
 
 def _count(store: StoreDescription) -> int:

@@ -11,6 +11,8 @@ from ..topology.serdes import resolve
 from .client_io import TIMEOUT_S, Queries
 from .errors import WrongStoreKindError
 from .hosts_io import GroupHosts
+from .secrets_io import query_keys
+from .security_config import split_query_security
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from ..task.settings import TaskSettings
     from ..topology.built import BuiltTopology
     from .hosts_io import Hosts
+    from .secrets_io import QueryKeys
 
 
 def connect_queries(
@@ -37,16 +40,19 @@ def connect_queries(
     `bootstrap` as for `Producer`. `key` and `value` are the serdes of its stores, `serdes` those of single
     stores by name. `partitioner`: how the producers of its input topics distribute keys. Where the program of
     the application is at hand, `App.queries` knows all of that. `config`: keys of `Admin`, which finds the
-    instances.
+    instances, and `query.secret.file` or `query.secret` where these ask for it.
     """
     known = dict(serdes or {})
-    hosts = GroupHosts(application_id, Admin(bootstrap, config=config))
+    security, given = split_query_security(config or {})
+    keys = query_keys(security, application_id)
+    hosts = GroupHosts(application_id, Admin(bootstrap, config=given))
     return Queries(
         application_id,
         hosts,
         lambda store: known.get(store, (key, value)),
         partitioner=partitioner,
         timeout_s=timeout_s,
+        keys=keys,
     )
 
 
@@ -58,10 +64,14 @@ def queries_of(
     *,
     partitioner: Partitioner = murmur2_sticky,
     timeout_s: float = TIMEOUT_S,
+    keys: QueryKeys | None = None,
 ) -> Queries:
     """A handle with the serdes of a topology."""
     return Queries(
-        application_id, hosts, _serdes_of(built, settings), partitioner=partitioner, timeout_s=timeout_s
+        *(application_id, hosts, _serdes_of(built, settings)),
+        partitioner=partitioner,
+        timeout_s=timeout_s,
+        keys=keys,
     )
 
 

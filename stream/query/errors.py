@@ -5,7 +5,13 @@ Source: Kafka InvalidStateStoreException.java and its subclasses.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import NetworkError
 from ..errors import StreamsError
+
+if TYPE_CHECKING:
+    from ...protocol.errors import HeadraceError
 
 
 class QueryError(StreamsError):
@@ -46,3 +52,19 @@ class QueryTimeoutError(QueryError, TimeoutError):
 
 class ResultTooLargeError(QueryError):
     """A query has more rows or bytes than one answer may have: ask for a smaller range."""
+
+
+_REASONS = {
+    False: (("encrypted connections only",), "these instances ask for a secret: set query.secret.file"),
+    True: (
+        ("another key than", "does not encrypt"),
+        "the secret for queries is not that of the instances, or these have none",
+    ),
+}
+
+
+def explained(error: HeadraceError, *, has_secret: bool) -> HeadraceError:
+    """A failed connection to an instance, with what that means for the secret for queries."""
+    texts, advice = _REASONS[has_secret]
+    found = any(text in str(error) for text in texts)
+    return NetworkError(f"{error}; {advice}") if found and isinstance(error, NetworkError) else error

@@ -6,14 +6,20 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import GroupIdNotFoundError
+from ...protocol.model import TopicPartition
 from ..errors import StreamsError
+from ..watch.application import topics_of
 from .hosts import table_of_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from ...clients.admin.group_types import PartitionLag
+    from ...clients.admin.streams_groups import StreamsGroupDescription
     from ...clients.sync.admin_io import Admin
     from .hosts import HostTable
+
+    Group = tuple[StreamsGroupDescription, Mapping[TopicPartition, PartitionLag]]
 
 
 class Hosts(Protocol):
@@ -24,6 +30,10 @@ class Hosts(Protocol):
 
     def refresh(self, timeout_s: float) -> None:
         """Look again; may wait. Errors: HeadraceError."""
+
+    def group(self, timeout_s: float) -> Group:
+        """The description of the streams group, and its lag in all of its input partitions. Errors:
+        StreamsError if there is no such group; HeadraceError."""
 
     def close(self) -> None:
         """Release connections."""
@@ -37,6 +47,10 @@ class KnownHosts:
 
     def refresh(self, timeout_s: float) -> None:
         """Nothing to ask."""
+
+    def group(self, timeout_s: float) -> Group:
+        """Errors: StreamsError, always."""
+        raise StreamsError("the group of a fixed table of instances is not known")
 
     def close(self) -> None:
         """Nothing to close."""
@@ -58,18 +72,34 @@ class GroupHosts:
     def refresh(self, timeout_s: float) -> None:
         """Errors: StreamsError if there is no such group, or no member has an endpoint; HeadraceError."""
         with self._lock:
-            found = self._admin.describe_streams_groups(self._group, timeout=timeout_s)
-            error = found.errors.get(self._group)
-            if isinstance(error, GroupIdNotFoundError):
-                raise StreamsError(f"no instance of application {self._group!r} runs") from error
-            if error is not None:
-                raise error
-            group = found[self._group]
+            group = self._described(timeout_s)
             self._table = table_of_group(group)
             if group.members and not self._table:
                 raise StreamsError(
                     f"the instances of application {self._group!r} have no application.server to be asked at"
                 )
+
+    def _described(self, timeout_s: float) -> StreamsGroupDescription:
+        found = self._admin.describe_streams_groups(self._group, timeout=timeout_s)
+        error = found.errors.get(self._group)
+        if isinstance(error, GroupIdNotFoundError):
+            raise StreamsError(f"no instance of application {self._group!r} runs") from error
+        if error is not None:
+            raise error
+        return found[self._group]
+
+    def group(self, timeout_s: float) -> Group:
+        """Errors: as `refresh`, but members need no endpoint."""
+        group = self._described(timeout_s)
+        topics = {topic for some in topics_of(group).values() for topic in some}
+        described = self._admin.describe_topics(*sorted(topics), timeout=timeout_s)
+        inputs = [
+            TopicPartition(name, number)
+            for name in sorted(topics - described.errors.keys())
+            for number in range(len(described[name].partitions))
+        ]
+        lags = self._admin.group_lag(self._group, inputs, timeout=timeout_s) if inputs else {}
+        return group, lags
 
     def close(self) -> None:
         self._admin.close()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import HeadraceError
+from ...protocol.errors import ConfigError, HeadraceError
 from ...runtime.extras import missing_extra
 from .errors import QueryError, ResultTooLargeError, UnknownStoreError
+from .http_tokens_io import has_token, read_tokens
 from .json_forms import json_form, key_from_text
 from .queries import (
     MAX_TIME,
@@ -36,11 +37,21 @@ _TRUE, _FALSE = ("true", "1", ""), ("false", "0")
 _MOST_SECONDS = 300.0
 
 
-def http_app(queries: Queries) -> Any:
-    """The ASGI application; the server that runs it is up to the caller, such as `uvicorn.run(http_app(q))`.
+def http_app(queries: Queries, *, token_file: str | None = None) -> Any:
+    """The ASGI application; `serve_http` runs it, or any server, such as `uvicorn.run(http_app(q))`.
 
-    Errors: ImportError without starlette.
+    `token_file`: a file with one token per line, which its owner alone may read; a request needs one of them
+    as `Authorization: Bearer TOKEN`, or as the password of basic authentication. It is read for each request.
+
+    Errors: ConfigError for a file that cannot be used, and without one if the instances ask for a secret,
+    which HTTP would give to everyone; ImportError without starlette.
     """
+    if token_file is not None:
+        read_tokens(token_file)
+    elif queries.has_secret:
+        raise ConfigError(
+            f"application {queries.application_id!r} has a secret for queries: HTTP needs a token_file"
+        )
     try:
         from starlette.applications import Starlette
         from starlette.responses import Response
@@ -50,6 +61,9 @@ def http_app(queries: Queries) -> Any:
 
     def route(path: str, answer: Callable[[Queries, _Request], Any]) -> Any:
         def endpoint(request: Any) -> Any:  # not async: starlette calls it in a thread
+            if token_file is not None and not has_token(request.headers.get("authorization"), token_file):
+                refusal = {"error": "Unauthorized", "message": "this server needs a token"}
+                return Response(json.dumps(refusal), 401, {"www-authenticate": "Bearer"}, "application/json")
             status, body = _answer(queries, answer, _Request(request.path_params, request.query_params))
             headers = {"retry-after": "1"} if status == 503 else None
             return Response(json.dumps(body), status, headers, "application/json")

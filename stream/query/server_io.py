@@ -27,13 +27,20 @@ from ...protocol.transport.router_io import Router
 from ...runtime.loop_thread_io import LoopThread
 from ..topology.specs import SinkSpec, WindowedKeyPartitioner
 from .errors import QueryError, UnknownStoreError
+from .hosts import HostInfo
 from .queries import FailureReason, KeysQuery
-from .wire import POINT_QUERIES, offsets_of, position_from, query_from, read_rows
+from .secrets_io import query_keys
+from .wire import POINT_QUERIES, STATUS, offsets_of, position_from, query_from, read_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...protocol.messages.streams_queries import StreamsQueryRequest
+    from ...protocol.messages.streams_status import InstanceStatus
     from ...protocol.transport.peers import Request
+    from ..config import StreamsConfig
     from .local_io import LocalStores, StoreInfo
+    from .secrets_io import QueryKeys
 
 log = logging.getLogger("headrace.stream")
 
@@ -53,12 +60,43 @@ _LIMITS = RouterLimits(
 )
 
 
+def listen(
+    stores: LocalStores,
+    config: StreamsConfig,
+    status: Callable[[int], InstanceStatus],
+    protocol: Callable[[], str],
+) -> tuple[QueryServer | None, StreamsConfig]:
+    """The started server of an instance, and its config with the port; None without application.server.
+    `protocol`: the security protocol of the instance's clients. Errors: OSError if the port cannot be used;
+    ConfigError without the secret that the protocol asks for."""
+    if config.endpoint is None:
+        return None, config
+    host, port = config.endpoint
+    keys = query_keys(config, config.application_id) if config.needs_query_secret(protocol()) else None
+    server = QueryServer(stores, config.application_id, host, port, status, keys)
+    server.start()
+    return server, config.merged({"application.server": str(HostInfo(host, server.port))})
+
+
 class QueryServer:
     """Listens from `start` to `close`. A query that finds the task gone, or not complete, says so: a wrong
     answer is never given."""
 
-    def __init__(self, stores: LocalStores, application_id: str, host: str, port: int) -> None:
+    def __init__(
+        self,
+        stores: LocalStores,
+        application_id: str,
+        host: str,
+        port: int,
+        status: Callable[[int], InstanceStatus] | None = None,
+        keys: QueryKeys | None = None,
+    ) -> None:
+        """`status` of the instance, after it has sampled its operators for so many ms; None: it has none.
+        `keys` None: it answers everyone."""
+        self._security = None if keys is None else keys.of_server()
         self._stores = stores
+        self._status = status
+        self._samples = ThreadPoolExecutor(1, f"{application_id}-status")
         self._application_id = application_id
         self._address = host, port
         self.port = port
@@ -84,7 +122,8 @@ class QueryServer:
             router = self._router
             self._thread.wake(router.close)
             self._thread.join(_STOP_S)
-        self._ranges.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._ranges, self._samples):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def _serve(self) -> None:
         router = Router(
@@ -93,6 +132,7 @@ class QueryServer:
             [STREAMS_QUERY],
             ServerIdentity(cluster_id=self._application_id),
             _LIMITS,
+            self._security,
         )
         self.port = router.start()
         self._router = router
@@ -119,7 +159,8 @@ class QueryServer:
         if self._waiting >= MOST_WAITING:
             raise ThrottlingQuotaExceededError(f"{self._waiting} range queries wait already")
         self._waiting += 1
-        answered = asyncio.get_running_loop().run_in_executor(self._ranges, self._answer, body)
+        pool = self._samples if body.query == STATUS else self._ranges  # a sample may take a second
+        answered = asyncio.get_running_loop().run_in_executor(pool, self._answer, body)
 
         def reply(done: asyncio.Future[StreamsQueryResponse]) -> None:
             self._waiting -= 1
@@ -147,6 +188,8 @@ class QueryServer:
         if not body.query:
             infos = self._stores.infos()
             return StreamsQueryResponse(stores=tuple(map(self._describe, infos.values())))
+        if body.query == STATUS:
+            return self._tell_status(body.arguments)
         info = self._stores.info(body.store)
         if body.query == "Locate":
             number = self._locate(info, body.arguments)
@@ -163,6 +206,12 @@ class QueryServer:
             in_bytes=True,
         )
         return StreamsQueryResponse(results=tuple(map(_partition, results.items())))
+
+    def _tell_status(self, arguments: tuple[Any, ...]) -> StreamsQueryResponse:
+        """Errors: ValueError for arguments that are not a number of ms."""
+        if self._status is None or len(arguments) != 1 or type(arguments[0]) is not int:
+            raise ValueError("a status has one argument: for how many ms operators are sampled")
+        return StreamsQueryResponse(status=self._status(arguments[0]))
 
     def _describe(self, info: StoreInfo) -> StoreDescription:
         if info.sub_topology is None:

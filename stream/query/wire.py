@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     Row = tuple[bytes | int | None, ...]
 
+STATUS = "Status"  # in place of the name of a query
 MAX_ROWS = 10_000
 MAX_BYTES = 4 << 20
 KEY_QUERIES = (

@@ -160,6 +160,9 @@ class Snapshots:
             log.warning("no snapshot of task %s is taken: %s", task, error)
             shutil.rmtree(folder, ignore_errors=True)
             return
+        if not offsets:  # nothing was committed yet, or other engines have all stores
+            shutil.rmtree(folder, ignore_errors=True)
+            return
         manifest = Manifest(str(task), writer.name, now_ms, dict(topic_ids), offsets, ())
         writer.upload = self._pool.submit(self._store, writer, manifest, folder)
 
@@ -227,8 +230,6 @@ def _checkpoint(engines: Mapping[str, Engine], folder: Path) -> dict[str, int]:
         if checkpoint is not None and offset is not None:
             checkpoint(folder / name)
             offsets[name] = offset
-    if not offsets:
-        raise StateStoreError("it has no store in RocksDB that was committed")
     return offsets
 
 

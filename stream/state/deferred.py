@@ -7,17 +7,27 @@ read of one key settles the writes first, in the order of the last write of each
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from ..records import ValueAndTimestamp
+from ..records import RecordContext, ValueAndTimestamp
 from .formats.windows import MAX_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
 
-    from ..records import RecordContext
     from .stores import StoreContext
+    from .thread_cache import CacheEntry
+
+    EntryOf = Callable[[Any, Any, RecordContext | None], tuple[bytes, CacheEntry]]
+    """The key and the entry of the cache, from the place, the value and the context of its write."""
+
+    Waiting = list[Any]
+    """The value, the context of its write or the input record that caused it, and the number of the write."""
+
+    Use = tuple[dict[Any, Waiting], Callable[[Any], bool] | None, Iterator[int]]
+    """What waits by place, whether a plain value can wait, and the numbers of writes."""
 
     Place = TypeVar("Place", bound=Hashable)
 
@@ -26,49 +36,66 @@ PLAIN_KEYS = frozenset({str, bytes, int, UUID})
 PAUSE = 100  # writes that are not deferred after a read of several keys
 
 
+_new = tuple.__new__  # in a third of the time of RecordContext(...)
+
+
+def _context_of(record: Any) -> RecordContext:
+    return _new(RecordContext, (
+        record.timestamp, record.offset, record.topic, record.partition, record.headers, record.key,
+        record.value,
+    ))  # fmt: skip
+
+
+def _number_of(waiting: tuple[Any, Waiting]) -> int:
+    number: int = waiting[1][2]
+    return number
+
+
 class DeferredWrites:
     """Values by place: what names an entry, a key or a key and a window start.
 
-    Invariant: `waiting` is in the order of the last writes; the store below has an older value, or none.
+    Invariant: the store below has an older value than `waiting`, or none.
     """
 
     __slots__ = (
-        *("_cache", "_context", "_encode", "_fits", "_is_timestamped", "_others", "_pause", "_write"),
-        *("moving", "waiting"),
+        *("_cache", "_context", "_encode", "_entry_of", "_fits", "_is_timestamped", "_others", "_pause"),
+        *("_numbers", "_put", "moving", "waiting"),
     )
 
     def __init__(
         self,
         context: StoreContext,
         fits: Callable[[Any], bool] | None,
-        write: Callable[[Any, Any], None],
+        put: Callable[[bytes, CacheEntry, bool], None],
+        entry_of: EntryOf,
         *,
         is_timestamped: bool,
         encode: Callable[[Any], bytes],
     ) -> None:
-        """`fits`: whether a plain value can be deferred; None: no value can. `write` writes to the cache,
-        `encode` gives the bytes of a value."""
+        """`fits`: whether a plain value can be deferred; None: no value can. `put` writes to the cache what
+        `entry_of` makes, `encode` gives the bytes of a value."""
         self._context = context
         self._cache = context.cache
         self._fits = fits
         self._is_timestamped = is_timestamped
-        self._write = write
+        self._put, self._entry_of = put, entry_of
         self._encode = encode
         self._pause = 0
         self._others: tuple[DeferredWrites, ...] = ()
-        self.waiting: dict[Any, tuple[Any, RecordContext | None]] = {}
+        self._numbers = count()
+        self.waiting: dict[Any, Waiting] = {}
         self.moving: tuple[Any, Any] | None = None
         """The place and value that are being written to the cache: for readers in other threads."""
 
     def beside(
         self,
         fits: Callable[[Any], bool],
-        write: Callable[[Any, Any], None],
+        entry_of: EntryOf,
         encode: Callable[[Any], bytes],
     ) -> DeferredWrites:
         """Of the same store, for timestamped values of another type. What waits in one is settled before the
         other is used."""
-        other = DeferredWrites(self._context, fits, write, is_timestamped=True, encode=encode)
+        other = DeferredWrites(self._context, fits, self._put, entry_of, is_timestamped=True, encode=encode)
         family = (self, *self._others, other)
         for each in family:
             each._others = tuple(one for one in family if one is not each)  # noqa: SLF001  # of this class
@@ -97,12 +124,20 @@ class DeferredWrites:
             if waiting:
                 self.settle()
             return False
-        if place in waiting:
-            del waiting[place]  # so that it becomes the last one
-        elif len(waiting) >= self._cache.most_deferred:
+        found, number = waiting.get(place), next(self._numbers)
+        if found is not None:
+            found[0], found[1], found[2] = value, self._context.record_context, number
+            return True
+        if len(waiting) >= self._cache.most_deferred:
             self.settle()
-        waiting[place] = value, self._context.record_context
+        waiting[place] = [value, self._context.record_context, number]
         return True
+
+    def use(self) -> Use:
+        """For a loop that reads and replaces what waits for keys of PLAIN_KEYS itself, until a call of
+        anything else."""
+        self._settle_others()
+        return self.waiting, self._fits, self._numbers
 
     def _takes(self, key: Any, value: Any) -> bool:
         fits = self._fits
@@ -122,18 +157,20 @@ class DeferredWrites:
     def settle(self) -> None:
         """Write what waits, each value with the context of its record. A failure leaves the rest waiting."""
         self._settle_others()
-        waiting, write, context = self.waiting, self._write, self._context
-        before, moving = context.record_context, self.moving
+        waiting, put, entry_of, moving = self.waiting, self._put, self._entry_of, self.moving
         try:
-            for place in list(waiting):  # a write may evict, and so call a reader or writer of this store
+            # a write may evict, and so call a reader or writer of this store
+            for place, _ in sorted(waiting.items(), key=_number_of):
                 found = waiting.get(place)
                 if found is not None:
-                    self.moving = place, found[0]
+                    value, source, _ = found
+                    context = source if type(source) is RecordContext else _context_of(source)
+                    key, entry = entry_of(place, value, context)
+                    self.moving = place, value
                     del waiting[place]
-                    context.record_context = found[1]
-                    write(place, found[0])
+                    put(key, entry, True)
         finally:
-            context.record_context, self.moving = before, moving
+            self.moving = moving
 
     # for readers in other threads
 
@@ -158,7 +195,7 @@ class DeferredWrites:
             encode = each._encode  # noqa: SLF001  # of this class
             if moving is not None:
                 found[moving[0]] = encode(moving[1])
-            found.update((place, encode(value)) for place, (value, _) in waiting.items())
+            found.update((place, encode(write[0])) for place, write in waiting.items())
         return found
 
     def settle_for_read(self) -> None:

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 @lru_cache
-def _rocks() -> Callable[[Path], Engine] | None:
+def _rocks() -> Callable[..., Engine] | None:
     """RocksDB's engine; None, with one warning per process, where rocksdict is missing."""
     if importlib.util.find_spec("rocksdict") is None:
         _log.warning(
@@ -30,18 +30,24 @@ def _rocks() -> Callable[[Path], Engine] | None:
         )
         return None
     module = importlib.import_module(".rocksdict_io", __package__)
-    return cast("Callable[[Path], Engine]", module.RocksEngine)
+    return cast("Callable[..., Engine]", module.RocksEngine)
 
 
-def open_engine(folder: Path, store_name: str) -> Engine:
-    """The files of a store in the folder of its task; a store that SQLite has stays there.
+def open_engine(folder: Path, store_name: str, *, has_statistics: bool = False) -> Engine:
+    """The files of a store in the folder of its task; a store that SQLite has stays there. `has_statistics`:
+    those of RocksDB.
 
     Errors: StoreLockedError, DamagedStoreError, StateStoreError.
     """
     rocks, database = _rocks(), folder / f"{store_name}.sqlite3"
     if rocks is None or database.exists():
         return SqliteEngine(database)
-    return rocks(folder / "rocksdb" / store_name)
+    return rocks(folder / "rocksdb" / store_name, has_statistics=has_statistics)
+
+
+def has_files(folder: Path, store_name: str) -> bool:
+    """Whether a store has files in the folder of its task."""
+    return (folder / "rocksdb" / store_name).exists() or (folder / f"{store_name}.sqlite3").exists()
 
 
 def delete_files(folder: Path, store_name: str) -> None:

@@ -154,11 +154,11 @@ class Flusher:
         key_serde, value_serde = rows.serdes
         key_data: list[bytes | None] = [*rows.data_of(keys)]
         key_column = Column(
-            make=lambda: [self._key_of(key) for key, _ in entries], data=key_data, serde=key_serde
+            make=lambda: [self._key_of(key) for key, _ in entries], read=lambda: key_data, serde=key_serde
         )
         make_values = self._new_plain_values if rows.is_timestamped else self._new_values
-        value_column = Column(make=lambda: make_values(entries), data=plain, serde=value_serde)
-        self._forward_rows(Rows(key_column, value_column, times, contexts))
+        value_column = Column(make=lambda: make_values(entries), read=lambda: plain, serde=value_serde)
+        self._forward_rows(Rows(key_column, value_column, times, Column(contexts)))
         return True
 
     def _read_before(self, entries: list[tuple[bytes, CacheEntry]]) -> list[tuple[bytes, CacheEntry]]:

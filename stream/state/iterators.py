@@ -10,20 +10,24 @@ from .stores import StoreIterator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..metrics.measures import StoreMeasures
+
 
 class OpenIterators:
     """Counts the open iterators of one store."""
 
-    __slots__ = ("count", "name")
+    __slots__ = ("count", "measures", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.count = 0
+        self.measures: StoreMeasures | None = None  # with metrics.recording.level DEBUG or TRACE
 
     def open(self, rows: Iterator[Any]) -> StoreIterator[Any]:
         """An iterator that counts until it is closed."""
         self.count += 1
-        return StoreIterator(rows, self._closed)
+        closed = self._closed if self.measures is None else self.measures.iterator_opened(self._closed)
+        return StoreIterator(rows, closed)
 
     def _closed(self) -> None:
         self.count -= 1

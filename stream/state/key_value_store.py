@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from ...clients.serdes import Serde
     from ..column_rows import ProcessRows
     from ..processing import FlushListener
+    from ..records import RecordContext
+    from .deferred import DeferredWrites
     from .key_value_bytes import KeyValueBytes, Rows
     from .stores import StoreContext, StoreIterator
-    from .thread_cache import NamedCache
+    from .thread_cache import CacheEntry, NamedCache
     from .value_formats import ValueFormat
 
 Write = Callable[[bytes, "bytes | None"], None]
@@ -121,11 +123,16 @@ class CachedKeyValueStore(TypedKeyValueStore):
             context, self._loads_key, self._get_bytes, self._write, self._flushed_rows(context)
         )
         self._cache = context.cache.open(self._cache_name, self._flusher.flush)
-        self._deferred = self._defer(self._put)
+        self._deferred = self._defer(self._cache, self._entry_of)
+
+    @property
+    def deferred(self) -> DeferredWrites:
+        """The writes in front of the cache."""
+        return self._deferred
 
     def of_values(self, serde: Serde[Any], can_wait: Callable[[Any], bool]) -> Self:
         same = super().of_values(serde, can_wait)
-        beside = self._deferred.beside(can_wait, same._put, same._dumps)  # noqa: SLF001  # a copy of this
+        beside = self._deferred.beside(can_wait, same._entry_of, same._dumps)  # noqa: SLF001  # a copy of this
         same._deferred = beside  # noqa: SLF001  # as above
         return same
 
@@ -152,12 +159,15 @@ class CachedKeyValueStore(TypedKeyValueStore):
             self._put(key, value)
 
     def _put(self, key: Any, value: Any) -> None:
+        key_bytes, entry = self._entry_of(key, value, self._context.record_context)
+        self._cache.put(key_bytes, entry, True)
+
+    def _entry_of(self, key: Any, value: Any, context: RecordContext | None) -> tuple[bytes, CacheEntry]:
         try:
             key_bytes = self._dumps_key(key)
             data = None if value is None else self._dumps(value)
         except BAD_DATA:
             key_bytes, data = self._bytes_of(key, value)  # raises what names the store
-        context = self._context.record_context
         assert context is not None
         size = 21 + len(context[2]) if not context[4] else 1 + record_context_size(context)
         typed = None
@@ -168,7 +178,7 @@ class CachedKeyValueStore(TypedKeyValueStore):
                     typed = value
             elif type(value) in self._kept_types:
                 typed = value
-        self._cache.put(key_bytes, (data, context, size, typed), True)
+        return key_bytes, (data, context, size, typed)
 
     def _rows(self, from_key: bytes | None, to_key: bytes | None, forward: bool) -> Rows:
         self._deferred.settle_for_read()

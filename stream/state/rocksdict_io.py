@@ -2,7 +2,8 @@
 
 One database per store. A key is the name of its key space, a zero byte and the key of the entry; the
 changelog offset has a key of its own, so that data and offset are written in one batch (KIP-1035). A key
-space is dropped by one range delete in the same batch.
+space is dropped by one range delete in the same batch. A large batch is written as a file of the database
+instead, which skips the log and the memtable (docs/adr/0041).
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from rocksdict import (
     DbClosedError,
     DBCompactionStyle,
     DBCompressionType,
+    IngestExternalFileOptions,
     Options,
     Rdict,
+    SstFileWriter,
     WriteBatch,
 )
 
 from .engines import DamagedStoreError, StateStoreError, StoreFullError, StoreLockedError
+from .rocksdb_numbers import PROPERTIES, of_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,7 +43,13 @@ _log = logging.getLogger(__name__)
 BLOCK_CACHE_BYTES = 50 << 20
 WRITE_BUFFER_BYTES = 16 << 20
 
+LARGE_BYTES = WRITE_BUFFER_BYTES // 4  # of values: batches from here on are files of their own
+
 _MOST_TRIES = 100_000
+_INGESTED = "ingested"  # in the folder of the database, which does not know this name
+
+# RocksDB's default, and while large batches are written: their files are merged once, behind the last.
+_FILES_TO_COMPACT, _LARGE_FILES_TO_COMPACT = 4, 32
 
 _OFFSET = b"\0offset"  # below all key spaces: their names are not empty
 _FULL = ("no space left on device", "disk quota exceeded", "file too large")
@@ -60,6 +70,8 @@ def _options() -> Options:
     options.set_max_write_buffer_number(3)
     options.set_compression_type(DBCompressionType.none())
     options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_level_zero_slowdown_writes_trigger(2 * _LARGE_FILES_TO_COMPACT)
+    options.set_level_zero_stop_writes_trigger(3 * _LARGE_FILES_TO_COMPACT)
     options.set_memtable_prefix_bloom_ratio(0.1)  # most gets are of keys that are not in the memtable
     options.set_memtable_whole_key_filtering(True)
     options.set_keep_log_file_num(1)
@@ -70,8 +82,10 @@ def _options() -> Options:
 class RocksEngine:
     """Errors: StoreLockedError if the database is open elsewhere, DamagedStoreError if it cannot be read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, has_statistics: bool = False) -> None:
+        """`has_statistics`: `numbers` has them; each read and write costs a little more."""
         self._path = path
+        self._has_statistics = has_statistics
         self._is_full = False
         self._prefixes: dict[str, bytes] = {}
         self._open()
@@ -79,8 +93,13 @@ class RocksEngine:
     def _open(self) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._db: Any = Rdict(str(self._path), _options(), access_type=AccessType.read_write())
+            self._options = _options()
+            if self._has_statistics:
+                self._options.enable_statistics()
+            self._db: Any = Rdict(str(self._path), self._options, access_type=AccessType.read_write())
             self._get = self._db.get
+            self._files_to_compact = _FILES_TO_COMPACT
+            (self._path / _INGESTED).unlink(missing_ok=True)  # of a process that was killed
         except Exception as error:  # rocksdict raises Exception itself
             raise self._error("open", error) from error
 
@@ -162,6 +181,53 @@ class RocksEngine:
     ) -> None:
         if self._is_full:
             self._reopen()
+        is_large = not dropped_spaces and sum(map(_size, changes.values())) >= LARGE_BYTES
+        try:
+            self._compact_from(_LARGE_FILES_TO_COMPACT if is_large else _FILES_TO_COMPACT)
+            if is_large:
+                self._ingest(changes, offset)
+            else:
+                self._write(changes, dropped_spaces, offset)
+        except Exception as error:
+            failure = self._error("write", error)
+            self._is_full = isinstance(failure, StoreFullError)
+            raise failure from error
+
+    def _compact_from(self, files: int) -> None:
+        """Merge files when there are that many."""
+        if files != self._files_to_compact:
+            self._db.set_options({"level0_file_num_compaction_trigger": str(files)})
+            self._files_to_compact = files
+
+    def _ingest(self, changes: Mapping[str, Mapping[bytes, bytes | None]], offset: int | None) -> None:
+        """Data and offset are in one file, which becomes part of the database as a whole."""
+        path = self._path / _INGESTED
+        try:
+            writer = SstFileWriter(_options())
+            writer.open(str(path))
+            if offset is not None:  # Order: keys rise.
+                writer[_OFFSET] = offset.to_bytes(8, "big", signed=True)
+            for space in sorted(changes, key=self._prefix):
+                prefix, values = self._prefix(space), changes[space]
+                for key in sorted(values):
+                    value = values[key]
+                    if value is None:
+                        del writer[prefix + key]
+                    else:
+                        writer[prefix + key] = value
+            writer.finish()
+            options = IngestExternalFileOptions()
+            options.set_move_files(True)
+            self._db.ingest_external_file([str(path)], options)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _write(
+        self,
+        changes: Mapping[str, Mapping[bytes, bytes | None]],
+        dropped_spaces: tuple[str, ...],
+        offset: int | None,
+    ) -> None:
         batch = WriteBatch(raw_mode=True)
         for space in dropped_spaces:
             prefix = self._prefix(space)
@@ -178,12 +244,7 @@ class RocksEngine:
                     put(prefix + key, value)
         if offset is not None:
             put(_OFFSET, offset.to_bytes(8, "big", signed=True))
-        try:
-            self._db.write(batch)
-        except Exception as error:
-            failure = self._error("write", error)
-            self._is_full = isinstance(failure, StoreFullError)
-            raise failure from error
+        self._db.write(batch)
 
     def _reopen(self) -> None:
         """After a full disk RocksDB refuses all writes until it is opened again, which writes what the log of
@@ -221,6 +282,15 @@ class RocksEngine:
         """RocksDB's estimate over all key spaces."""
         return int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0)
 
+    def numbers(self) -> dict[str, float]:
+        """Properties, and statistics if there are any, by the names of Kafka Streams' metrics."""
+        try:
+            found = {name: self._db.property_int_value(f"rocksdb.{name}") or 0 for name in PROPERTIES}
+        except Exception as error:
+            raise self._error("read", error) from error
+        text = self._options.get_statistics() if self._has_statistics else None
+        return found if text is None else {**found, **of_statistics(text)}
+
     def close(self) -> None:
         try:
             self._close()
@@ -231,3 +301,7 @@ class RocksEngine:
             if not self._is_full:
                 raise failure from error
             _log.warning("%s", failure)
+
+
+def _size(values: Mapping[bytes, bytes | None]) -> int:
+    return sum(map(len, filter(None, values.values())))

@@ -15,6 +15,7 @@ from .formats.windows import MAX_TIME
 from .merging import cached_rows, merged
 
 if TYPE_CHECKING:
+    from ..records import RecordContext
     from .stores import StoreContext
     from .thread_cache import CacheEntry, Flush
 
@@ -49,14 +50,19 @@ class SegmentedCache:
         return self.cache.get(self.cache_key(key))
 
     def put(self, key: bytes, value: bytes | None, typed: Any) -> None:
-        context = self._context.record_context
+        cache_key, entry = self.entry_of(key, value, self._context.record_context, typed)
+        self.cache.put(cache_key, entry, True)
+
+    def entry_of(
+        self, key: bytes, value: bytes | None, context: RecordContext | None, typed: Any
+    ) -> tuple[bytes, CacheEntry]:
+        """The key and the entry of a write."""
         assert context is not None
         size = 1 + record_context_size(context) + (0 if value is None else len(value))
         time = self._schema.segment_time(key)
         if time > self._max_time:
             self._max_time = time
-        cache_key = _SEGMENT.pack(time // self._interval_ms) + key
-        self.cache.put(cache_key, (value, context, size, typed), True)
+        return _SEGMENT.pack(time // self._interval_ms) + key, (value, context, size, typed)
 
     def rows(
         self,

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from ...clients.serdes import Serde
     from ..column_rows import ProcessRows
     from ..processing import FlushListener
+    from .deferred import EntryOf
     from .flushing import WriteRows
     from .stores import ChangelogRecord, StoreContext, StoreIterator
+    from .thread_cache import NamedCache
 
 Rows = Iterator[tuple[bytes, bytes]]
 
@@ -98,12 +100,14 @@ class TypedStore:
         self._inner.open(context, self.name)
         self.is_open = True
 
-    def _defer(self, write: Callable[[Any, Any], None]) -> DeferredWrites:
-        """What a store with a cache keeps in front of it; `write` writes to the cache."""
+    def _defer(self, cache: NamedCache, entry_of: EntryOf) -> DeferredWrites:
+        """What a store with a cache keeps in front of it."""
         is_known = self._is_timestamped or self._format is PLAIN
         fits = always_written(self._plain_serde) if is_known else None
         return DeferredWrites(
-            self._context, fits, write, is_timestamped=self._is_timestamped, encode=self._dumps
+            *(self._context, fits, cache.put, entry_of),
+            is_timestamped=self._is_timestamped,
+            encode=self._dumps,
         )
 
     def _bytes_of(self, key: Any, value: Any) -> tuple[bytes, bytes | None]:

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from ...clients.serdes import Serde
     from ..column_rows import ProcessRows
     from ..processing import FlushListener
+    from ..records import RecordContext
+    from .deferred import DeferredWrites
     from .store_spec import StoreSpec
     from .stores import ChangelogRecord, StoreContext, StoreIterator
+    from .thread_cache import CacheEntry
     from .typed import Rows
     from .value_formats import ValueFormat
     from .window_bytes import WindowBytes
@@ -142,24 +145,33 @@ class CachedWindowStore(TypedWindowStore):
         )
         self._cached = SegmentedCache(context, self.name, schema, interval, self._flusher.flush)
         self._key = schema.key
-        self._deferred = self._defer(self._put_at)
+        self._deferred = self._defer(self._cached.cache, self._entry_of)
+
+    @property
+    def deferred(self) -> DeferredWrites:
+        """The writes in front of the cache."""
+        return self._deferred
 
     def of_values(self, serde: Serde[Any], can_wait: Callable[[Any], bool]) -> Self:
         same = super().of_values(serde, can_wait)
-        beside = self._deferred.beside(can_wait, same._put_at, same._dumps)  # noqa: SLF001  # a copy of this
+        beside = self._deferred.beside(can_wait, same._entry_of, same._dumps)  # noqa: SLF001  # a copy of this
         same._deferred = beside  # noqa: SLF001  # as above
         return same
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
         if not self._deferred.put(key, (key, window_start), value):
-            self._put_at((key, window_start), value)
+            place = key, window_start
+            cache_key, entry = self._entry_of(place, value, self._context.record_context)
+            self._cached.cache.put(cache_key, entry, True)
 
-    def _put_at(self, place: tuple[Any, int], value: Any) -> None:
+    def _entry_of(
+        self, place: tuple[Any, int], value: Any, context: RecordContext | None
+    ) -> tuple[bytes, CacheEntry]:
         key, window_start = place
         key_bytes, data = self._bytes_of(key, value)
         plain = value[0] if self._is_timestamped and type(value) is ValueAndTimestamp else value
         typed = value if type(plain) in self._kept_types else None
-        self._cached.put(self._key(key_bytes, window_start), data, typed)
+        return self._cached.entry_of(self._key(key_bytes, window_start), data, context, typed)
 
     def fetch(self, key: Any, time: int) -> Any:
         found = self._deferred.get(key, (key, time))

@@ -18,6 +18,7 @@ from .handlers import Decision, ProducedRecord
 
 if TYPE_CHECKING:
     from ...clients.records import Headers
+    from ..metrics.measures import TaskMeasures
     from ..records import TaskId
     from .current_record import CurrentRecord
     from .handlers import ErrorContext, ProductionHandler, Response
@@ -61,6 +62,7 @@ class RecordCollector:
         self._dropped = dropped
         self._error: Exception | None = None
         self._dead_letter_topics: set[str] = set()
+        self.measures: TaskMeasures | None = None
         self.produce = produce
         self.produce_rows = produce_rows or self._produce_each
 
@@ -141,6 +143,8 @@ class RecordCollector:
                 )
                 continue
             self.produce(topic, partition, key_bytes, value_bytes, timestamp, headers)
+            if self.measures is not None:
+                self.measures.sent(node, topic, key_bytes, value_bytes)
 
     def _partitions(
         self, partitioner: Callable[[str, Any, Any, int], Any], topic: str, key: Any, value: Any

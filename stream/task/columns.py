@@ -33,6 +33,8 @@ class Columns:
         self.paths: Mapping[str, Any] = {} if io is None else io.paths
         self._waiting: deque[tuple[TopicPartition, Any]] = deque()
         self.rows = 0
+        self.counted_once = 0
+        """Rows of the batches that were processed by column, less one for each batch."""
 
     def add(self, partition: TopicPartition, batch: Any) -> None:
         self._waiting.append((partition, batch))
@@ -47,10 +49,13 @@ class Columns:
     def run(self, partition: TopicPartition, batch: Any) -> Any:
         """The PathResult of a batch; None if it has to be processed as records."""
         try:
-            return self.paths[partition.topic].run(batch)
+            result = self.paths[partition.topic].run(batch)
         except Exception:  # it is processed again, record by record
             log.debug("a batch of %s is processed record by record", partition, exc_info=True)
             return None
+        if result is not None:
+            self.counted_once += batch.num_rows - 1
+        return result
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
         """Drop the batches of other partitions."""

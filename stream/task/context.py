@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StreamsError
+from ..metrics.measured_stores import measure
 from ..processing import PunctuationType
 from ..state.engines import StateStoreError
 from ..topology.serdes import resolve
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
     from ...clients.records import Headers
     from ..column_rows import ProcessRows
+    from ..metrics.measures import TaskMeasures
     from ..processing import AddCall, CallPolicy, Cancellable, Forward, Section
     from ..records import Record, RecordContext, RecordMetadata, TaskId
     from .collector import RecordCollector
+    from .nodes import Nodes
     from .settings import TaskSettings
 
 
@@ -54,6 +57,9 @@ class TaskContext:
         self.runs: list[Section] = []
         """Processors that keep records."""
         self.fail: Callable[[str, Record[Any, Any] | None, Exception], None] | None = None
+        self.nodes: Nodes | None = None  # while they run
+        self.measures: TaskMeasures | None = None  # with metrics.recording.level DEBUG or TRACE
+        self.engines: Mapping[str, Any] = {}  # of the stores with files
         self.stores: dict[str, Any] = {}
         self.global_stores: Mapping[str, Any] = {}
         self.wall_ms = 0
@@ -68,6 +74,15 @@ class TaskContext:
         self.collector: RecordCollector | None = None
         self._changelogs = changelogs
 
+    def open_stores(self) -> None:
+        """Open the stores. Errors: StateStoreError."""
+        for name, store in self.stores.items():
+            store.init(self)
+            if self.measures is not None:
+                measure(store, self.measures.store(name))
+        if self.collector is not None:
+            self.collector.measures = self.measures
+
     def forget_processing(self) -> None:
         """The processors are closed and everything is committed; the stores stay open, and get their next
         values from their changelogs."""
@@ -75,7 +90,7 @@ class TaskContext:
         self.calls = TaskCalls(self.current)
         self.calls.open_executor = executor
         self.current.finish()
-        self.sections, self.runs, self.fail = [], [], None
+        self.sections, self.runs, self.fail, self.nodes = [], [], None, None
         self.stream_time = lambda: -1
         self.commit_requested = self.metadata_changed = False
         self.metadata = {}

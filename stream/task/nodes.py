@@ -13,18 +13,21 @@ from ..records import Record, RecordContext
 from ..state.engines import StateStoreError
 from ..state.formats.windows import WindowedSerde
 from ..topology.serdes import resolve
-from ..topology.specs import ProcessorSpec, SinkSpec, WindowedKeyPartitioner
+from ..topology.specs import ProcessorSpec, SinkSpec, SourceSpec, WindowedKeyPartitioner
 from .collector import answer
 from .context import NodeContext, to_all
 from .handlers import Decision, LogAndFail
+from .run_rows import run_by_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import CodeType, FrameType, TracebackType
 
     from ...clients.records import Headers
     from ..column_rows import ProcessRows, Rows
-    from ..processing import Forward, Processor
+    from ..metrics.measures import NodeMeasures, TaskMeasures
+    from ..processing import Forward, Processor, ProcessRun
+    from ..topology.specs import NodeSpec
     from ..topology.sub_topology import SubTopology
     from .collector import RecordCollector, Serialize
     from .context import TaskContext
@@ -38,6 +41,7 @@ class Node(NamedTuple):
     process: Forward
     processor: Processor | None
     process_rows: ProcessRows | None = None
+    process_run: ProcessRun | None = None
 
 
 class Nodes:
@@ -52,10 +56,11 @@ class Nodes:
     ) -> None:
         """`handler` None: exceptions of processors leave the task without an error handler."""
         self._context = context
-        context.fail = self.failed
+        context.fail, context.nodes = self.failed, self
         self._collector = collector
         self._handler = None if _only_fails(handler) else handler
         self.by_name: dict[str, Node] = {}
+        self._specs = {spec.name: spec for spec in topology.nodes}
         later: list[tuple[Any, NodeContext]] = []
         # Children before their parents, so that each is bound to their `process`. Processors of users get
         # their `init` afterwards, in the order of the topology, as in Java.
@@ -69,24 +74,52 @@ class Nodes:
                 sides = side_outputs(spec.supplier)
                 rows = self._rows_of([each for each in children if each not in sides])
                 node_context = NodeContext(context, spec.name, spec.stores, children, sides, rows)
+                if context.measures is not None and getattr(spec.supplier, "keeps_records_back", False):
+                    measures = self._measures_of(spec, context.measures, is_end=not children)
+                    node_context.forward = measures.counting_output(node_context.forward)
                 if getattr(processor, "is_of_user", False):
                     later.append((processor, node_context))
                 else:
                     self._init(processor, node_context)
                 process = processor.process
                 process_rows = getattr(processor, "process_rows", None)
+                process_run = getattr(processor, "process_run", None)
                 if self._handler is not None:
                     process = self._guarded(spec.name, process, self._handler)
-                    process_rows = None  # the handler may drop a record
-                self.by_name[spec.name] = Node(spec.name, process, processor, process_rows)
+                    process_rows = process_run = None  # the handler may drop a record
+                self.by_name[spec.name] = Node(spec.name, process, processor, process_rows, process_run)
             else:
-                self.by_name[spec.name] = Node(spec.name, to_all(tuple(children.values())), None)
+                process = to_all(tuple(children.values()))
+                self.by_name[spec.name] = Node(spec.name, process, None, None, self._run_of(tuple(children)))
+            if context.measures is not None:
+                self._measure(spec, context.measures, is_end=isinstance(spec, SourceSpec) or not children)
         for processor, node_context in reversed(later):
             self._init(processor, node_context)
+
+    def _measure(self, spec: NodeSpec, measures: TaskMeasures, *, is_end: bool) -> None:
+        """Count what the node gets."""
+        found, node = self._measures_of(spec, measures, is_end=is_end), self.by_name[spec.name]
+        self.by_name[spec.name] = node._replace(
+            process=found.counting(node.process),
+            process_rows=found.counting_rows(node.process_rows),
+            process_run=found.counting_run(node.process_run),
+        )
+
+    def _measures_of(self, spec: NodeSpec, measures: TaskMeasures, *, is_end: bool) -> NodeMeasures:
+        return measures.node(spec.name, is_end=is_end, has_stores=bool(getattr(spec, "stores", ())))
 
     def _rows_of(self, children: Sequence[str]) -> ProcessRows | None:
         """That of the only child, without those that get late records alone."""
         return self.by_name[children[0]].process_rows if len(children) == 1 else None
+
+    def _run_of(self, children: Sequence[str]) -> ProcessRun | None:
+        """That of the only child of a source."""
+        if len(children) != 1:
+            return None
+        child = self.by_name[children[0]]
+        if child.process_run is not None or child.process_rows is None:
+            return child.process_run
+        return run_by_rows(child.process, child.process_rows, self._context.current)
 
     def _init(self, processor: Processor, context: NodeContext) -> None:
         current = self._context.current
@@ -168,11 +201,13 @@ class Nodes:
                 return
             if has_windows and None in keys:  # no window: the partitioner of its record fails
                 each(rows)
-            else:
-                send(topic, keys, values, rows.timestamps)
+                return
+            send(topic, keys, values, rows.timestamps)
+            if context.measures is not None:
+                context.measures.sent_rows(spec.name, topic, keys, values)
 
         def each(rows: Rows) -> None:
-            columns = rows.keys.items, rows.values.items, rows.timestamps, rows.contexts
+            columns = rows.keys.items, rows.values.items, rows.timestamps, rows.contexts.items
             for one_key, one_value, timestamp, where in zip(*columns, strict=True):
                 context.record_context = where
                 process(one_key, one_value, timestamp, ())
@@ -234,27 +269,46 @@ class Nodes:
         """
         if isinstance(error, ProcessorFailedError):
             return error.processor
-        by_code: dict[CodeType, list[Node]] = {}
-        for node in self.by_name.values():
-            function = getattr(node.process, "__func__", node.process)
-            if node.processor is not None:
-                by_code.setdefault(function.__code__, []).append(node)
-                if node.process_rows is not None:
-                    by_code.setdefault(node.process_rows.__code__, []).append(node)
+        by_code = self._by_code([node for node in self.by_name.values() if node.processor is not None])
         name = source
         trace: TracebackType | None = error.__traceback__
         while trace is not None:
-            frame = trace.tb_frame
-            for node in by_code.get(frame.f_code, ()):
-                if any(_is_call_of(each, frame) for each in (node.process, node.process_rows)):
-                    name = node.name
-                    break
+            name = _node_of(by_code, trace.tb_frame) or name
             trace = trace.tb_next
         return name
+
+    def name_of_running(self, frame: FrameType) -> str | None:
+        """The innermost node, sinks included, in the calls of a frame, which may be of another thread."""
+        by_code = self._by_code(list(self.by_name.values()))
+        found: FrameType | None = frame
+        while found is not None:
+            name = _node_of(by_code, found)
+            if name is not None:
+                return name
+            found = found.f_back
+        return None
+
+    def _by_code(self, nodes: Sequence[Node]) -> dict[CodeType, list[Node]]:
+        by_code: dict[CodeType, list[Node]] = {}
+        for node in nodes:
+            if isinstance(self._specs[node.name], SourceSpec):
+                continue  # its function is that of its only child
+            for function in (node.process, node.process_rows, node.process_run):
+                if function is not None:
+                    code = getattr(function, "__func__", function).__code__
+                    by_code.setdefault(code, []).append(node)
+        return by_code
 
 
 def _only_fails(handler: ProcessingHandler | None) -> bool:
     return handler is None or (type(handler) is LogAndFail and handler.dead_letter_topic is None)
+
+
+def _node_of(by_code: Mapping[CodeType, list[Node]], frame: FrameType) -> str | None:
+    for node in by_code.get(frame.f_code, ()):
+        if any(_is_call_of(each, frame) for each in (node.process, node.process_rows, node.process_run)):
+            return node.name
+    return None
 
 
 def _is_call_of(process: Any, frame: FrameType) -> bool:

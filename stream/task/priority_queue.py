@@ -21,19 +21,20 @@ T = TypeVar("T", bound=Timed)
 class PriorityQueue(Generic[T]):
     """Elements by ascending timestamp, which must not change while they are in the queue."""
 
-    __slots__ = ("_heap",)
+    __slots__ = ("elements",)
 
     def __init__(self) -> None:
-        self._heap: list[T] = []
+        self.elements: list[T] = []
+        """A heap, always the same list: for those that ask after each record whether there are any."""
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self.elements)
 
     def peek(self) -> T | None:
-        return self._heap[0] if self._heap else None
+        return self.elements[0] if self.elements else None
 
     def offer(self, element: T) -> None:
-        heap = self._heap
+        heap = self.elements
         heap.append(element)
         at = len(heap) - 1
         while at:
@@ -46,7 +47,7 @@ class PriorityQueue(Generic[T]):
 
     def poll(self) -> T | None:
         """Remove the first element; None if the queue is empty."""
-        heap = self._heap
+        heap = self.elements
         if not heap:
             return None
         first, last = heap[0], heap.pop()
@@ -55,7 +56,7 @@ class PriorityQueue(Generic[T]):
         return first
 
     def _sift_down(self, at: int, element: T) -> None:
-        heap = self._heap
+        heap = self.elements
         size = len(heap)
         while at < size // 2:
             below = 2 * at + 1
@@ -68,4 +69,4 @@ class PriorityQueue(Generic[T]):
         heap[at] = element
 
     def clear(self) -> None:
-        self._heap.clear()
+        self.elements.clear()

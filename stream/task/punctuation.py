@@ -35,6 +35,7 @@ class PunctuationQueue:
 
     def __init__(self) -> None:
         self._queue: PriorityQueue[_Due] = PriorityQueue()
+        self.elements = self._queue.elements
 
     def __len__(self) -> int:
         return len(self._queue)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ...clients.records import Headers
     from ...protocol.model import TopicPartition
-    from ..processing import Forward
+    from ..processing import Forward, ProcessRun
 
 NO_TIMESTAMP = -1
 
@@ -72,7 +72,7 @@ class RecordQueue:
     __slots__ = (
         "_default_extractor", "_dropped", "_extractor", "_failed", "_fifo", "_loads_key", "_loads_value",
         "_read_key", "_read_value", "_wall_ms", "consumed", "head", "is_skipped", "key", "partition",
-        "partition_time", "process", "timestamp", "value",
+        "partition_time", "process", "process_run", "serdes", "timestamp", "value",
     )  # fmt: skip
 
     def __init__(
@@ -85,10 +85,13 @@ class RecordQueue:
         failed: Callable[[InputRecord, Exception], None],
         dropped: Callable[[str], None],
         wall_ms: Callable[[], int],
+        process_run: ProcessRun | None = None,
     ) -> None:
-        """`failed` raises, or returns to skip a record that cannot be read."""
+        """`failed` raises, or returns to skip a record that cannot be read. `process_run`: `process` of many
+        records."""
         self.partition = partition
-        self.process = process
+        self.process, self.process_run = process, process_run
+        self.serdes = key_serde, value_serde
         self._loads_key, self._read_key = _plain_loads(key_serde), loader(key_serde, "key")
         self._loads_value, self._read_value = _plain_loads(value_serde), loader(value_serde, "value")
         self._extractor = extractor
@@ -127,7 +130,7 @@ class RecordQueue:
         loads_key, loads_value = self._loads_key, self._loads_value
         if loads_key is None or loads_value is None or not self._default_extractor or self.is_skipped:
             return None
-        following = list(self._up_to(limit, most))
+        following = list(islice(self._fifo, most) if limit is None else self._below(limit, most))
         timestamps = [self.timestamp, *[raw.timestamp for raw in following]]
         if not following or min(timestamps) < 0:
             return None
@@ -139,11 +142,9 @@ class RecordQueue:
         assert self.head is not None
         return Run([self.head, *following], [self.key, *keys], [self.value, *values], timestamps)
 
-    def _up_to(self, limit: int | None, most: int) -> Iterator[InputRecord]:
+    def _below(self, limit: int, most: int) -> Iterator[InputRecord]:
         """Up to `most` records behind the first one; the first that is not below `limit` ends them."""
-        if limit is None:
-            yield from islice(self._fifo, most)
-        elif self.timestamp < limit:
+        if self.timestamp < limit:
             for raw in islice(self._fifo, most):
                 yield raw
                 if raw.timestamp >= limit:
@@ -153,10 +154,12 @@ class RecordQueue:
         """Drop the first `count` records of a run, which have been taken."""
         if not count:
             return
+        pop = self._fifo.popleft
         for _ in range(count):
-            self.head = self._fifo.popleft()
+            pop()
+        self.head = run.raws[count]
         self.key, self.value, self.timestamp = run.keys[count], run.values[count], run.timestamps[count]
-        self.partition_time = max(self.partition_time, *run.timestamps[:count])
+        self.partition_time = max(self.partition_time, max(run.timestamps[:count]))
 
     def _read_next(self) -> None:
         fifo = self._fifo

@@ -83,7 +83,8 @@ class Restoration:
         changelog.position = max(changelog.position, log_start_offset)
 
     def apply(self, partition: TopicPartition, records: list[Any], position: int) -> None:
-        """Restore records. `position` is the next offset of the consumer, which may lie behind gaps.
+        """Restore records before the end. `position` is the next offset of the consumer, which may lie behind
+        gaps.
 
         Records without key are no state: an input topic that serves as changelog may have some.
         """
@@ -96,6 +97,8 @@ class Restoration:
         if records:
             changelog.store.restore(records)
             changelog.restored += len(records)
+        if end is not None:  # Hazard: behind it are records of the next owner, which are not in the store
+            position = min(position, end)
         changelog.position = max(changelog.position, position)
 
     @property

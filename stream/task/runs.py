@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .run_rows import process_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...clients.records import Headers
     from .context import TaskContext
     from .partition_group import PartitionGroup
-    from .record_queue import InputRecord
+    from .record_queue import InputRecord, Run
+
+
+class BegunRun:
+    """The records of a run that are to be processed, without the one behind them. See InputRun.
+
+    `count`: those that have been begun.
+    """
+
+    __slots__ = (
+        "_current", "_group", "_punctuators", "count", "keys", "raws", "serdes", "timestamps", "values"
+    )  # fmt: skip
+
+    def __init__(
+        self, run: Run, group: PartitionGroup, context: TaskContext, serdes: tuple[Any, Any]
+    ) -> None:
+        self.serdes = serdes
+        self._group, self._current = group, context.current
+        self._punctuators = context.stream_punctuators.elements
+        self.raws = run.raws
+        self.keys, self.values = run.keys[:-1], run.values[:-1]
+        self.timestamps = run.timestamps[:-1]
+        self.count = 0
+
+    def has_headers(self) -> bool:
+        return any(raw.headers for raw in self.raws)
+
+    def begin(self, place: int) -> Headers:
+        raw, timestamps, group = self.raws[place], self.timestamps, self._group
+        if place >= self.count:
+            latest = max(timestamps[self.count : place + 1])
+            if latest > group.stream_time:
+                group.stream_time = latest
+        self.count = place + 1
+        self._current.start(raw, timestamps[place])
+        return raw.headers
+
+    def is_interrupted(self) -> bool:
+        return len(self._punctuators) > 0  # the record has scheduled the first one
 
 
 def process_next_run(
@@ -26,24 +67,16 @@ def process_next_run(
     if found is None:
         return 0
     queue, run = found
-    process, current, punctuators = queue.process, context.current, context.stream_punctuators
-    stream_time = group.stream_time
-    count, last = 0, len(run.raws) - 1
+    begun = BegunRun(run, group, context, queue.serdes)
     try:
-        for raw, key, value, timestamp in zip(*run, strict=True):
-            if count == last:
-                break
-            count += 1
-            if timestamp > stream_time:
-                group.stream_time = stream_time = timestamp
-            current.start(raw, timestamp)
-            process(key, value, timestamp, raw.headers)
-            if punctuators:
-                break  # the record has scheduled the first one
+        if queue.process_run is None:
+            process_each(begun, queue.process)
+        else:
+            queue.process_run(begun)
     except Exception as error:  # noqa: BLE001  # of the user's function; the cause is kept
-        group.end_run(queue, run, count)
-        fail(error, run.raws[count - 1])
-    group.end_run(queue, run, count)
-    current.finish()
-    queue.consumed = run.raws[count - 1].offset
-    return count
+        group.end_run(queue, run, begun.count)
+        fail(error, run.raws[begun.count - 1])
+    group.end_run(queue, run, begun.count)
+    context.current.finish()
+    queue.consumed = run.raws[begun.count - 1].offset
+    return begun.count

@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ...protocol.model import TopicPartition
-from ..errors import (
-    ProcessorFailedError,
-    StreamsError,
-    TaskCorruptedError,
-    TaskMigratedError,
-    TaskRetryError,
-)
+from ..errors import ProcessorFailedError, StreamsError, TaskCorruptedError, TaskMigratedError, TaskRetryError
 from ..records import Record, RecordMetadata, TaskId
 from ..state.engines import DamagedStoreError, StateStoreError
 from ..topology.serdes import resolve
@@ -126,8 +120,7 @@ class Task:
     def initialize(self) -> Restoration:
         """Open the stores. The caller restores them from their changelogs. Errors: StateStoreError."""
         self._move(TaskState.RESTORING)
-        for store in self.context.stores.values():
-            store.init(self.context)
+        self.context.open_stores()
         return self._restoration()
 
     def _restoration(self, positions: Mapping[str, int] | None = None) -> Restoration:
@@ -178,21 +171,22 @@ class Task:
         serdes = [resolve(source.key, "key", **defaults), resolve(source.value, "value", **defaults)]
         if None in serdes:
             raise StreamsError(f"source {source.name} has no serde, and the application has no default")
+        node = self._nodes.by_name[source.name]
         return RecordQueue(
-            partition,
-            self._nodes.by_name[source.name].process,
-            serdes[0],
-            serdes[1],
+            *(partition, node.process, serdes[0], serdes[1]),
             source.timestamp or self.config.timestamp_extractor,
             lambda record, error: self._not_read(source.name, record, error),
             self.context.dropped,
             lambda: self.context.wall_ms,
+            node.process_run,
         )
 
     # records
 
     def add_records(self, partition: TopicPartition, records: Iterable[InputRecord]) -> bool:
         """Buffer input records. True if the partition has enough and its consumer should be paused."""
+        if self.context.measures is not None and (source := self.topology.source_of(partition.topic)):
+            records = self.context.measures.take(source.name, partition.topic, records)
         return self.group.add(partition, records) > self.config.buffered_records
 
     def is_ready(self, wall_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""The text of `Topology.describe`, as Java prints it.
+"""The graph of a topology, and its text as Java's `Topology.describe` prints it.
 
 The order of the nodes that follow or precede one is that of a Java TreeSet whose comparator reads the number
 of nodes below each, while these numbers still grow: it is reproduced with the same tree.
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...protocol.records.streams_group_records import SubtopologyGraph, TopologyDescription, TopologyNode
+from ...protocol.records.topology_limits import PROCESSOR, SINK, SOURCE
 from . import java_order
 from .specs import NodeSpec, ProcessorSpec, SourceSpec
 from .tree_set import TreeSet
@@ -53,15 +55,26 @@ def _is_before(one: _Node, other: _Node) -> bool:
 
 
 def describe(builder: TopologyBuilder) -> str:
-    """The description of all sub-topologies and global stores."""
-    texts = (
-        (_global_store if builder.is_global(names) else _sub_topology)(builder, number, names)
-        for number, names in builder.node_groups().items()
+    """The text of all sub-topologies and global stores."""
+    return text_of(graph_of(builder))
+
+
+# --- the graph ----------------------------------------------------------------------------------------------
+
+
+def graph_of(builder: TopologyBuilder) -> TopologyDescription:
+    """What the text says, as it is sent to the group (KIP-1331)."""
+    return TopologyDescription(
+        tuple(
+            SubtopologyGraph(str(number), True, _global_store(builder, names))
+            if builder.is_global(names)
+            else SubtopologyGraph(str(number), False, _sub_topology(builder, names))
+            for number, names in builder.node_groups().items()
+        )
     )
-    return "Topologies:\n " + "".join(f"  {text}" for text in texts)
 
 
-def _sub_topology(builder: TopologyBuilder, number: int, names: Sequence[str]) -> str:
+def _sub_topology(builder: TopologyBuilder, names: Sequence[str]) -> tuple[TopologyNode, ...]:
     places = {name: place for place, name in enumerate(names)}
     nodes = {name: _Node(builder.nodes[name], places[name]) for name in java_order.grown(names)}
     for node in nodes.values():
@@ -70,40 +83,64 @@ def _sub_topology(builder: TopologyBuilder, number: int, names: Sequence[str]) -
             node.before.add(parent)
             parent.after.add(node)
             parent.grow(node.size)
-    ordered = sorted(nodes.values(), key=lambda node: (-node.size, node.spec.name))
-    lines = "".join(f"    {_line(node)}\n" for node in ordered)
-    return f"Sub-topology: {number}\n{lines}\n"
+    return tuple(map(_said, sorted(nodes.values(), key=lambda node: (-node.size, node.spec.name))))
 
 
-def _global_store(builder: TopologyBuilder, number: int, names: Sequence[str]) -> str:
+def _global_store(builder: TopologyBuilder, names: Sequence[str]) -> tuple[TopologyNode, ...]:
     source = next(name for name in java_order.grown(names) if builder.is_global_source(name))
     processor = next(name for name in java_order.grown(names) if name != source)
     first, second = _Node(builder.nodes[source], 0), _Node(builder.nodes[processor], 1)
     first.after.add(second)
     second.before.add(first)
-    return (
-        f"Sub-topology: {number} for global store (will not generate tasks)\n"
-        f"    {_line(first)}\n    {_line(second)}\n"
-    )
+    return _said(first), _said(second)
 
 
-def _line(node: _Node) -> str:
+def _said(node: _Node) -> TopologyNode:
     spec = node.spec
-    before, after = f"\n      <-- {_names(node.before)}", f"\n      --> {_names(node.after)}"
+    links: dict[str, Any] = {
+        "successors": tuple(each.spec.name for each in node.after),
+        "predecessors": tuple(each.spec.name for each in node.before),
+    }
     if isinstance(spec, SourceSpec):
-        topics = spec.pattern.pattern if spec.pattern is not None else _set(spec.topics)
-        return f"Source: {spec.name} (topics: {topics}){after}"
+        chosen_by = "" if spec.pattern is None else spec.pattern.pattern
+        return TopologyNode(spec.name, SOURCE, tuple(java_order.copied(spec.topics)), chosen_by, **links)
     if isinstance(spec, ProcessorSpec):
-        return f"Processor: {spec.name} (stores: {_set(java_order.grown(spec.stores))}){after}{before}"
+        stores = tuple(java_order.copied(java_order.grown(spec.stores)))
+        return TopologyNode(spec.name, PROCESSOR, stores=stores, **links)
     if isinstance(spec.topic, str):
-        return f"Sink: {spec.name} (topic: {spec.topic}){before}"
+        return TopologyNode(spec.name, SINK, (spec.topic,), **links)
     function = getattr(spec.topic, "__qualname__", type(spec.topic).__qualname__)
-    return f"Sink: {spec.name} (extractor class: {function}){before}"
+    return TopologyNode(spec.name, SINK, chosen_by=function, **links)
+
+
+# --- the text -----------------------------------------------------------------------------------------------
+
+
+def text_of(graph: TopologyDescription) -> str:
+    """As Java prints it."""
+    return "Topologies:\n " + "".join(f"  {_section(each)}" for each in graph.subtopologies)
+
+
+def _section(graph: SubtopologyGraph) -> str:
+    lines = "".join(f"    {_line(node)}\n" for node in graph.nodes)
+    if graph.is_global:
+        return f"Sub-topology: {graph.subtopology_id} for global store (will not generate tasks)\n{lines}"
+    return f"Sub-topology: {graph.subtopology_id}\n{lines}\n"
+
+
+def _line(node: TopologyNode) -> str:
+    before, after = f"\n      <-- {_names(node.predecessors)}", f"\n      --> {_names(node.successors)}"
+    if node.kind == SOURCE:
+        return f"Source: {node.name} (topics: {node.chosen_by or _set(node.topics)}){after}"
+    if node.kind == PROCESSOR:
+        return f"Processor: {node.name} (stores: {_set(node.stores)}){after}{before}"
+    to = f"topic: {node.topics[0]}" if node.topics else f"extractor class: {node.chosen_by}"
+    return f"Sink: {node.name} ({to}){before}"
 
 
 def _set(names: Sequence[str]) -> str:
-    return f"[{', '.join(java_order.copied(names))}]"
+    return f"[{', '.join(names)}]"
 
 
-def _names(nodes: TreeSet[_Node]) -> str:
-    return ", ".join(node.spec.name for node in nodes) or "none"
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from .specs import ProcessorSpec, SinkSpec, SourceSpec
+from ...protocol.records.topology_limits import PROCESSOR, SINK, SOURCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from .built import BuiltTopology
-    from .specs import NodeSpec
-    from .sub_topology import SubTopology
+    from ...protocol.records.streams_group_records import (
+        SubtopologyGraph,
+        TopologyDescription,
+        TopologyNode,
+    )
 
 _LETTER, _LINE, _PAD, _GAP, _LAYER = 7.3, 17, 9, 26, 46  # pixels
-_FILLS = {SourceSpec: "#dbe9fb", ProcessorSpec: "#ffffff", SinkSpec: "#dff3e0"}
+_FILLS = {SOURCE: "#dbe9fb", PROCESSOR: "#ffffff", SINK: "#dff3e0"}
 _STYLE = (
     "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#1b2733}"
     ".title{font-weight:bold}.topic{fill:#4a5b6c}"
@@ -57,17 +59,14 @@ class _Box:
         return f'<rect {place} rx="{radius}" fill="{self.fill}" stroke="#5b6b7b"/>{texts}'
 
 
-def drawing(built: BuiltTopology) -> str:
+def drawing(topology: TopologyDescription) -> str:
     """The SVG document of all sub-topologies, one below the other, and of the global stores."""
     parts: list[str] = []
     top, width = float(_GAP), 0.0
-    sections = [(f"Sub-topology {number}", built.sub_topology(number)) for number in built.sub_topology_ids]
-    global_topology = built.global_topology()
-    if global_topology is not None:
-        sections.append(("Global stores", global_topology))
-    for title, sub_topology in sections:
+    for graph in topology.subtopologies:
+        title = f"{'Global store' if graph.is_global else 'Sub-topology'} {graph.subtopology_id}"
         parts.append(f'<text class="title" x="{_GAP}" y="{top:.0f}">{title}</text>')
-        section = _Section(sub_topology)
+        section = _Section(graph)
         section.place(top + _LINE)
         parts.append(section.draw())
         top, width = section.bottom + 2 * _GAP, max(width, section.right + _GAP)
@@ -84,23 +83,19 @@ def drawing(built: BuiltTopology) -> str:
 class _Section:
     """The boxes of one sub-topology."""
 
-    def __init__(self, sub_topology: SubTopology) -> None:
-        self._nodes = {node.name: node for node in sub_topology.nodes}
-        self._children = sub_topology.children
-        self._boxes = {name: _Box(_lines(node), _FILLS[type(node)]) for name, node in self._nodes.items()}
+    def __init__(self, graph: SubtopologyGraph) -> None:
+        self._children = {node.name: node.successors for node in graph.nodes}  # parents before children
+        self._boxes = {node.name: _Box(_lines(node), _FILLS[node.kind]) for node in graph.nodes}
         self._users = {
-            store: [node.name for node in self._processors() if store in node.stores]
-            for store in dict.fromkeys(name for node in self._processors() for name in node.stores)
+            store: [node.name for node in graph.nodes if store in node.stores]
+            for store in dict.fromkeys(name for node in graph.nodes for name in node.stores)
         }
         self._stores = {name: _Box([name], "#f4efdc", is_store=True) for name in self._users}
         self.bottom = self.right = 0.0
 
-    def _processors(self) -> Iterable[ProcessorSpec]:
-        return (node for node in self._nodes.values() if isinstance(node, ProcessorSpec))
-
     def place(self, top: float) -> None:
         """Give every box its position, from `top` down."""
-        layers = _layers(self._nodes, self._children)
+        layers = _layers(self._children)
         for layer in layers:
             layer.sort(key=self._wanted_middle)
             left = float(_GAP)
@@ -138,20 +133,19 @@ class _Section:
         return "".join(lines + boxes)
 
 
-def _lines(node: NodeSpec) -> list[str]:
-    if isinstance(node, SourceSpec):
-        topics = list(node.topics) if node.pattern is None else [f"pattern {node.pattern.pattern}"]
-        return [node.name, *topics]
-    if isinstance(node, SinkSpec):
-        return [node.name, node.topic if isinstance(node.topic, str) else "topic by function"]
-    return [node.name]
+def _lines(node: TopologyNode) -> list[str]:
+    if node.topics:
+        return [node.name, *node.topics]
+    if node.kind == SOURCE:
+        return [node.name, f"pattern {node.chosen_by}"]
+    return [node.name, f"topic by {node.chosen_by}"] if node.kind == SINK else [node.name]
 
 
-def _layers(nodes: Mapping[str, NodeSpec], children: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
-    """Each node below all of its parents; `nodes` has parents before children."""
-    depth = dict.fromkeys(nodes, 0)
-    for name in nodes:
-        for child in children.get(name, ()):
+def _layers(children: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
+    """Each node below all of its parents; `children` has parents before children."""
+    depth = dict.fromkeys(children, 0)
+    for name, below in children.items():
+        for child in below:
             depth[child] = max(depth[child], depth[name] + 1)
     layers: list[list[str]] = [[] for _ in range(max(depth.values()) + 1)]
     for name, number in depth.items():

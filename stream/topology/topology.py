@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..processors.user import user_supplier
 from .built import BuiltTopology
-from .description import describe
+from .description import describe, graph_of
 from .topology_builder import TopologyBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ...protocol.records.streams_group_records import TopologyDescription
     from ..processors.user import UserProcessor
     from .specs import OffsetReset, Partitioner, StoreBuilder, TimestampExtractor, TopicNameExtractor
 
@@ -120,6 +121,10 @@ class Topology:
     def describe(self) -> str:
         """The text that Java's `Topology.describe` gives for this topology."""
         return describe(self.builder)
+
+    def graph(self) -> TopologyDescription:
+        """What `describe` says, by node."""
+        return graph_of(self.builder)
 
     def build(
         self, application_id: str, *, caching: bool = True, matched: Collection[str] = ()

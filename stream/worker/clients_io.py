@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...clients.cluster.attach_io import security_protocol
+from ...clients.config import AdminConfig
 from ...clients.sync.admin_io import Admin
 from ...clients.sync.consumer_io import Consumer
 from ...clients.sync.producer_io import Producer
@@ -33,3 +35,7 @@ class Clients:
     def admin(self, config: Mapping[str, Any]) -> Admin:
         """An admin client."""
         return Admin(self._bootstrap, config=dict(config))
+
+    def security_protocol(self, config: Mapping[str, Any]) -> str:
+        """That of the connections of an admin client."""
+        return security_protocol(self._bootstrap, AdminConfig, config)

@@ -112,8 +112,9 @@ class TaskCommits:
         }
         if repartition:
             self.purgeable = {**self.purgeable, **repartition}
-        ends = self._output.changelog_ends()
         for task in tasks:
+            # Hazard: of a task that was here before, and was lost: the new one may not have restored so much
+            ends = self._output.changelog_ends() if task.commit_needed else {}
             known = {
                 store: ends[partition]
                 for store, topic in task.topology.changelogs.items()

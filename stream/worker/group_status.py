@@ -29,7 +29,7 @@ _ADVICE = {
     ),
     StatusCode.MISSING_INTERNAL_TOPICS: "mend what the error says, or create the topics",
 }
-_CREATION_FAILED = "Creation failed:"
+_FAILED = ("Creation failed:", "Unauthorized to CREATE")
 
 
 class GroupStatus:
@@ -40,7 +40,8 @@ class GroupStatus:
 
     def problem(self, statuses: Sequence[Status], responses: int, now_ms: int) -> StreamsError | None:
         """The error that ends the thread: a status about topics that a later response, GRACE_MS after the
-        first one, repeats. Internal topics that are missing count only once their creation has failed."""
+        first one, repeats. Internal topics that are missing count only once their creation has failed,
+        or is not allowed."""
         found = {status.status_code: status.status_detail for status in statuses if _is_problem(status)}
         self._since = {code: self._since.get(code, (responses, now_ms)) for code in found}
         for code, (first, since_ms) in sorted(self._since.items()):
@@ -58,5 +59,5 @@ def requests_shutdown(statuses: Sequence[Status]) -> bool:
 def _is_problem(status: Status) -> bool:
     code = status.status_code
     if code == StatusCode.MISSING_INTERNAL_TOPICS.value:
-        return _CREATION_FAILED in status.status_detail
+        return any(text in status.status_detail for text in _FAILED)
     return any(code == each.value for each in _ERRORS)

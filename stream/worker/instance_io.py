@@ -5,39 +5,45 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...clients.admin.admin_types import LATEST
 from ...protocol.errors import HeadraceError
 from ..errors import StreamsError
+from ..metrics.metrics import ClientFacts, instance_metrics
+from ..metrics.names import Level
 from ..query.connect_io import queries_of
 from ..query.hosts_io import GroupHosts
 from ..query.local_io import LocalStores
-from ..query.server_io import QueryServer
+from ..query.secrets_io import query_keys
+from ..query.server_io import QueryServer, listen
 from ..query.views_io import ViewOptions, view_of
 from ..snapshots.open_io import open_snapshots
+from ..watch.instance_io import instance_status, metric_source
+from ..watch.lags_io import store_lags
 from .async_calls_io import FunctionLoop
 from .clients_io import Clients
 from .global_thread_io import GlobalThread
 from .group_configs_io import use_group_configs
 from .listeners_io import RestoreListener, StateListener, StateNotices
-from .metadata import LagInfo, ThreadMetadata
 from .planner_io import Planner
 from .state_directory_io import StateDirectory
 from .states import INSTANCE_TRANSITIONS, InstanceState
+from .stored_offsets_io import read_stored_offsets
 from .thread_io import StreamThread, wall_ms
 from .topic_watch_io import TopicWatch
+from .uncaught import REPLACE_THREAD, SHUTDOWN_APPLICATION, UncaughtHandler, shut_down
 from .upkeep_io import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
+    from ...protocol.messages.streams_status import InstanceStatus
     from ...protocol.model import TopicPartition
     from ..config import StreamsConfig
+    from ..metrics.names import MetricName
     from ..query.client_io import Queries
     from ..query.gate_io import QueryGate
     from ..query.local_io import Holder
@@ -45,21 +51,10 @@ if TYPE_CHECKING:
     from ..state.engines import Engine
     from ..task.settings import TaskSettings
     from ..topology.topology import Topology
+    from .metadata import LagInfo, ThreadMetadata
     from .plan import AppPlan
 
 log = logging.getLogger("headrace.stream")
-
-REPLACE_THREAD = "replace_thread"
-SHUTDOWN_CLIENT = "shutdown_client"
-SHUTDOWN_APPLICATION = "shutdown_application"
-UncaughtHandler = Callable[[BaseException], str]
-"""The error that ended a thread, to REPLACE_THREAD, SHUTDOWN_CLIENT, or SHUTDOWN_APPLICATION, which ends all
-instances of the application."""
-
-
-def shut_down(_error: BaseException) -> str:
-    """The default handler: the instance ends."""
-    return SHUTDOWN_CLIENT
 
 
 class AppInstance:
@@ -96,7 +91,7 @@ class AppInstance:
         self._error: BaseException | None = None
         self._shutdown_error: BaseException | None = None
         self._threads: list[StreamThread] = []
-        self._made = 0
+        self._made = self._failed = 0  # threads
         self._global: GlobalThread | None = None
         self._directory: StateDirectory | None = None
         self._plan: AppPlan | None = None
@@ -158,17 +153,20 @@ class AppInstance:
             for thread in list(self._threads)
             for found, position in thread.positions().items()
         }
-        if not positions:
-            return {}
-        with self._planner.admin() as admin:
-            ends = admin.list_offsets({changelog: LATEST for _, changelog in positions})
-            found: dict[str, dict[int, LagInfo]] = {}
-            for (store, changelog), position in sorted(positions.items()):
-                end = ends[changelog].offset
-                current = end if position is None else position
-                lags = found.setdefault(store, {})
-                lags[changelog.partition] = LagInfo(current, end, max(end - current, 0))
-        return found
+        return store_lags(positions, self._planner.admin)
+
+    def status(self, sample_ms: int = 0) -> InstanceStatus:
+        """The state of the instance, its threads, tasks and stores. `sample_ms`: for how long to look which
+        operators take the time; the call takes as long. From any thread."""
+        process_id = "" if self._directory is None else self._directory.process_id
+        return instance_status(process_id, self._state.value, list(self._threads), wall_ms(), sample_ms)
+
+    def metrics(self) -> dict[MetricName, float | str]:
+        """By name, group and tags of Kafka Streams, of the level metrics.recording.level. From any thread."""
+        facts = ClientFacts(self.config.application_id, self._planner.description, self._failed)
+        threads = {thread.name: metric_source(thread) for thread in list(self._threads)}
+        level = Level[self.config.metrics_level]
+        return instance_metrics(facts, self.status(), threads, level, wall_ms())
 
     # --- queries ------------------------------------------------------------------------------------------
 
@@ -232,7 +230,8 @@ class AppInstance:
             if self._queries is None:
                 name = self.config.application_id
                 hosts = GroupHosts(name, self._planner.admin())
-                self._queries = queries_of(name, plan.built, plan.settings, hosts)
+                keys = query_keys(self.config, name)
+                self._queries = queries_of(name, plan.built, plan.settings, hosts, keys=keys)
             return self._queries
 
     def _plan_of_queries(self) -> AppPlan | None:
@@ -256,16 +255,15 @@ class AppInstance:
         if not self._move(InstanceState.REBALANCING):
             raise StreamsError(f"an instance starts once, this one is {self._state.value}")
         try:
+            self._query_server, self.config = listen(
+                self._stores, self.config, self.status, self._planner.security_protocol
+            )
+            self._planner.config = self.config
             plan = self.prepare()
             if plan.built.source_patterns():
                 self._watch = TopicWatch(self._planner, plan, self._use_plan, self._watch_failed)
             for _ in range(self.config.threads):
                 self._threads.append(self._new_thread(plan))
-            if self.config.endpoint is not None:
-                self._query_server = QueryServer(
-                    self._stores, self.config.application_id, *self.config.endpoint
-                )
-                self._query_server.start()
             for thread in self._threads:
                 thread.start()
             self._upkeep = self._new_upkeep()
@@ -294,6 +292,7 @@ class AppInstance:
         self._directory.snapshots = open_snapshots(self.config, self._directory.path)
         if self.config.state_max_age_ms >= 0:
             self._directory.clean(wall_ms(), self.config.state_max_age_ms)
+        read_stored_offsets(self._directory, plan, self._planner.admin)
         global_topology = plan.built.global_topology()
         if global_topology is not None:
             name = f"{self.config.application_id}-global"
@@ -461,6 +460,7 @@ class AppInstance:
 
     def thread_failed(self, thread: StreamThread, error: BaseException) -> None:
         log.error("%s ended", thread.name, exc_info=error)
+        self._failed += 1
         if self._state not in (InstanceState.RUNNING, InstanceState.REBALANCING):
             return  # it ends already
         decision = self._on_uncaught(error)

@@ -160,12 +160,11 @@ class Output:
         """`send` of each record, in order, without headers. The lists must not change afterwards."""
         start, count = 0, len(keys)
         is_changelog = topic in self._changelogs
+        if self.transactional_id is not None and not self._in_transaction and count:
+            # begins the transaction: a batch is open only inside one
+            self.send(collector, topic, partition, keys[0], values[0], timestamps[0], ())
+            start = 1
         while start < count:
-            # Order: also the first record: a batch is open only inside a transaction.
-            self.send(collector, topic, partition, keys[start], values[start], timestamps[start], ())
-            start += 1
-            if start == count:
-                return
             joined = self._append_run(topic, keys, values, timestamps, partition, start)
             run = SentRun(collector, topic, partition, (keys, values, timestamps), start, *joined)
             if run.count:
@@ -174,6 +173,9 @@ class Output:
                 if is_changelog:
                     assert partition is not None, "a changelog record has the partition of its task"
                     self._last[topic, partition] = run
+            if start < count:  # its batch is full, or not open yet
+                self.send(collector, topic, partition, keys[start], values[start], timestamps[start], ())
+                start += 1
 
     def send_columns(self, collector: RecordCollector | None, topic: str, rows: Any) -> None:
         """Send the rows of an Arrow batch with columns value, timestamp, and key and headers if it has them;
@@ -222,7 +224,8 @@ class Output:
         self._last.clear()
 
     def changelog_ends(self) -> Mapping[TopicPartition, int]:
-        """The offsets behind the last acknowledged record of each changelog, as of the last `flush`."""
+        """The offset behind the last record of each changelog that the last `flush` saw acknowledged, and
+        that was sent after the last `abort`."""
         return self._ends
 
     @property
@@ -251,6 +254,7 @@ class Output:
         self._unacknowledged_columns.clear()
         self._unacknowledged_runs.clear()
         self._last.clear()
+        self._ends.clear()  # some are of records that nobody sees
         if not self._in_transaction:
             return
         self._in_transaction, self._refused = False, None

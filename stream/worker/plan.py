@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from ...protocol.records.streams_group_records import StreamsGroupTopologyValue
+    from ...protocol.records.streams_group_records import StreamsGroupTopologyValue, TopologyDescription
     from ..config import StreamsConfig
     from ..state.engines import Engine
     from ..task.settings import TaskSettings
@@ -38,6 +38,8 @@ class AppPlan:
     open_engine: Callable[[Path, str], Engine]
     group_topology: StreamsGroupTopologyValue
     """What the members of the group send."""
+    description: TopologyDescription | None = None
+    """What they send besides, for operators; None: nothing."""
     client_tags: Mapping[str, str] = field(default_factory=dict)
     column_paths: Mapping[int, Mapping[str, ColumnPath]] = field(default_factory=dict)
     """Of each sub-topology. If there are any, threads read by column."""

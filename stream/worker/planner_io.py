@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ...clients.config import ConnectionConfig
-from ...protocol.application_topics import is_internal_topic
 from ...protocol.errors import ConfigError
+from ...protocol.records.topology_limits import MAX_DESCRIPTION_BYTES, description_size
 from ..errors import InternalTopicError
 from ..processors.named_tables import takes_columns
 from ..task.timestamps import FailOnInvalidTimestamp
@@ -17,6 +19,7 @@ from .group_topology import group_topology
 from .plan import AppPlan
 from .topic_plan import plan_topics
 from .topics_io import existing_topics
+from .upgrade_io import built_with, with_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from ...clients.admin.admin_types import TopicListing
     from ...clients.sync.admin_io import Admin
+    from ...protocol.records.streams_group_records import TopologyDescription
     from ..config import StreamsConfig
     from ..state.engines import Engine
     from ..task.settings import TaskSettings
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from .listeners_io import RestoreListener
 
 
+log = logging.getLogger(__name__)
 _NOT_OF_MEMBERS = {
     "session.timeout.ms": "set streams.session.timeout.ms of the group",
     "heartbeat.interval.ms": "set streams.heartbeat.interval.ms of the group",
@@ -62,7 +67,7 @@ class Planner:
         restore_listener: RestoreListener | None = None,
     ) -> None:
         self._topology = topology
-        self._config = config
+        self.config = config
         self.settings = settings
         self._clients = clients
         self._given = client_configs
@@ -74,6 +79,15 @@ class Planner:
         """A new admin client."""
         return self._clients.admin(self._given.get("admin", {}))
 
+    def security_protocol(self) -> str:
+        """That of the clients' connections."""
+        return self._clients.security_protocol(self._given.get("admin", {}))
+
+    @property
+    def description(self) -> str:
+        """The topology, as Java describes it."""
+        return self._topology.describe()
+
     @property
     def interval_ms(self) -> int:
         """How often topics are looked for that match a pattern: metadata.max.age.ms of the consumers."""
@@ -82,39 +96,48 @@ class Planner:
         return config.metadata_max_age_ms
 
     def first_plan(self, admin: Admin) -> AppPlan:
-        """Check the topics that exist. Errors: InternalTopicError, TopologyError."""
+        """Check the topics that exist, and the topology of the group. Errors: InternalTopicError,
+        TopologyError, IncompatibleTopologyError."""
         existing = existing_topics(admin)
-        return self._plan(self._built(existing), existing)
+        return with_epoch(admin, self._plan(self._built(existing), existing), existing.keys())
 
     def next_plan(self, admin: Admin, plan: AppPlan) -> AppPlan | None:
         """A plan with the topics that match patterns now; None if they are those of `plan`. Errors: as
         `first_plan`."""
         existing = existing_topics(admin)
         built = self._built(existing)
-        return None if built.matched == plan.built.matched else self._plan(built, existing)
+        if built.matched == plan.built.matched:
+            return None
+        return replace(self._plan(built, existing), group_topology=plan.group_topology)
+
+    def _sent_description(self) -> TopologyDescription | None:
+        """What the group gets to know besides (KIP-1331); None if it is too large for that."""
+        graph = self._topology.graph() if self.config.pushes_description else None
+        if graph is not None and description_size(graph) > MAX_DESCRIPTION_BYTES:
+            log.info(
+                "the description of the topology has more than %d bytes: it is not sent",
+                MAX_DESCRIPTION_BYTES,
+            )
+            return None
+        return graph
 
     def _built(self, existing: Mapping[str, TopicListing]) -> BuiltTopology:
-        config = self._config
-        matched = [
-            name
-            for name, topic in existing.items()
-            if not topic.is_internal and not is_internal_topic(name, config.application_id)
-        ]
-        return self._topology.build(config.application_id, caching=config.cache_bytes > 0, matched=matched)
+        return built_with(self._topology, self.config, existing)
 
     def _plan(self, built: BuiltTopology, existing: Mapping[str, TopicListing]) -> AppPlan:
         defaults = {name: str(value) for name, value in self._given.get("topic", {}).items()}
         counts = _partition_counts(built, existing)
         sub_topologies = {number: built.sub_topology(number) for number in built.sub_topology_ids}
         return AppPlan(
-            config=self._config,
+            config=self.config,
             settings=self.settings,
             built=built,
             sub_topologies=sub_topologies,
             sources={number: frozenset(each.sources) for number, each in sub_topologies.items()},
             partitions={name: counts[name] for each in sub_topologies.values() for name in each.sources},
             topic_ids={name: existing[name].topic_id.hex() for name in counts if name in existing},
-            group_topology=group_topology(built, self._config, defaults),
+            group_topology=group_topology(built, self.config, defaults),
+            description=self._sent_description(),
             client_tags={name: str(value) for name, value in self._given.get("client.tag", {}).items()},
             repartition_topics=frozenset(
                 topic for each in sub_topologies.values() for topic in each.repartition_topics

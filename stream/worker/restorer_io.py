@@ -11,6 +11,7 @@ from ...clients.admin.admin_types import LATEST
 from ...protocol.model import TopicPartition
 from ..errors import TaskCorruptedError
 from ..state.engines import DamagedStoreError
+from ..task.restored_writes import to_commit
 from .listeners_io import RestoreNotices
 
 if TYPE_CHECKING:
@@ -161,16 +162,14 @@ class Restorer:
 
     def _advance(self) -> None:
         """Positions move over markers, gaps and a deleted start without a record; what is restored becomes
-        durable."""
-        done = []
-        for partition, (task_id, changelog) in self._changelogs.items():
-            position = self._consumer.position(partition)
-            self._restorations[task_id].apply(partition, [], position)
+        durable, in large batches."""
+        for partition, (task_id, _) in self._changelogs.items():
+            self._restorations[task_id].apply(partition, [], self._consumer.position(partition))
+        for changelog in to_commit([changelog for _, changelog in self._changelogs.values()]):
             self._is_full = True
             changelog.store.commit(changelog.position)
             self._is_full = False
-            if changelog.is_done:
-                done.append(partition)
+        done = [partition for partition, (_, changelog) in self._changelogs.items() if changelog.is_done]
         for partition in done:
             changelog = self._changelogs[partition][1]
             self._listener.on_restore_end(partition, changelog.store_name, changelog.restored)

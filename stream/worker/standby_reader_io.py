@@ -40,7 +40,9 @@ class StandbyReader:
         config: Mapping[str, Any],
         committed: Callable[[list[TopicPartition]], Mapping[TopicPartition, int | None]],
         listener: RestoreListener | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.clock_s = clock_s
         # A position that the log does not have is an error: the store behind it is built again
         self._config = {**config, "auto.offset.reset": "none"}
         self._clients = clients
@@ -98,7 +100,7 @@ class StandbyReader:
         if consumer is None:
             return
         self._write()
-        begin_s = time.monotonic()
+        begin_s = self.clock_s()
         if begin_s >= self._refresh_at_s:
             self._raise_limits(consumer)
         try:
@@ -118,7 +120,7 @@ class StandbyReader:
                     standby = self._owners[partition]
                     touched[standby.id] = standby
                     self._apply(consumer, standby, partition, list(run))
-            self.has_more, now_s = bool(records), time.monotonic()
+            self.has_more, now_s = bool(records), self.clock_s()
             if not records or now_s >= ends_at_s:
                 break
         if now_s >= self._refresh_at_s:

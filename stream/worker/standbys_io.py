@@ -6,7 +6,6 @@ Warm-up tasks are standby tasks: only the group's coordinator makes a difference
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import HeadraceError
@@ -44,6 +43,7 @@ class Standbys:
         active: Mapping[TaskId, Task],
     ) -> None:
         """`active`: the other tasks of the thread."""
+        self._clock_s = reader.clock_s
         self._maker = maker
         self._reader = reader
         self._partitions_of = partitions_of
@@ -76,7 +76,7 @@ class Standbys:
     @property
     def has_work(self) -> bool:
         """Whether there are records to read without a wait, or standbys to open."""
-        if time.monotonic() < self._retry_at_s:
+        if self._clock_s() < self._retry_at_s:
             return False
         return self._reader.has_more or bool(self._missing)
 
@@ -130,7 +130,7 @@ class Standbys:
 
         Errors: StreamsError of a listener; HeadraceError that is not retriable.
         """
-        now_s = time.monotonic()
+        now_s = self._clock_s()
         if not self._wanted or now_s < self._retry_at_s or not self._pace.is_due(now_s, is_idle=is_idle):
             return
         try:
@@ -142,11 +142,12 @@ class Standbys:
         except HeadraceError as error:
             if not is_retriable(error) and not isinstance(error, (StateDirectoryError, StateStoreError)):
                 raise
-            self._retry_at_s = time.monotonic() + _PAUSE_S
+            self._retry_at_s = self._clock_s() + _PAUSE_S
             if str(error) != self._problem:
-                log.warning("standby tasks wait: %s", error)
+                level = error.log_level if isinstance(error, StateDirectoryError) else logging.WARNING
+                log.log(level, "standby tasks wait: %s", error)
             self._problem = str(error)
-        self._pace.took(now_s, time.monotonic())
+        self._pace.took(now_s, self._clock_s())
 
     def _open_missing(self) -> None:
         """One whose stores another thread still has waits for a later turn."""

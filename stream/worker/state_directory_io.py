@@ -16,7 +16,7 @@ import tempfile
 import threading
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import StateDirectoryError
 from ..records import TaskId
@@ -38,6 +38,13 @@ def default_state_dir() -> Path:
     return Path(tempfile.gettempdir(), "headrace-streams")
 
 
+class StoredOffset(NamedTuple):
+    """Sums over the changelogs of a task: the offset up to which its stores are complete, and the end."""
+
+    offset: int
+    end: int
+
+
 class StateDirectory:
     """The folder of one application, locked against other processes until `close`. Thread-safe.
 
@@ -50,6 +57,7 @@ class StateDirectory:
         self._lock = threading.Lock()
         self.snapshots: Snapshots | None = None
         self._owners: dict[TaskId, str] = {}
+        self._stored: dict[TaskId, StoredOffset] = {}
         self._mode = 0o770 if group_writes else 0o700
         try:
             self._make(self.path, parents=True)
@@ -84,6 +92,7 @@ class StateDirectory:
             holder = self._owners.setdefault(task, owner)
             if holder != owner:
                 raise StateDirectoryError(f"the stores of task {task} are open in thread {holder}")
+            self._stored.pop(task, None)
         folder = self.path / str(task)
         self._make(folder)
         os.utime(folder)  # `clean` counts from here
@@ -92,24 +101,33 @@ class StateDirectory:
     def bind(self, task: TaskId, topic_ids: Mapping[str, str]) -> bool:
         """Note the ids of the changelogs of a task. False if its stores belong to topics that were deleted,
         or to another cluster: the stores are deleted then."""
-        file = self.path / str(task) / _TOPICS_FILE
-        try:
-            known = json.loads(file.read_text())
-        except (OSError, ValueError):
-            known = None
+        file, known = self.path / str(task) / _TOPICS_FILE, self._bound(task)
         if known == topic_ids:
             return True
-        is_same = known is None or all(topic_ids.get(topic, old) == old for topic, old in known.items())
+        is_same = _is_same(known, topic_ids)
         if not is_same:
             self.wipe(task)
             self._make(file.parent)
         file.write_text(json.dumps(dict(topic_ids)) + "\n")
         return is_same
 
-    def release(self, task: TaskId) -> None:
-        """The stores of the task are closed."""
+    def is_bound(self, task: TaskId, topic_ids: Mapping[str, str]) -> bool:
+        """Whether `bind` would keep the stores of the task."""
+        return _is_same(self._bound(task), topic_ids)
+
+    def _bound(self, task: TaskId) -> dict[str, str] | None:
+        try:
+            known: dict[str, str] = json.loads((self.path / str(task) / _TOPICS_FILE).read_text())
+        except (OSError, ValueError):
+            return None
+        return known
+
+    def release(self, task: TaskId, stored: StoredOffset | None = None) -> None:
+        """The stores of the task are closed, `stored` says how far they are."""
         with self._lock:
             self._owners.pop(task, None)
+            if stored is not None:
+                self._stored[task] = stored
             folder = self.path / str(task)
             if folder.exists():
                 os.utime(folder)
@@ -122,6 +140,16 @@ class StateDirectory:
         """Whether there are stores in the folder of a task."""
         return any(entry.name != _TOPICS_FILE for entry in (self.path / str(task)).iterdir())
 
+    def add_stored(self, found: Mapping[TaskId, StoredOffset]) -> None:
+        """How far stores are that no thread has open."""
+        with self._lock:
+            self._stored.update({task: each for task, each in found.items() if task not in self._owners})
+
+    def stored_offsets(self) -> dict[TaskId, StoredOffset]:
+        """How far the stores are that no thread has open."""
+        with self._lock:
+            return dict(self._stored)
+
     def clean(self, now_ms: int, delay_ms: int) -> list[TaskId]:
         """Delete the folders of tasks that no thread has had for `delay_ms`, and return them."""
         removed: list[TaskId] = []
@@ -130,12 +158,15 @@ class StateDirectory:
                 if task in self._owners or now_ms - folder.stat().st_mtime_ns // 1_000_000 < delay_ms:
                     continue
                 shutil.rmtree(folder, ignore_errors=True)
+                self._stored.pop(task, None)
             removed.append(task)
         return removed
 
     def wipe(self, task: TaskId) -> None:
         """Delete the stores of a task, which its caller has closed."""
         shutil.rmtree(self.path / str(task), ignore_errors=True)
+        with self._lock:
+            self._stored.pop(task, None)
         if self.snapshots is not None:
             self.snapshots.deleted(task)
 
@@ -178,3 +209,8 @@ class StateDirectory:
         except ValueError:
             return {}
         return known if isinstance(known, dict) else {}
+
+
+def _is_same(known: Mapping[str, str] | None, topic_ids: Mapping[str, str]) -> bool:
+    """Whether stores with these ids of changelogs belong to the topics."""
+    return known is None or all(topic_ids.get(topic, old) == old for topic, old in known.items())

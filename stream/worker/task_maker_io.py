@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SnapshotLoadingError
+from ..metrics.measures import TaskMeasures
+from ..metrics.names import Level
 from ..query.gate_io import QueryGate
-from ..state.engines import DamagedStoreError
+from ..state.engines import DamagedStoreError, StateStoreError
 from ..task.columns import ColumnIo
 from ..task.states import TaskState
 from ..task.task import Task, TaskIo
+from .state_directory_io import StoredOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -125,22 +129,41 @@ class TaskMaker:
         )
         output.collector = task.collector
         task.context.folder, task.context.gate = folder, QueryGate()
+        level = Level[self.plan.config.metrics_level]
+        if level > Level.INFO:
+            context = task.context
+            context.measures = TaskMeasures(
+                lambda: context.wall_ms, time.perf_counter_ns, is_finest=level is Level.TRACE
+            )
         try:
-            return task, task.initialize()
+            restoration = task.initialize()
         except BaseException:
             self.close(task)
             raise
+        task.context.engines = self._engines.get(task_id, {})
+        return task, restoration
 
     def close(self, task: Task) -> None:
         """Close the stores; what is not committed is dropped. The folder is free for other threads."""
         if task.state is not TaskState.SUSPENDED:
             task.suspend()
         task.context.gate.close()
+        stored = self._stored_offset(task.id)
         task.close()
         self._engines.pop(task.id, None)
         if self.directory.snapshots is not None:
             self.directory.snapshots.closed(task.id)
-        self.directory.release(task.id)
+        self.directory.release(task.id, stored)
+
+    def _stored_offset(self, task_id: TaskId) -> StoredOffset | None:
+        """How far the files are that stay; None without files, or if they cannot be read."""
+        changelogs = self.plan.sub_topologies[task_id.sub_topology].changelogs
+        engines = [each for name, each in self._engines.get(task_id, {}).items() if name in changelogs]
+        try:
+            offset = sum(engine.offset() or 0 for engine in engines)
+        except StateStoreError:
+            return None
+        return StoredOffset(offset, offset) if engines else None
 
     def _column_io(self, sub_topology: int, output: TaskOutput) -> ColumnIo | None:
         if not self.plan.column_paths.get(sub_topology):

@@ -67,7 +67,7 @@ class TaskManager:
         self.owned: set[TopicPartition] = set()
         self.tasks: dict[TaskId, Task] = {}
         self.standbys = Standbys(maker, standby_reader, self._partitions_of, self.tasks)
-        self._changelogs = TaskChangelogs(output.changelog_ends, lambda: self.standbys.tasks)
+        self.changelogs = TaskChangelogs(output.changelog_ends, lambda: self.standbys.tasks)
         self.by_partition: dict[TopicPartition, Task] = {}
         self._paused: set[TopicPartition] = set()
         self.needs_reset = False  # the transaction of tasks that are still here was aborted
@@ -232,7 +232,7 @@ class TaskManager:
         task, restoration = promoted or self._maker.open(task_id, partitions)
         task.use_partitions(partitions)
         self.tasks[task_id] = task
-        self._changelogs.restorations[task_id] = restoration
+        self.changelogs.restorations[task_id] = restoration
         self.by_partition.update(dict.fromkeys(partitions, task))
         self._restorer.add(task_id, restoration)
 
@@ -290,7 +290,7 @@ class TaskManager:
         """A task whose role changes goes on as a standby, unless it could not be committed."""
         if task.commit_needed or not self.standbys.is_wanted(task.id):
             return
-        positions = self._changelogs.by_store(task.id, self._commits.committed)
+        positions = self.changelogs.by_store(task.id, self._commits.committed)
         self._remove(task)
         self.standbys.adopt(task, positions)
 
@@ -356,7 +356,7 @@ class TaskManager:
         self._restorer.remove(task.id)
         if task.id in self._restored:
             self._restored.remove(task.id)
-        del self.tasks[task.id], self._changelogs.restorations[task.id]
+        del self.tasks[task.id], self.changelogs.restorations[task.id]
         for partition in task.partitions:
             self.by_partition.pop(partition, None)
 
@@ -369,11 +369,11 @@ class TaskManager:
 
     def task_offsets(self) -> dict[TaskId, int]:
         """By task with changelogs the sum of the offsets up to which its stores are complete."""
-        return self._changelogs.offsets()
+        return self.changelogs.offsets()
 
     def task_end_offsets(self) -> dict[TaskId, int]:
         """By task with changelogs the sum of their ends, as far as they are known."""
-        return self._changelogs.end_offsets()
+        return self.changelogs.end_offsets()
 
     # --- records and commits ----------------------------------------------------------------------------
 

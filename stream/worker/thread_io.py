@@ -11,18 +11,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...protocol.errors import (
-    ClosedError,
-    CommitFailedError,
-    HeadraceError,
-    WakeupError,
-)
+from ...protocol.errors import ClosedError, CommitFailedError, HeadraceError, WakeupError
 from ...protocol.model import TopicPartition
-from ..errors import (
-    TaskCorruptedError,
-    TaskMigratedError,
-    TaskRetryError,
-)
+from ..errors import TaskCorruptedError, TaskMigratedError, TaskRetryError
+from ..metrics.meters import ThreadMeters
 from ..query.local_io import holders_of
 from ..state.engines import StoreFullError
 from ..state.thread_cache import ThreadCache
@@ -36,6 +28,7 @@ from .task_maker_io import TaskMaker
 from .task_manager_io import TaskManager
 from .thread_membership import REFUSALS, ThreadMembership, main_config
 from .topics_io import with_topics
+from .turn_length import TurnLength
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,10 +43,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.stream")
 
-_RUN = 100  # records of one task before the next task has its turn
 _RESTORE_SHARE_S = 0.1
 _NO_TOPIC = re.compile("(?!)")
 _partition_of = attrgetter("topic", "partition")
+_clock_ns = time.perf_counter_ns
 
 
 def wall_ms() -> int:
@@ -106,6 +99,8 @@ class StreamThread:
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
         self._consumer: Consumer[bytes, bytes] | None = None
         self.manager: TaskManager | None = None
+        self.meters = ThreadMeters(wall_ms())
+        self._turn = TurnLength()
 
     # --- control, from other threads --------------------------------------------------------------------
 
@@ -149,6 +144,16 @@ class StreamThread:
     def purgeable(self) -> Mapping[TopicPartition, int]:
         """The committed offsets of repartition topics."""
         return {} if self.manager is None else self.manager.purgeable
+
+    @property
+    def ident(self) -> int | None:
+        """Of the operating system's thread; None before `start`."""
+        return self._thread.ident
+
+    @property
+    def member_id(self) -> str:
+        """In the group; empty before the thread has joined."""
+        return "" if self._consumer is None else self._consumer.group_metadata().member_id
 
     @property
     def is_alive(self) -> bool:
@@ -258,6 +263,7 @@ class StreamThread:
         self.manager = TaskManager(
             *(plan, self.name, consumer, self._output, self._restorer, reader, maker, self._calls, wall_ms)
         )
+        self._report_offsets()  # the first assignment depends on it
         self._summary = Summary(plan.config.log_summary_interval_ms, wall_ms())
         self._subscribe()
 
@@ -345,6 +351,7 @@ class StreamThread:
             tasks.stop(is_stopped=self._is_stopped)
         self._read(0 if self._has_work() else self._idle_s())
         self._restore()
+        self.meters.keep(tasks.tasks.keys(), wall_ms())
         if self._state is ThreadState.PARTITIONS_ASSIGNED:
             self._end_rebalance()
         now = wall_ms()
@@ -358,7 +365,10 @@ class StreamThread:
         self._output.poll()
         tasks.resume_drained()
         now = wall_ms()
-        self._summary.commits += tasks.commit_due(now)
+        before_ns = _clock_ns()
+        if tasks.commit_due(now):
+            self._summary.commits += 1
+            self.meters.commit.record((_clock_ns() - before_ns) / 1e6, now)
         text = self._summary.text_if_due(now, len(running))
         if text is not None:
             log.info("%s %s", self.name, text)
@@ -373,7 +383,16 @@ class StreamThread:
         now = wall_ms()
         self._membership.check(now)
         if self._membership.offsets_due(now, self._tasks.standbys.lag_of):
-            self._membership.use_offsets(self._tasks.task_offsets(), self._tasks.task_end_offsets())
+            self._report_offsets()
+
+    def _report_offsets(self) -> None:
+        """Those of the thread's tasks, and of stores in the state directory that no thread has open."""
+        stored = self._directory.stored_offsets()
+        offsets = {task_id: each.offset for task_id, each in stored.items()}
+        ends = {task_id: each.end for task_id, each in stored.items()}
+        self._membership.use_offsets(
+            offsets | self._tasks.task_offsets(), ends | self._tasks.task_end_offsets()
+        )
 
     def _has_work(self) -> bool:
         return (
@@ -396,8 +415,10 @@ class StreamThread:
     def _read(self, timeout_s: float) -> None:
         assert self._consumer is not None
         may_wait = self._calls.begin_wait()
+        before_ns = _clock_ns()
         try:
-            self._read_once(self._consumer, timeout_s if may_wait else 0)
+            count = self._read_once(self._consumer, timeout_s if may_wait else 0)
+            self.meters.polled_records(count, _clock_ns() - before_ns, wall_ms())
         except WakeupError:
             return
         except REFUSALS as error:
@@ -410,14 +431,19 @@ class StreamThread:
             for task in tasks:
                 task.group.use_lags(lags)
 
-    def _read_once(self, consumer: Consumer[bytes, bytes], timeout_s: float) -> None:
+    def _read_once(self, consumer: Consumer[bytes, bytes], timeout_s: float) -> int:
+        """The number of records."""
         if not self._plan.column_paths:
-            for name, run in groupby(consumer.poll(timeout_s), _partition_of):
+            records = consumer.poll(timeout_s)
+            for name, run in groupby(records, _partition_of):
                 self._tasks.add_records(TopicPartition(*name), list(run))
-            return
+            return len(records)
         batch = consumer.poll_arrow(timeout_s)
-        if batch is not None:
-            self._tasks.add_columns(batch)
+        if batch is None:
+            return 0
+        self._tasks.add_columns(batch)
+        count: int = batch.num_rows
+        return count
 
     def _restore(self) -> None:
         if not self._restorer.is_busy and not self._tasks.is_waiting:
@@ -425,24 +451,36 @@ class StreamThread:
                 self._tasks.open_tasks()
             return
         waits = not self._tasks.running
+        before, before_ns = self._restorer.restored, _clock_ns()
         if self._tasks.restore(_RESTORE_SHARE_S if waits else 0):
             self._listener.tasks_changed()
+        took_ms = (_clock_ns() - before_ns) / 1e6
+        self.meters.restored.record(took_ms, wall_ms(), self._restorer.restored - before)
 
     def _process(self, running: list[Task], now: int) -> None:
         """Records of all tasks by turns, up to a commit that is due or a poll that is."""
         end_ms = now + self._plan.config.poll_ms
-        busy = running
-        while busy:
-            counts = [task.process_run(now, _RUN) for task in busy]
-            self._summary.records += sum(counts)
-            busy = [task for task, count in zip(busy, counts, strict=True) if count == _RUN]
+        measured = [(task, self.meters.of(task)) for task in running]
+        began_ns = at_ns = _clock_ns()
+        while measured:
+            busy = []
+            for task, meter in measured:
+                count = task.process_run(now, self._turn.records)
+                then_ns = _clock_ns()
+                meter.add(count, then_ns - at_ns)
+                if self._turn.ended(count, then_ns - at_ns):
+                    busy.append((task, meter))
+                at_ns = then_ns
+            measured = busy
             now = wall_ms()
             if now >= end_ms or self._closing.is_set():
                 break
             if now >= self._tasks.commit_at_ms or self._tasks.is_commit_due:
                 break
-        for task in running:
-            task.punctuate_wall_time(now)
+        self._summary.records += self.meters.end_turn(running, at_ns - began_ns, now)
+        punctuated = sum(task.punctuate_wall_time(now) for task in running)
+        if punctuated:
+            self.meters.punctuate.record((_clock_ns() - at_ns) / 1e6, now, punctuated)
 
     def _end(self, *, clean: bool) -> None:
         """Close everything; an error at the end is logged, not raised: what was committed stays. After an

@@ -56,8 +56,8 @@ class ThreadMembership:
             _by_subtopology(plan),
             endpoint=None if endpoint is None else Endpoint(*endpoint),
             client_tags=[KeyValue(*tag) for tag in sorted(plan.client_tags.items())],
+            description=plan.description,
         )
-        self.use_offsets({}, {})  # also the first heartbeat says that this member reports offsets
         self._group = plan.config.application_id
         self._on_shutdown, self._on_change = on_shutdown, on_change
         self._status = GroupStatus()

@@ -8,6 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from headrace.stream.state import rocksdict_io
 from headrace.stream.state.engines import DamagedStoreError, StoreFullError, StoreLockedError
 from headrace.stream.state.files_io import delete_files, open_engine
 from headrace.stream.state.memory_engine import MemoryEngine
@@ -85,10 +86,14 @@ class EngineMachine(RuleBasedStateMachine):
         self.engine.close()
 
 
-@pytest.mark.parametrize("kind", ["memory", *KINDS])
-def test_equal_to_a_dict(kind: str, tmp_path: Path) -> None:
-    """Batches with drops and offsets, ranges in both directions, restarts."""
+@pytest.mark.parametrize("kind", ["memory", *KINDS, "rocksdb files"])
+def test_equal_to_a_dict(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches with drops and offsets, ranges in both directions, restarts. With files, most batches of
+    RocksDB are large."""
     count = iter(range(10**9))
+    if kind == "rocksdb files":
+        kind = "rocksdb"
+        monkeypatch.setattr(rocksdict_io, "LARGE_BYTES", 3)
 
     class Machine(EngineMachine):
         """One engine in files of its own."""
@@ -169,10 +174,52 @@ def test_a_killed_process_leaves_whole_batches(kind: str, tmp_path: Path) -> Non
     engine.close()
 
 
+KILLED = {"before it is part of the database": (False, 2), "behind it": (True, 3)}
+
+
+@pytest.mark.parametrize("when", KILLED)
+def test_a_process_is_killed_in_a_large_batch(when: str, tmp_path: Path) -> None:
+    """Data and offset of the file are there together, or not at all; what is left of it is removed."""
+    is_ingested, expected = KILLED[when]
+    code = f"""
+        import os, signal
+        from pathlib import Path
+        from headrace.stream.state import rocksdict_io
+        def large(number):
+            return {{"values": {{b"key-%d" % each: b"%d" % number * 1000 for each in range(5000)}}}}
+        engine = rocksdict_io.RocksEngine(Path({str(tmp_path / "store")!r}))
+        engine.write({{"values": {{b"small": b"1"}}}}, offset=1)
+        engine.write(large(2), offset=2)
+        class Database:
+            def __init__(self, database):
+                self.__dict__["found"] = database
+            def __getattr__(self, name):
+                return getattr(self.found, name)
+            def ingest_external_file(self, *arguments):
+                if {is_ingested}:
+                    self.found.ingest_external_file(*arguments)
+                os.kill(os.getpid(), signal.SIGKILL)
+        engine._db = Database(engine._db)
+        engine.write(large(3), offset=3)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
+    left = tmp_path / "store" / rocksdict_io._INGESTED
+    assert left.exists() == (not is_ingested)
+    engine = RocksEngine(tmp_path / "store")
+    assert not left.exists()
+    assert engine.offset() == expected
+    rows = dict(engine.rows("values", None, None, True))
+    assert rows.pop(b"small") == b"1"
+    assert len(rows) == 5000
+    assert set(rows.values()) == {b"%d" % expected * 1000}
+    engine.close()
+
+
+@pytest.mark.parametrize("size", [2000, 8000])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_full_disk_loses_nothing(kind: str, tmp_path: Path) -> None:
+def test_a_full_disk_loses_nothing(kind: str, size: int, tmp_path: Path) -> None:
     """The write fails with its own error and is repeated when there is space. A limit of the size of files
-    stands in for the disk."""
+    stands in for the disk. Small and large batches."""
     code = f"""
         import resource
         from pathlib import Path
@@ -180,7 +227,7 @@ def test_a_full_disk_loses_nothing(kind: str, tmp_path: Path) -> None:
         from headrace.stream.state.{KINDS[kind].__module__.rpartition(".")[2]} import {KINDS[kind].__name__}
         engine = {KINDS[kind].__name__}(Path({str(tmp_path / "store")!r}))
         engine.write({{"values": {{b"before": b"1"}}}}, offset=1)
-        big = {{b"%05d" % n: bytes(1000) for n in range(2000)}}
+        big = {{b"%05d" % n: bytes(1000) for n in range({size})}}
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
         for attempt in range(2):
             try:
@@ -196,7 +243,7 @@ def test_a_full_disk_loses_nothing(kind: str, tmp_path: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
     )
-    assert found.stdout.split("\n")[:3] == ["full", "full", "2 2001"], found.stdout + found.stderr
+    assert found.stdout.split("\n")[:3] == ["full", "full", f"2 {size + 1}"], found.stdout + found.stderr
     engine = KINDS[kind](tmp_path / "store")
     assert engine.offset() == 2
     engine.close()

@@ -1,4 +1,4 @@
-"""Record batches encoded by hand, valid or with any invalid field, which no builder would write."""
+"""Record batches encoded by hand, valid or with invalid fields that no builder writes."""
 
 import struct
 
@@ -8,7 +8,7 @@ _COVERED = struct.Struct(">hiqqqhii")
 
 
 def varint(value: int) -> bytes:
-    """`value` as a zigzag varint, by arithmetic rather than by shifts."""
+    """`value` as a zigzag varint, computed with arithmetic instead of shifts."""
     rest = value * 2 if value >= 0 else -value * 2 - 1
     out = []
     while rest >= 128:
@@ -18,7 +18,7 @@ def varint(value: int) -> bytes:
 
 
 def nullable(data: bytes | None) -> bytes:
-    """A length (-1 for None) and the bytes."""
+    """A nullable field: the length (-1 for None) and the bytes."""
     return varint(-1) if data is None else varint(len(data)) + data
 
 
@@ -32,7 +32,8 @@ def record(
     length: int | None = None,
     tail: bytes = b"",
 ) -> bytes:
-    """One record; `headers` are raw bytes with their count, `length` may lie, `tail` follows the headers."""
+    """One record; `headers` are raw bytes with their count, `length` may be wrong; `tail` follows the
+    headers."""
     body = (
         b"\x00" + varint(timestamp_delta) + varint(delta) + nullable(key) + nullable(value) + headers + tail
     )
@@ -63,7 +64,7 @@ def batch(
 
 
 def sealed(data: bytes) -> bytes:
-    """`data` with batch length and CRC made right again, so that damage reaches the layers behind them."""
+    """`data` with a corrected batch length and CRC, so that damage gets past these two checks."""
     covered = bytes(data[21:])
     length = struct.pack(">i", len(data) - 12)
     return bytes(data[:8]) + length + bytes(data[12:17]) + struct.pack(">I", crc32c(covered)) + covered

@@ -1,4 +1,4 @@
-"""A benchmark harness without servers and processes: cells run against reports that a test prepares."""
+"""A benchmark harness without servers and processes: cells get reports that a test prepares."""
 
 import contextlib
 from collections import deque
@@ -13,7 +13,7 @@ Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def costs(**figures: Any) -> dict[str, Any]:
-    """A client's report of one second; each process used a tenth of it, the server half of it."""
+    """A client's report of one second: each client process used a tenth of a CPU, the server half of one."""
     return {"seconds": 1.0, "client_cpu_s": 0.1, "server_cpu_s": 0.5, **figures}
 
 
@@ -23,13 +23,14 @@ def latencies(value: float) -> dict[str, Any]:
 
 
 class FakeSystem:
-    """Servers whose end offsets and replicas a test sets."""
+    """Servers whose end offsets and replicas are set by the test."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.bootstrap, self.kafka_bootstrap = f"{name}:1", f"{name}:2"
         self.node_pids, self.cpu_pids, self.controller_pids = [1], [1, 2], [2]
         self.node_dirs = [Path("/data")]
+        self.tls: None = None
         self.replicas = [Replicas(leader=1, in_sync=3), Replicas(leader=2, in_sync=2)]
         self.ends: deque[int] = deque()
         self.calls: list[str] = []
@@ -63,7 +64,7 @@ class FakeSystem:
 
 
 class FakeProcess:
-    """Prints the lines of a script, and keeps its input."""
+    """A process that prints the lines of a script and records its input."""
 
     def __init__(self, order: dict[str, Any], lines: Iterable[str]) -> None:
         self.name, self.pid, self.order = order["loop"], 7, order
@@ -89,7 +90,7 @@ class FakeHarness:
         self.server_cores, self.client_cores = [0], [1, 2]
         self.systems = {name: FakeSystem(name) for name in ("headrace", "kafka")}
         self.loaded: dict[str, Preloaded] = {}
-        self.stored: dict[str, Any] | None = None  # the result of `verify`; None: as expected
+        self.stored: dict[str, Any] | None = None  # the result of `verify`; None: the expected one
         self.lines: dict[str, list[str]] = {}
         self.orders: list[dict[str, Any]] = []
         self.processes: list[FakeProcess] = []

@@ -1,4 +1,4 @@
-"""Tasks for the worker processes of a benchmark, importable there too."""
+"""Tasks for the worker processes of a benchmark, which import this module."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from headrace.services.bench.worker_pool import WorkerLink
 
 
 class StubbornError(Exception):
-    """Cannot be built from its pickled arguments."""
+    """An exception that cannot be unpickled."""
 
     def __init__(self, *, where: str) -> None:
         super().__init__(f"stubborn at {where}")
@@ -31,7 +31,7 @@ class Count:
 
 
 def poll() -> None:
-    """The wait of a consumer between two checks of its goal; no records arrive here."""
+    """Wait as long as a consumer's poll between two checks of its goal; no records arrive."""
     sleep_until(now_ns() + 1_000_000)
 
 

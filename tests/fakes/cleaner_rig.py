@@ -20,7 +20,7 @@ class Kept(NamedTuple):
 
 
 class FullSpeed:
-    """No throttle; counts the bytes."""
+    """A throttle without a limit, which counts the bytes."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -32,7 +32,7 @@ class FullSpeed:
 def cleaning(
     log: Log, *, wall_ms: int = NOW, map_bytes: int = MANY_KEYS, buffer_bytes: int = 4096
 ) -> Cleaning:
-    """A cleaning of the present cleanable range, due or not."""
+    """A cleaning of the current cleanable range, whether it is due or not."""
     return Cleaning(log, cleanable(log, wall_ms), map_bytes, 0.9, buffer_bytes, wall_ms, FullSpeed())
 
 
@@ -48,7 +48,7 @@ def clean(log: Log, *, wall_ms: int = NOW, map_bytes: int = MANY_KEYS, buffer_by
 
 
 def records(log: Log) -> list[Kept]:
-    """Every record, from the log's start to its end."""
+    """All records of the log."""
     return [
         Kept(record.offset, record.key, record.value)
         for data in read_all(log)

@@ -1,4 +1,4 @@
-"""Run as a process of its own: a connection breaks in the middle of large messages while one end closes.
+"""Runs in a separate process: connections break in the middle of large messages while one end closes.
 
 Arguments: the closing end (the router by "close" or "stop", or the "client"), rounds. ZeroMQ aborts the
 process if the break and the close of the socket race; otherwise the program prints "alive".
@@ -17,15 +17,15 @@ from headrace.protocol.transport.context_io import shared_context
 from headrace.protocol.transport.router_io import RouterLimits
 from transport_kit import FETCH_ONE, PRODUCE_ONE, RawPeer, Served, run, until
 
-FRAMES = 200
-FRAME = bytes(8000)
+FRAMES = 25
+FRAME = bytes(64_000)  # few large frames: as many messages are cut as with many small frames
 ANSWERS = 40
 PEERS = 4
 LINGER_MS = 20
 
 
 async def end_clients() -> None:
-    """Clients close with half-sent requests while the connections break, from a thread beside their loop."""
+    """Clients close with half-sent requests while another thread breaks their connections."""
     served = Served()
     served.router.start()
     clients = [await served.connect() for _ in range(PEERS)]
@@ -48,7 +48,7 @@ async def end_clients() -> None:
 
 
 async def end_router(way: str) -> None:
-    """Peers that do not read responses close while the router closes, from a thread beside its loop."""
+    """Peers that do not read responses are closed by another thread while the router closes."""
     served = Served(RouterLimits(max_in_flight=64))
     served.is_holding = True
     served.router.start()
@@ -74,7 +74,7 @@ async def end_router(way: str) -> None:
         leaving.start()
         served.router.close()
     else:
-        # around the end of the linger, when connections that are not read are ended
+        # near the end of the linger time, when the router ends connections that are not read
         asyncio.get_running_loop().call_later(LINGER_MS / 1000, leaving.start)
         await served.router.stop(LINGER_MS)
         await until(lambda: leaving.ident is not None)
@@ -82,11 +82,11 @@ async def end_router(way: str) -> None:
 
 
 def main() -> None:
-    """Rounds of one kind."""
+    """Run the rounds of one closing end."""
     way, rounds = sys.argv[1], int(sys.argv[2])
     for _ in range(rounds):
         run(end_clients() if way == "client" else end_router(way))
-    # Order: a last socket makes sure that ZeroMQ's threads have completed all earlier work.
+    # Order: when a last socket works, ZeroMQ's threads have completed all earlier work.
     with shared_context().socket(zmq.PAIR) as pair:
         pair.bind("inproc://closing-stress")
     sys.stdout.write("alive\n")

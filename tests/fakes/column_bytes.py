@@ -1,4 +1,4 @@
-"""Columns encoded by hand from plain rows, sliced and with garbage in unused bytes, and decoded again."""
+"""Encodes rows as columns by hand, sliced and with garbage in unused bytes, and decodes columns."""
 
 import struct
 from array import array
@@ -28,7 +28,7 @@ def validity(is_there: Sequence[bool], first: int = 0) -> bytes:
 
 
 def binary_column(values: Sequence[bytes | None], first: int = 0) -> BinaryColumn:
-    """`first` rows of garbage, then the values; nulls have bytes of their own, as Arrow allows."""
+    """`first` rows of garbage, then the values; nulls have bytes in the data, as Arrow allows."""
     rows: list[bytes | None] = [b"rubbish"] * first + list(values)
     offsets = [0]
     for row in rows:

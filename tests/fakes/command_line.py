@@ -12,7 +12,7 @@ from headrace.services.cli.main import run
 
 
 class CommandLine:
-    """Runs command lines against the cluster at `bootstrap`; without one, as they are.
+    """Runs command lines, with the option for the cluster at `bootstrap` if there is one.
 
     A call gives the exit code, standard output and standard error; `data` is standard input.
     """
@@ -24,7 +24,7 @@ class CommandLine:
         self._cluster = ["-b", bootstrap] if bootstrap else []
 
     def at(self, bootstrap: str) -> CommandLine:
-        """The same against this cluster."""
+        """A CommandLine for another cluster."""
         return CommandLine(self._capture, self._monkeypatch, bootstrap)
 
     def __call__(self, *arguments: str, data: bytes = b"") -> tuple[int, str, str]:
@@ -32,7 +32,7 @@ class CommandLine:
         return code, out.decode(), err
 
     def binary(self, *arguments: str, data: bytes = b"") -> tuple[int, bytes, str]:
-        """As a call; standard output may hold any bytes."""
+        """Like a call, with standard output as bytes."""
         self._capture.readouterr()
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         code = run([*self._cluster, *arguments])
@@ -40,7 +40,7 @@ class CommandLine:
         return code, out, err.decode()
 
     def json(self, *arguments: str, code: int = 0) -> Any:
-        """What a command prints with `-o json`. Errors: AssertionError if it exits with another code."""
+        """The output of a command with `-o json`. Errors: AssertionError if it exits with another code."""
         found, out, err = self(*arguments, "-o", "json")
         assert found == code, err
         return json.loads(out)

@@ -41,7 +41,7 @@ class ConsumerGroupRig(GroupRig):
     def __init__(self, **keys: Any) -> None:
         self._topic_ids = 0
         self._states: dict[str, GroupState] = {}
-        super().__init__(**keys)
+        super().__init__(**{"group_consumer_assignment_interval_ms": 0, **keys})
         self.set_topics()
 
     def _carry_out(self, outcome: Outcome, request: Asked | None) -> None:
@@ -66,7 +66,7 @@ class ConsumerGroupRig(GroupRig):
         return answer
 
     def describe(self, *group_ids: str) -> Any:
-        """The descriptions of several groups, or that of one."""
+        """The description of one group, or a list for several."""
         body = ConsumerGroupDescribeRequest(group_ids or (GROUP,))
         answer = self.request(registry.CONSUMER_GROUP_DESCRIBE, body).answer
         return answer.groups if group_ids else answer.groups[0]
@@ -137,7 +137,7 @@ class SimMember:
     last_sent: ConsumerGroupHeartbeatRequest | None = None
 
     def request(self, *, is_full: bool = False) -> ConsumerGroupHeartbeatRequest:
-        """The next heartbeat; with all fields if it is a full one or a join."""
+        """The next heartbeat; with all fields if it is full or a join."""
         is_full = is_full or self.epoch == 0
         owned = self.rig.ids(self.owned) if is_full or self.owned != self.last_told else None
         return ConsumerGroupHeartbeatRequest(
@@ -175,7 +175,7 @@ class SimMember:
         self.owned = {topic: set(each) for topic, each in self.wanted.items()}
 
     def beat(self, *, is_full: bool = False) -> Any:
-        """Send a heartbeat, process its response, and adopt the assignment."""
+        """Send a heartbeat, process the response, and adopt the assignment."""
         answer = self.send(is_full=is_full)
         self.take(answer)
         self.settle()
@@ -188,7 +188,7 @@ class SimMember:
         return answer
 
     def forget(self) -> None:
-        """Lose all state."""
+        """Restart without any state."""
         self.epoch, self.owned, self.wanted, self.last_told = 0, {}, {}, None
 
     def resend(self) -> Any:
@@ -198,7 +198,7 @@ class SimMember:
 
 
 def held_by(*members: SimMember | SimClassicMember) -> dict[tuple[str, int], list[str]]:
-    """Partition -> members that read from it."""
+    """Members that read from each partition."""
     found: dict[tuple[str, int], list[str]] = {}
     for member in members:
         for topic, each in member.owned.items():
@@ -235,7 +235,7 @@ class SimClassicMember:
         return (GroupProtocol("range", encode_subscription(subscription)),)
 
     def step(self) -> None:
-        """Its next action: process a response, sync, join, or heartbeat."""
+        """The member's next action: process a response, sync, join, or heartbeat."""
         if self.joining is not None:
             self._on_joined()
         elif self.syncing is not None:
@@ -273,7 +273,7 @@ class SimClassicMember:
         self._on_synced()
 
     def _assign(self, answer: Any) -> dict[str, bytes]:
-        """Evenly, without partitions that another member still owns."""
+        """Assign partitions evenly, leaving out those that another member still owns."""
         subscriptions = {each.member_id: decode_subscription(each.metadata) for each in answer.members}
         ids = sorted(subscriptions)
         owners = {tp: each for each in ids for tp in subscriptions[each].owned}
@@ -313,10 +313,10 @@ class SimClassicMember:
         if code == errors.MemberIdRequiredError.code:
             self.member_id = answer.member_id
         elif code in (errors.UnknownMemberIdError.code, errors.FencedInstanceIdError.code):
-            # fenced: a coordinator that moved in a rebalance may know a static member by its previous id only
+            # fenced: a coordinator that moved in a rebalance may have only the static member's previous id
             self.member_id, self.generation, self.owned = "", -1, {}
         elif code == errors.IllegalGenerationError.code:
-            # a coordinator that moved in a rebalance may not know the generation yet, but knows all before
+            # a coordinator that moved in a rebalance may not have this generation, but has the earlier ones
             generation = self._generation_of_group()
             assert self.generation > generation, f"generation {self.generation} is known, up to {generation}"
             self.generation, self.owned = -1, {}
@@ -324,7 +324,7 @@ class SimClassicMember:
             assert code in (errors.RebalanceInProgressError.code, errors.NotCoordinatorError.code), answer
 
     def _generation_of_group(self) -> int:
-        """The one that the coordinator has for this member."""
+        """The generation that the coordinator has for this member."""
         group = self.rig.shard.groups[self.group_id]
         if isinstance(group, ConsumerGroup):
             return group.members[self.member_id].epoch
@@ -337,7 +337,7 @@ class SimClassicMember:
 
 
 def run(*members: SimMember | SimClassicMember, rounds: int = 12) -> None:
-    """All members act in turn."""
+    """Let each member act, in turn."""
     for _ in range(rounds):
         for member in members:
             if isinstance(member, SimMember):

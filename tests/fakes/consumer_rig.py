@@ -1,4 +1,4 @@
-"""Returns records of a collector, without an engine and its lock."""
+"""Takes records from a fetch collector, without the consumer's engine and lock."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The controller core without a shell: decide, apply and check, with a test's clock and randomness."""
+"""The controller core without IO: decide, apply and check, with the test's clock and random numbers."""
 
 import random
 from typing import Any
@@ -10,12 +10,12 @@ from headrace.protocol.metadata.image import MetadataImage
 
 
 def incarnation(number: int) -> bytes:
-    """The incarnation id number `number`."""
+    """An incarnation id for a number."""
     return number.to_bytes(16, "big")
 
 
 class Driver:
-    """One core with a clock. `ask` does what the shell does with a request, without a disk."""
+    """One controller core with a clock. `ask` handles a request as the server does, without a disk."""
 
     def __init__(self, seed: int = 0, **config: Any) -> None:
         self.config = ControllerConfig.of({"metadata.log.dir": "/m", **config})
@@ -26,7 +26,7 @@ class Driver:
 
     @property
     def image(self) -> MetadataImage:
-        """The image with all decisions."""
+        """The metadata image after all decisions."""
         return self.core.image
 
     def take(self, records: Any) -> None:
@@ -37,7 +37,7 @@ class Driver:
         self.core.check()
 
     def ask(self, request: Any) -> Any:
-        """Decide, apply, and give the reply."""
+        """Decide and apply a request; returns the response."""
         decision = self.core.decide(request, self.now_ms)
         self.take(decision.records)
         return decision.reply
@@ -104,7 +104,7 @@ class Driver:
         return reply if reply.error_code else reply.partitions[0]
 
     def reassign(self, topic: str, number: int, replicas: Any, **facts: Any) -> int:
-        """Reassign one partition (None cancels); the error code."""
+        """Reassign one partition (None cancels); returns the error code."""
         item = control.ReassignablePartition(number, replicas)
         request = control.AlterPartitionReassignmentsRequest(
             (control.ReassignableTopic(topic, (item,)),), **facts
@@ -113,7 +113,7 @@ class Driver:
         return reply.error_code or reply.results[0].error_code
 
     def elect(self, election_type: int, topic: str, *numbers: int) -> list[int]:
-        """Elect leaders; the error codes."""
+        """Elect leaders; returns the error codes."""
         reply = self.ask(
             control.ElectLeadersRequest(election_type, (control.TopicPartitions(topic, numbers),))
         )
@@ -125,7 +125,7 @@ class Driver:
             assert self.heartbeat(node_id, want_fence=True, want_shutdown=True).is_fenced
 
     def come_back(self, node_id: int, process: int, *, is_clean: bool, **facts: Any) -> None:
-        """A new process of a fenced node registers, after a clean shutdown or not, and is unfenced."""
+        """Register a new process of a fenced node, after a clean shutdown or not, and unfence it."""
         previous = self.image.brokers[node_id].broker_epoch if is_clean else -1
         assert self.register(node_id, process, previous_broker_epoch=previous, **facts).error_code == 0
         assert not self.heartbeat(node_id).is_fenced
@@ -146,7 +146,7 @@ class Driver:
         assert self.create(name, assignments=assignments, configs=dotted).error_code == 0
 
     def create(self, name: str, **spec: Any) -> Any:
-        """Create one topic; its result."""
+        """Create one topic; returns its result."""
         return self.ask(control.CreateTopicsRequest((control.NewTopicSpec(name, **spec),))).topics[0]
 
     def partitions(self, name: str) -> Any:

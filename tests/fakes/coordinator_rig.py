@@ -1,5 +1,5 @@
-"""Coordinators over a host in memory: partitions are lists of batches, the clock is the test's, reads and
-requests to other nodes wait until the test completes them."""
+"""Coordinators over a host in memory: partitions are lists of batches, the test sets the clock, and reads and
+requests to other nodes stay pending until the test completes them."""
 
 import itertools
 import logging
@@ -67,7 +67,7 @@ class Peer:
 
 @dataclass(eq=False)
 class Request:
-    """A request as of the transport; `answers` has its response."""
+    """A request with the interface of the transport's; `answers` has its response."""
 
     peer: Peer
     api: Any
@@ -103,18 +103,19 @@ class Host:
         self.now_ms = 1_000
         self.node_id = NODE
         self.broker_epoch = 7
+        self.authorizer = None
         self.is_caught_up = True
         self.commits_at_once = True
         self.has_lease = True
-        self.handed_over: set[int] | None = None  # partitions; None: all
-        self.refuses: KafkaError | None = None  # every append
-        self.append_error: KafkaError | None = None  # of an append that has passed all checks
+        self.handed_over: set[int] | None = None  # partitions that may be appended to; None: all
+        self.refuses: KafkaError | None = None  # error of every append
+        self.append_error: KafkaError | None = None  # error of an append that passed all checks
         self.logs = [Partition() for _ in range(partitions)]
         self.reads: list[LogPiece] = []
         self.asked: list[tuple[int, Any, Any, int, Callable[[Any, Now], None]]] = []
         self.notes: list[str] = []
-        self.news: list[str] = []  # notes at level info
-        self.known_ends: dict[Any, int] = {}  # of other topics
+        self.news: list[str] = []  # log lines at level INFO
+        self.known_ends: dict[Any, int] = {}  # log end offsets of other topics
         self.max_bytes = 1 << 20
         self.read_bytes: int | None = None
         self.image = MetadataImage()
@@ -124,7 +125,7 @@ class Host:
         self.changed: list[int] = []
 
     def at(self) -> Now:
-        """The present time of both clocks."""
+        """The current time of both clocks."""
         return Now(self.now_ms, self.now_ms + WALL_SHIFT_MS)
 
     def holds_lease(self, now_ms: int) -> bool:
@@ -154,7 +155,7 @@ class Host:
         return self.logs[key[1]].high_watermark
 
     def schedule_end_turn(self) -> None:
-        """`ask` and `ask_together` end turns."""
+        """Nothing to schedule: `ask` and `ask_together` end the turns."""
 
     def check_append(self, key: Any, leader_epoch: int) -> None:
         if self.refuses is not None:
@@ -199,7 +200,7 @@ class Host:
         self.reads.append(piece)
 
     def finish_read(self, batches: int = 1 << 30, error: KafkaError | None = None) -> None:
-        """Complete the oldest read, with at most so many batches."""
+        """Complete the oldest read with at most this many batches."""
         piece = self.reads.pop(0)
         log = self.logs[piece.key[1]]
         found = [b for b in log.batches if read_batch_header(b).last_offset >= piece.offset][:batches]
@@ -222,7 +223,7 @@ class Host:
 
 
 class Counter:
-    """The state machine of the tests: a number for each group, which a heartbeat sets to its generation id.
+    """The state machine of the tests: a number per group, which a heartbeat sets to its generation id.
 
     JoinGroup is answered by a timer after 10 ms, SyncGroup by the response of another node, LeaveGroup by the
     next heartbeat of the group; DescribeGroups and ListGroups return the state.
@@ -232,7 +233,7 @@ class Counter:
 
     def __init__(self, partition: int, context: ShardContext) -> None:
         self.partition, self.context = partition, context
-        self.refusal: KafkaError | None = None  # of every request
+        self.refusal: KafkaError | None = None  # error of every request
         self.numbers: dict[str, int] = {}
         self.pending: dict[int, dict[str, int]] = {}
         self.ended: list[tuple[int, bool]] = []
@@ -345,7 +346,7 @@ class CoordinatorRig:
         self.sessions = itertools.count(1)
 
     def image_with(self, partitions: int, leader: int = NODE) -> None:
-        """Set the topic's metadata; with 0 partitions it does not exist."""
+        """Set the host's image to one with this topic; with 0 partitions the topic does not exist."""
         one = PartitionRegistration((NODE,), (NODE,), leader, 0, 0)
         topic = TopicImage(CONSUMER_OFFSETS, TOPIC_ID, (one,) * partitions)
         broker = BrokerRegistration(NODE, 7, bytes(16), "h", 9092, None, (), is_fenced=False)
@@ -354,12 +355,12 @@ class CoordinatorRig:
         )
 
     def lead(self, index: int = 0, epoch: int = 0) -> None:
-        """This node becomes leader, and begins to load."""
+        """Make this node the leader, which begins to load."""
         self.host.logs[index].leader_epoch = epoch
         self.all.elected((TOPIC_ID, index), TopicPartition(CONSUMER_OFFSETS, index), epoch, self.host.at())
 
     def leave(self, index: int = 0) -> None:
-        """This node resigns."""
+        """End this node's leadership."""
         self.all.resigned((TOPIC_ID, index))
 
     def load(self) -> None:
@@ -370,7 +371,7 @@ class CoordinatorRig:
 
     @property
     def shard(self) -> Counter:
-        """The newest shard."""
+        """The most recently loaded shard."""
         shard: Counter = self.shards[-1]
         return shard
 
@@ -390,13 +391,13 @@ class CoordinatorRig:
         self.host.now_ms = end_ms
 
     def settle(self) -> None:
-        """Report to the coordinator what the node would report after an event."""
+        """Call the coordinator as the node does after each event."""
         changed, self.host.changed = self.host.changed, []
         for index in changed:
             self.all.committed((TOPIC_ID, index), self.host.at())
 
     def ask(self, api: Any, body: Any, session: int | None = None) -> Request:
-        """Handle one request, in a turn of its own."""
+        """Handle one request in one turn of the loop."""
         return self.ask_together((api, body), session=session)[0]
 
     def ask_together(self, *asked: tuple[Any, Any], session: int | None = None) -> list[Request]:
@@ -429,7 +430,7 @@ class CoordinatorRig:
 
 
 def batch_of(*pairs: tuple[str, int | None], producer_id: int = -1) -> bytes:
-    """A batch that sets numbers, as another leader has written it."""
+    """A batch that sets numbers, as written by another leader."""
     builder = active_codec().builder(
         max_bytes=1 << 20,
         producer_id=producer_id,
@@ -444,7 +445,7 @@ def batch_of(*pairs: tuple[str, int | None], producer_id: int = -1) -> bytes:
 
 
 def marker_of(producer_id: int, *, is_commit: bool) -> bytes:
-    """The end of a transaction."""
+    """A transaction marker."""
     builder = active_codec().builder(
         max_bytes=1 << 20, producer_id=producer_id, producer_epoch=0, is_control=True, is_transactional=True
     )

@@ -1,4 +1,4 @@
-"""Consume, transform, produce in a process of its own, to be killed: each record of IN goes once to OUT.
+"""A consume-transform-produce process that tests kill: each record of IN is written once to OUT.
 
     copier_process.py BOOTSTRAP NAME IN OUT SIZE CONSUMER_OPTIONS
 
@@ -44,8 +44,8 @@ class Copier:
         self._width = len(self._producer.partitions_for(target))
 
     def run(self, is_over: threading.Event) -> None:
-        """Copy until the parent ends the process; first abort transactions of an earlier process, for which
-        readers wait."""
+        """Copy until the parent ends the process. First abort the open transaction of an earlier process,
+        because it blocks read_committed consumers."""
         self._producer.init_transactions()
         while not is_over.is_set():
             records = self._consumer.poll(0.2)
@@ -61,7 +61,7 @@ class Copier:
                     txn.send(self._target, record.value, partition=record.partition % self._width)
                 txn.commit_offsets(self._consumer)
         except errors.ApiTimeoutError:
-            raise  # unknown outcome: the next process with this name resolves it
+            raise  # unknown outcome: the next process with this transactional id resolves it
         except errors.TransactionAbortableError as error:
             tell(f"aborted {error}")
             self._rewind()

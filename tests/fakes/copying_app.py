@@ -1,4 +1,4 @@
-"""An application of headrace.stream for command lines."""
+"""A headrace.stream application that tests run from the command line."""
 
 from headrace import stream, utf8
 

@@ -1,4 +1,4 @@
-"""The node core alone: files in memory, scripted metadata records, virtual time, responses in a list."""
+"""The node core without IO: files in memory, scripted metadata records, virtual time, responses in a list."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from headrace.protocol.metadata.records import (
 )
 from headrace.protocol.metadata.replay import image_records, replay
 from headrace.protocol.records.header import Buffer
+from headrace.protocol.security.identity import ANONYMOUS_IDENTITY, Identity
 from headrace.storage_node import effects
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.embedded.contract import CoordinatorFactory
@@ -48,6 +49,7 @@ class FakePeer:
     is_connected: bool = True
     client_id: str = "test"
     address: str = ""
+    identity: Identity = ANONYMOUS_IDENTITY
 
 
 @dataclass(eq=False)
@@ -60,7 +62,7 @@ class FakeRequest:
     peer: FakePeer = field(default_factory=FakePeer)
     answer: Any = None
     answer_frames: list[Any] = field(default_factory=list)
-    sent: Sequence[Any] = ()  # the response's own buffers
+    sent: Sequence[Any] = ()  # buffers of the response
     error: KafkaError | None = None
     is_dropped: bool = False
 
@@ -76,7 +78,7 @@ class FakeRequest:
 
 
 class FakeReplies:
-    """Checks that each request is answered exactly once."""
+    """Asserts that each request gets exactly one response."""
 
     def reply(self, request: FakeRequest, body: Any, frames: Sequence[Any] = ()) -> None:
         assert not request.is_answered, "answered twice"
@@ -146,7 +148,7 @@ class CoreRig:
     # --- metadata -----------------------------------------------------------------------------------------
 
     def metadata(self, *records: Any, broker_epoch: int = 0) -> int:
-        """Apply records; the offset of the last."""
+        """Apply metadata records; returns the offset of the last."""
         base = self.image.offset + 1
         self.records += records
         self.image = replay(self.image, base, records)[0]
@@ -156,7 +158,7 @@ class CoreRig:
         return self.image.offset
 
     def snapshot(self, image: MetadataImage) -> None:
-        """Replace the metadata."""
+        """Replace the metadata image."""
         self.image = image
         records = tuple(image_records(image))
         self.core.follow_metadata(
@@ -221,7 +223,7 @@ class CoreRig:
         transactional_id: str | None = None,
         adds_partitions: bool = True,
     ) -> FakeRequest:
-        """One entry per batch, all for one partition."""
+        """Produce batches to one partition, with one entry per batch."""
         frames = data or (batch(b"v"),)
         entries = tuple(ProducePartition(topic_id, partition, epoch) for _ in frames)
         body = ProduceRequest(acks, timeout_ms, entries, transactional_id, adds_partitions)
@@ -263,7 +265,7 @@ class CoreRig:
     # --- effects ------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Take the effects and assert the laws of every partition."""
+        """Collect the effects and assert the invariants of every partition."""
         self.effects += self.core.take_effects()
         while self.pop(effects.EndTurn):
             self.core.end_turn(self.now_ms, WALL_MS)
@@ -284,7 +286,7 @@ class CoreRig:
         return found
 
     def flush(self) -> int:
-        """Perform the requested flushes, once each; how many."""
+        """Perform each requested flush once; returns their number."""
         asked = self.pop(effects.FlushLog)
         for effect in asked:
             log = effect.partition.log
@@ -303,14 +305,14 @@ class CoreRig:
         return len(asked)
 
     def look_up(self) -> None:
-        """Perform the requested searches."""
+        """Perform the requested offset lookups."""
         for effect in self.pop(effects.LookUpOffsets):
             effect.lookup.run()
             self.core.looked_up(effect.lookup, self.now_ms)
         self.check()
 
     def read_cold(self, count: int | None = None) -> int:
-        """Perform the requested reads from disks, the oldest first, or `count` of them; how many."""
+        """Perform the requested cold reads, or the `count` oldest; returns their number."""
         for effect in self.pop(effects.AdvisePages):
             effect.advice.run()
         asked = self.pop(effects.ReadCold)
@@ -323,7 +325,8 @@ class CoreRig:
         return len(done)
 
     def recompress(self, count: int | None = None) -> int:
-        """Perform `count` or all recompressions, also those that they make room for; how many."""
+        """Perform `count` or all recompressions, including those requested meanwhile; returns their
+        number."""
         done = 0
         while (asked := self.pop(effects.Recompress)) and done != count:
             self.effects += asked[1:]
@@ -335,7 +338,7 @@ class CoreRig:
         return done
 
     def read_coordinator_logs(self) -> int:
-        """Perform the reads that the coordinators have requested so far; how many."""
+        """Perform the reads that the coordinators have requested; returns their number."""
         asked = self.pop(effects.ReadCoordinatorLog)
         for effect in asked:
             effect.read.run()
@@ -344,7 +347,7 @@ class CoreRig:
         return len(asked)
 
     def copy(self) -> int:
-        """Perform steps of moves between log dirs until none is requested; how many."""
+        """Perform steps of moves between log dirs until none is requested; returns their number."""
         count = 0
         while asked := self.pop(effects.CopyLog):
             for effect in asked:
@@ -362,7 +365,7 @@ class CoreRig:
             effect.removal.run()
 
     def checkpoint_starts(self) -> bool:
-        """Write the log start checkpoint if it was requested; whether it was."""
+        """Write the log start checkpoint if it was requested; returns whether it was."""
         if self.core.table.is_checkpointing or not self.pop(effects.CheckpointStarts):
             return False
         self.begin_checkpoint(only_starts=True)
@@ -370,12 +373,12 @@ class CoreRig:
         return True
 
     def begin_checkpoint(self, *, only_starts: bool = False) -> None:
-        """Begin to write checkpoints; `end_checkpoint` completes them."""
+        """Begin a write of the checkpoints, which `end_checkpoint` completes."""
         self._checkpoints = self.core.checkpoints_begin(only_starts=only_starts)
         self.check()
 
     def end_checkpoint(self) -> None:
-        """Complete the checkpoints that were begun."""
+        """Complete the write that `begin_checkpoint` began."""
         tasks, self._checkpoints = self._checkpoints, []
         for task in tasks:
             task.run()
@@ -383,12 +386,12 @@ class CoreRig:
         self.check()
 
     def tick(self, wall_ms: int = WALL_MS) -> None:
-        """The core's tick after one second."""
+        """Advance one second and tick the core."""
         self.core.tick(self.now_ms, wall_ms)
         self.check()
 
     def notes(self) -> str:
-        """All notes so far, as one text."""
+        """All log lines so far, as one text."""
         return "\n".join(note.text for note in self.pop(effects.Note))
 
     def pass_time(self, milliseconds: int) -> None:
@@ -401,14 +404,14 @@ class CoreRig:
         self.now_ms = end_ms
 
     def ended(self) -> bool:
-        """Whether the core has requested the end of the node."""
+        """Whether the core has requested the shutdown of the node."""
         return bool(self.pop(effects.EndNode))
 
     def restarted(
         self, *more: Any, power: str | int | None = None, records: Sequence[Any] | None = None
     ) -> CoreRig:
-        """The next process on the same disk, after a crash or a power loss. Its metadata is unchanged, with
-        `more` later records, or is `records` only."""
+        """The next process on the same disk, after a crash or a power loss. Its metadata is that of this
+        process and `more` records, or only `records`."""
         files = self.files.restart() if power is None else self.files.power_loss(power)
         found = [*self.records, *more] if records is None else records
         return CoreRig(files, ",".join(self.config.log_dirs), found, self.node_id)

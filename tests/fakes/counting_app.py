@@ -1,7 +1,7 @@
-"""The application that fault tests kill: it counts records by their value, without a cache.
+"""The streams application that fault tests kill: it counts records by value, without a cache.
 
 Without a cache each input gives one output: the counts of a value are 1, 2, 3, ... in its partition, so a
-record that was lost or counted twice shows. FUNCTIONS "async": words and counts pass through async
+lost record or one that was counted twice is visible. FUNCTIONS "async": words and counts pass through async
 functions; "arrow": words pass through an Arrow section.
 """
 
@@ -18,19 +18,19 @@ FUNCTIONS = "COUNTING_FUNCTIONS"
 
 
 async def echo(value: str) -> str:
-    """The value, later."""
+    """Return the value after a delay."""
     await asyncio.sleep(0.001 * int(value.removeprefix("word-")))
     return value
 
 
 async def echo_count(count: int) -> int:
-    """The count, later."""
+    """Return the count after a delay."""
     await asyncio.sleep(0.001 * (count % 20))
     return count
 
 
 def app() -> stream.App:
-    """The guarantee and the folder of the stores come from the environment. Tasks and counts are logged."""
+    """Reads the processing guarantee and the state directory from the environment; logs tasks and counts."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     made = stream.App(
         "counting",

@@ -1,4 +1,4 @@
-"""Stores of bytes in dicts, one for each kind, as a user would write them."""
+"""Custom stores of bytes in dicts, one class for each kind of store."""
 
 from __future__ import annotations
 

@@ -70,14 +70,14 @@ class FakeAdminCluster(FakeCluster):
         self.group(group_id).offsets[topic, partition] = groups.CommittedOffset(topic, partition, offset)
 
     def open_transaction(self, tp: TopicPartition, producer_id: int, start: int, last_ms: int = 0) -> None:
-        """Open a transaction at a leader; `last_ms` in the fake's wall time."""
+        """Open a transaction at a leader; `last_ms` is in the fake's wall time."""
         active = transactions.ActiveProducer(producer_id, 3, 7, last_ms, -1, start)
         self.active.setdefault(tp, []).append(active)
 
     def know(
         self, name: str, producer_id: int, *tps: TopicPartition, state: str = "Ongoing", prepared_ms: int = -1
     ) -> None:
-        """Set a transaction's state at its coordinator."""
+        """Set the state of a transaction at its coordinator."""
         topics = tuple(groups.TopicNamePartitions(tp.topic, (tp.partition,)) for tp in tps)
         self.known[name] = transactions.DescribedTransaction(
             *(0, name, state, 60_000, 5_000, producer_id, 3, topics), prepared_ms=prepared_ms
@@ -86,7 +86,7 @@ class FakeAdminCluster(FakeCluster):
     # --- coordinators -----------------------------------------------------------------------------------
 
     async def ask_group(self, api_name: str, body: Any, node_id: int) -> Any:
-        """The responses that FakeCoordinator computes with the real state machine."""
+        """The response by the states that tests set, where FakeCoordinator runs the real state machine."""
         if hasattr(body, "group_id") and self._is_away(body.group_id):
             raise errors.NotCoordinatorError(f"{body.group_id} is not here")
         return getattr(self, f"_do_{api_name}")(body)

@@ -1,4 +1,4 @@
-"""A cluster in memory behind the clients' `Network` seam: nodes, leaders, logs, delays, faults.
+"""A cluster in memory behind the clients' `Network` interface: nodes, leaders, logs, delays, faults.
 
 It keeps Kafka's rules as far as clients see them. Time is the running loop's, so that under the virtual loop
 delays cost nothing. Faults are scripted by `rules`: the first rule that matches a request decides.
@@ -39,20 +39,20 @@ class Ask:
     api: str
     node_id: int
     body: Any
-    number: int  # of this request among those of its API
+    number: int  # how many requests of this API came before
 
 
 @dataclass(frozen=True)
 class Fault:
     """A fault of a request. `lost_request`: never executed; `lost_reply`: executed, without a response."""
 
-    error: errors.KafkaError | None = None  # for the whole request, unexecuted
-    partition_error: int | None = None  # code for each partition, unexecuted
+    error: errors.KafkaError | None = None  # of the whole request, which is not executed
+    partition_error: int | None = None  # error code of each partition; the request is not executed
     delay_ms: int = 0  # before it is executed
     lost_request: bool = False
     lost_reply: bool = False  # and the connection breaks
     silent: bool = False  # no response: the client times out
-    behind: bool = False  # its metadata has no topic yet
+    behind: bool = False  # the node's metadata does not have the topic yet
 
 
 @dataclass
@@ -69,18 +69,18 @@ class FakePartition:
     removing: tuple[int, ...] = ()
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
     followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
-    acknowledged: int = 0  # the end of the acknowledged records
+    acknowledged: int = 0  # end offset of the acknowledged records
     aborted: tuple[tuple[int, int], ...] = ()  # transactions: (producer id, first offset)
-    last_stable_offset: int | None = None  # None: the end
-    producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
+    last_stable_offset: int | None = None  # None: the end offset
+    producers: ProducerStates = field(default_factory=ProducerStates)  # the state machine of a real leader
 
     def __post_init__(self) -> None:
         self.replicas = self.replicas or (self.leader,)
         self.isr = self.isr or self.replicas
 
     def append(self, frame: bytes, epoch: int) -> int:
-        """Append a batch; returns its base offset, that of the first append for a duplicate. Errors: of
-        sequences."""
+        """Append a batch; returns its base offset, for a duplicate that of the first append. Errors: those of
+        sequence numbers."""
         header = active_codec().check(frame)
         base = self.end_offset
         if header.producer_id >= 0 and not header.is_control:
@@ -98,7 +98,7 @@ class FakePartition:
         self.epochs.append((self.leader_epoch, self.end_offset))
 
     def truncate(self, offset: int) -> None:
-        """Lose all batches that are not whole before `offset`."""
+        """Truncate the log: drop each batch that does not end before `offset`."""
         self.batches = [batch for batch in self.batches if batch[1] <= offset]
         self.end_offset = self.batches[-1][1] if self.batches else self.log_start_offset
         self.producers.clear()
@@ -108,7 +108,7 @@ class FakePartition:
         self.epochs = [entry for entry in self.epochs if entry[1] < max(self.end_offset, 1)]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """A leader's response to OffsetForLeaderEpoch."""
+        """The leader's response to OffsetForLeaderEpoch."""
         ends = [*(start for _, start in self.epochs[1:]), self.end_offset]
         if epoch > self.epochs[-1][0]:
             return -1, -1
@@ -140,13 +140,13 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         FakeCoordinator.__init__(self)
         FakeTransactions.__init__(self)
         self.random = Random(seed)
-        self.racks: dict[int, str] = {}  # of nodes whose followers may be read
+        self.racks: dict[int, str] = {}  # racks of nodes; with racks, consumers may fetch from followers
         self.cluster_id = "fake"
         self.latency_ms = latency_ms
         self.addresses = {node_id: Address(f"node{node_id}", 9000 + node_id) for node_id in range(nodes)}
         self.down: set[int] = set()
-        self.fenced: set[int] = set()  # not in the metadata, but still serving
-        self.dropped: list[Address] = []  # to which clients closed their connections
+        self.fenced: set[int] = set()  # not in the metadata, but serving requests
+        self.dropped: list[Address] = []  # nodes to which clients closed their connections
         self.topics: dict[str, FakeTopic] = {}
         self.node_configs: dict[str, dict[str, str]] = {}
         self.metadata_offset = 0
@@ -159,7 +159,7 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         self._changed: asyncio.Event | None = None
         self._topic_number = 0
 
-    # --- what tests do ------------------------------------------------------------------------------
+    # --- controls of tests --------------------------------------------------------------------------
 
     def create(self, name: str, partitions: int = 1, **facts: Any) -> FakeTopic:
         self._topic_number += 1
@@ -193,7 +193,7 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         self.down.add(node_id)
 
     def freeze_node(self, node_id: int) -> None:
-        """Let a node read and send nothing from now on; its connections stay open."""
+        """Stop a node from reading and sending; its connections stay open."""
         self.rules.insert(0, lambda ask: Fault(delay_ms=FOR_EVER_MS) if ask.node_id == node_id else None)
 
     def start_node(self, node_id: int) -> None:
@@ -240,7 +240,7 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         return [body for name, _, body in self.asked if name == api]
 
     def make_hub(self, bootstrap: str | None, config: ConnectionConfig) -> Hub:
-        """For `make_hub=` of a cluster: on the virtual loop with its clock, else in real time."""
+        """For `make_hub=` of a client: a hub on the virtual loop and its clock, else in real time."""
         loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         network = FakeNetwork(self)
@@ -555,7 +555,7 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
 
 
 class FakeNetwork:
-    """The seam's implementation: one per client."""
+    """The fake implementation of `Network`; one per client."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""A scripted controller: real sockets, metadata records in a list, no decisions."""
+"""A scripted controller with real sockets: metadata records in a list, no decisions."""
 
 import asyncio
 import uuid
@@ -42,7 +42,7 @@ class FakeController:
         self.has_slow_log = False  # heartbeats are counted and not answered
         self.quorum = DescribeQuorumResponse(
             0, leader_id=9_000
-        )  # the active controller, unless the test says otherwise
+        )  # the active controller, unless the test sets another one
         self.sends_snapshots = False
         self.on_admin: Callable[[Request], None] | None = None
         self._waiting: list[tuple[Request, asyncio.TimerHandle]] = []
@@ -50,7 +50,7 @@ class FakeController:
         (port,) = reserve_ports(1)  # for `restart`
         self.router = Router("127.0.0.1", port, self._on_request, APIS, self._identity, RouterLimits())
 
-    # --- life ---------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------
 
     def start(self) -> int:
         return self.router.start()
@@ -75,7 +75,7 @@ class FakeController:
     # --- the metadata log ---------------------------------------------------------------------------------
 
     def append(self, *records: Any) -> int:
-        """Append records and answer waiting fetches; the offset of the last."""
+        """Append records and answer pending fetches; returns the offset of the last."""
         self.records += records
         waiting, self._waiting = self._waiting, []
         for request, timer in waiting:
@@ -101,7 +101,7 @@ class FakeController:
         self.append(RemoveTopicRecord(topic_id))
 
     def set_leader(self, topic_id: bytes, leader: int, partition: int = 0) -> None:
-        """Raises the leader epoch by one."""
+        """Set the partition's leader in a new leader epoch."""
         self.append(PartitionChangeRecord(topic_id, partition, leader=leader))
 
     # --- requests -----------------------------------------------------------------------------------------

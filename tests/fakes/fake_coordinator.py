@@ -69,7 +69,7 @@ class FakeTimers:
 
 
 class FakeCoordinator:
-    """The mixin of `FakeCluster`, which is also the shard's host."""
+    """Mixin of `FakeCluster`; also the host of the shard."""
 
     topics: dict[str, Any]
     metadata_offset: int
@@ -84,7 +84,7 @@ class FakeCoordinator:
         self._shard: GroupShard | None = None
         self._timers = FakeTimers(self._decided, self._now)
 
-    # --- what tests do ------------------------------------------------------------------------------
+    # --- controls of tests --------------------------------------------------------------------------
 
     def move_coordinator(self, node_id: int) -> None:
         """Drop the shard, and load it at another node from the log."""
@@ -108,7 +108,7 @@ class FakeCoordinator:
         found = self._loaded().groups.get(group)
         return [] if found is None else sorted(found.members)
 
-    # --- surroundings -------------------------------------------------------------------------------
+    # --- host of the shard --------------------------------------------------------------------------
 
     @property
     def config(self) -> Any:
@@ -137,7 +137,7 @@ class FakeCoordinator:
     # --- answering ----------------------------------------------------------------------------------
 
     async def ask_group(self, api_name: str, body: Any, node_id: int) -> Any:
-        """Send a request to the shard; every node knows the coordinator."""
+        """Send a request to the shard; every node answers FindCoordinator."""
         if api_name == "FindCoordinator":
             found = [groups.Coordinator(0, key, self.coordinator, "node", 9000) for key in body.keys]
             return groups.FindCoordinatorResponse(tuple(found))

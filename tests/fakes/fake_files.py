@@ -1,10 +1,10 @@
-"""A file system in memory that can die, lose power, run full, fail and rot, at every single operation.
+"""A file system in memory with crashes, power losses, full disks, IO errors and bit flips at any operation.
 
 Model. Written bytes are in the page cache: they survive the end of the process (`restart`), and a power loss
 (`power_loss`) only where they were synced. `fdatasync` syncs a file's bytes, `fsync_directory` the names in a
-folder. Of unsynced work none survives, all, or, with a seed, any sectors of the writes and any prefix of a
-folder's changes, as on real disks. Pages that are read or written stay in the page cache until `evict` or
-`drop_cached`; dirty pages always stay.
+folder. Of the unsynced changes, none survive, or all, or with a seed random sectors of the writes and a
+random prefix of a folder's changes, as on real disks. Pages that are read or written stay in the page cache
+until `evict` or `drop_cached`; dirty pages always stay.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PAGE_BYTES = 64  # of the page cache
 
 
 class Crash(BaseException):
-    """The process died in this operation; no later operation reaches the disk."""
+    """The process was killed in this operation; no later operation reaches the disk."""
 
 
 @dataclass(eq=False)
 class _Inode:
-    """A file: its present bytes, its bytes on the disk, and the unsynced operations."""
+    """A file: its current bytes, its bytes on the disk, and the unsynced operations."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
@@ -98,14 +98,14 @@ class _Inode:
 
 @dataclass(eq=False)
 class _Folder:
-    """The present names, the names on the disk, and the changes since the last sync."""
+    """A folder: current names, names on the disk, and the changes since the last sync."""
 
     names: dict[str, _Inode | _Folder] = field(default_factory=dict)
     durable: dict[str, _Inode | _Folder] = field(default_factory=dict)
     pending: list[tuple[str | None, str | None, _Inode | _Folder | None]] = field(default_factory=list)
 
     def copied(self, copies: _Copies) -> _Folder:
-        """A copy in which an inode with several names is still one inode."""
+        """A copy of the folders, in which an inode with several names stays one inode."""
 
         def of(node: _Inode | _Folder) -> _Inode | _Folder:
             copy = copies.get(node)
@@ -132,7 +132,7 @@ class _Folder:
         left = dict(self.durable)
         for change in self.pending:
             if not choice.keeps():
-                break  # a journal loses its end, not its middle
+                break  # a journal loses a suffix of the changes
             _apply(left, *change)
         self.names = left
         self.sync()
@@ -150,7 +150,7 @@ class _Choice:
 
 
 class FakeLent:
-    """Bytes of a file that are read when they are sent."""
+    """A range of a file, read when it is sent."""
 
     def __init__(self, inode: _Inode, position: int, size: int) -> None:
         self._inode, self._position, self._size = inode, position, size
@@ -264,11 +264,11 @@ class FakeLock:
 
 
 class FakeFiles:
-    """The file system. `operations` lists every requested change; faults are set before the code runs."""
+    """The file system. `operations` lists all requested changes; tests plan faults before the code runs."""
 
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.operations: list[str] = []
-        self.crash_at: int | None = None  # die in the operation with this number, counted from 0
+        self.crash_at: int | None = None  # number of the operation, from 0, in which the process is killed
         self.error_at: tuple[int, int] | None = None  # the operation with this number fails, with this errno
         self.tear_bytes = 0  # if that is a write, at most this many of its bytes are written
         self.capacity_bytes = capacity_bytes
@@ -331,8 +331,8 @@ class FakeFiles:
         folder.names[name] = folder.durable[name] = inode
 
     def fingerprint(self) -> bytes:
-        """The hash of all that a process finds: names, bytes, and which of them are cached. What a process
-        does depends on nothing else, so a test of every crash checks equal findings once."""
+        """A hash of names, bytes, and cached pages. The behaviour of the next process depends on nothing
+        else, so a test of every crash point checks equal states once."""
         return hashlib.blake2b(repr(_found(self._root)).encode()).digest()
 
     def restart(self) -> FakeFiles:
@@ -342,7 +342,8 @@ class FakeFiles:
         return after
 
     def power_loss(self, mode: str | int) -> FakeFiles:
-        """The file system after a power loss; unsynced work survives by `mode`: "none", "all" or a seed."""
+        """The file system after a power loss; `mode` says which unsynced changes survive: "none", "all" or a
+        seed."""
         after = self.restart()
         after._root.survive(_Choice(mode))
         return after
@@ -351,7 +352,7 @@ class FakeFiles:
         """Bytes of all files."""
         return _used(self._root)
 
-    # --- the file layer ----------------------------------------------------------------------------------
+    # --- the file layer --------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> FakeFile:
         try:
@@ -441,10 +442,10 @@ class FakeFiles:
         self._locks.add(path)
         return FakeLock(self, path)
 
-    # --- inside --------------------------------------------------------------------------------------------
+    # --- internals -------------------------------------------------------------------------------------
 
     def _begin(self, operation: str, path: str, size: int = 0) -> int | None:
-        """Count an operation. None: it proceeds. A number: so many bytes are written before the crash."""
+        """Count an operation. None: it proceeds. A number: this many bytes are written before the crash."""
         if self.is_dead:
             raise Crash(f"{operation} {path} by a dead process")
         number = len(self.operations)
@@ -473,11 +474,11 @@ class FakeFiles:
                 self._counts[number] = seen + 1
                 if seen == after:
                     if error == errno.ENOMEM and operation == "pread":
-                        raise MemoryError(path)  # as files_io: it is not the disk's
+                        raise MemoryError(path)  # as in files_io: the error is not the disk's
                     _fail(operation, path, error)
 
     def _room(self, growth: int) -> int | None:
-        """Bytes that still fit when the disk cannot take all of `growth`, else None."""
+        """The free bytes if the disk has no space for all of `growth`, else None."""
         if self.capacity_bytes is None:
             return None
         free = self.capacity_bytes - self.used_bytes()

@@ -8,7 +8,7 @@ from headrace.protocol.messages import control, data
 
 
 class FakeReplication:
-    """The controller's work on replicas. A reassignment is in progress until `finish_moves`."""
+    """Controller requests on replicas. A reassignment is in progress until `finish_moves`."""
 
     topics: dict[str, Any]
     addresses: dict[int, Address]
@@ -20,7 +20,7 @@ class FakeReplication:
     def __init__(self) -> None:
         self.racks: dict[int, str] = {}
         self.drained: set[int] = set()
-        self.below_min_isr: tuple[str, ...] = ()  # topics that a drain leaves below min.insync.replicas
+        self.below_min_isr: tuple[str, ...] = ()  # topics that a drain would leave below min.insync.replicas
         self.unregistered: set[int] = set()
         self.compacted: set[str] = set()  # topics whose records may not be deleted
 

@@ -57,7 +57,7 @@ class FakeTransactions:
         return found
 
     def check_transactional(self, transactional_id: str | None, header: Any) -> None:
-        """A leader's verification before it appends; adds the partition to the transaction."""
+        """Verify a batch as a leader does before the append; adds the partition to the transaction."""
         if not header.is_transactional:
             return
         found = self.transactions.get(transactional_id or "")

@@ -25,7 +25,7 @@ from waiting import PATIENCE_S, wait_for
 
 UNACKED = 200  # the most records that one producer has in flight
 ROUND = 5
-ROUND_S = 0.01  # between rounds: a few hundred records per second and producer
+ROUND_S = 0.01  # pause between rounds: a few hundred records per second and producer
 
 
 class Cluster(Protocol):
@@ -40,7 +40,7 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True)
 class Ack:
-    """The time and place of an acknowledgement."""
+    """An acknowledgement: its time, partition and offset."""
 
     at_s: float
     partition: int
@@ -102,7 +102,7 @@ class Workload:
     def rest(self) -> None:
         """Pause all producers until `go_on`; returns when no record is in flight."""
         self._may_send.clear()
-        # a round that has begun counts its records as in flight
+        # records of a round that has begun count as in flight
         wait_for(lambda: self._under_way == 0 and self._resting == self._counts[0], "all producers rest")
 
     def go_on(self) -> None:
@@ -110,11 +110,11 @@ class Workload:
         self._may_send.set()
 
     def acked_since(self, begun_s: float) -> int:
-        """`progress_during_fault`: records acknowledged from this moment on."""
+        """`progress_during_fault`: the number of records acknowledged since then."""
         return sum(ack.at_s >= begun_s for ack in self.acks)
 
     def longest_pause_s(self, begun_s: float, until_s: float, partition: int | None = None) -> float:
-        """The longest time between two moments in which no record was acknowledged."""
+        """The longest pause between two acknowledgements in a period."""
         times = [
             ack.at_s
             for ack in list(self.acks)
@@ -124,12 +124,12 @@ class Workload:
         return max(after - before for before, after in itertools.pairwise(edges))
 
     def finish(self) -> None:
-        """Stop, read all partitions, and check. Fails with the anomalies."""
+        """Stop the clients, read all partitions, and check the history. Fails with the anomalies."""
         self.read_to_the_end()
         assert self.history.anomalies() == {}, self._story()
 
     def read_to_the_end(self) -> None:
-        """Stop, and read all partitions with a new consumer. Fails if it stalls."""
+        """Stop the clients and read all partitions with a new consumer. Fails if it stalls."""
         self._stop_sending.set()
         self._may_send.set()
         self._join(self._senders, "a producer")
@@ -153,7 +153,7 @@ class Workload:
 
     @property
     def lost(self) -> int:
-        """Acknowledged records that the last, full reading did not find."""
+        """Acknowledged records that the final read of all partitions did not return."""
         found = {value for poll in self.history.processes[-1].polls for _, value in poll.reads}
         sends = [send for process in self.history.processes for send in process.sends]
         return sum(send.outcome is Outcome.OK and send.value not in found for send in sends)
@@ -235,13 +235,13 @@ class Workload:
             self._ends = consumer.end_offsets(*tps, timeout=PATIENCE_S)
 
     def _has_read_all(self, consumer: Any) -> bool:
-        """Whether a consumer of all partitions is at their end offsets, once these are known."""
+        """Whether a consumer of all partitions has reached the end offsets, if these are known."""
         if not self._stop_reading.is_set() or not self._ends.keys() <= set(consumer.assignment()):
             return False
         return all(consumer.position(tp, PATIENCE_S) >= end for tp, end in self._ends.items())
 
     def _deadline(self, ends_at: float) -> float:
-        """The time by which a consumer must be at the end offsets, 0.0 without one. Fails when it has
+        """The time by which a consumer must reach the end offsets, 0.0 for no limit. Fails when it has
         passed."""
         if not self._stop_reading.is_set():
             return 0.0
@@ -279,7 +279,8 @@ class Workload:
 
 
 def note(process: Process, records: list[Any]) -> None:
-    """Add the records of one poll to the history. A record whose key or header differs was never sent."""
+    """Add the records of one poll to the history. A record with a wrong key or header counts as never
+    sent."""
     by_key: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
     for record in records:
         value = record.value.rstrip(b" ")

@@ -1,7 +1,8 @@
-"""Python programs as forks of a process that has imported headrace: a start without its half second of CPU.
+"""Python programs as forks of a process that has imported headrace, which saves half a second of CPU per
+start.
 
 `multiprocessing` keeps that process, the fork server, one per process of tests. Each fork is a process like
-any other, in a session of its own: it can be killed, stopped and paused.
+any other, in a new session: it can be killed, stopped and paused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# What servers, applications and commands import.
+# Modules that servers, applications and commands import.
 PRELOADED = (
     "headrace.controller.controller_io",
     "headrace.coordinators.assembly",
@@ -41,7 +42,7 @@ STANDARD_INPUT, STANDARD_OUTPUT, STANDARD_ERROR = 0, 1, 2
 
 
 def start_server(*more: str) -> None:
-    """Start the fork server, unless it runs, with what every program imports and `more` modules."""
+    """Start the fork server unless it runs, with the modules of every program and `more`."""
     CONTEXT.set_forkserver_preload([*PRELOADED, *more])
     forkserver.ensure_running()
 
@@ -51,7 +52,8 @@ class Forked:
 
     `program` is the command line of an interpreter without the interpreter: any number of "-W" and a filter;
     "-c" and a text, "-m" and the name of a module, or the path of a script; arguments. Its standard error
-    goes to the file `log`, its standard output to the file `output`, or to the pipe `stdout` without one.
+    goes to the file `log`, its standard output to the file `output`, or to the pipe `stdout` without one. Its
+    standard input is the file `given`, for subprocess.PIPE the pipe `stdin`, or empty.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Forked:
         log: IO[Any],
         environment: Mapping[str, str] = os.environ,
         output: IO[Any] | None = None,
-        given: IO[Any] | None = None,
+        given: IO[Any] | int | None = None,
         folder: str = "",
     ) -> None:
         start_server()
@@ -73,11 +75,15 @@ class Forked:
                 output = stack.enter_context(open(writing, "wb"))
             if given is None:
                 given = stack.enter_context(open(os.devnull, "rb"))
+            if isinstance(given, int):
+                reading, writing = os.pipe()
+                self.stdin: IO[bytes] = open(writing, "wb")  # noqa: SIM115 - the owner closes it
+                given = stack.enter_context(open(reading, "rb"))
             standard = [_Handed(file.fileno()) for file in (given, output, log)]
             arguments = (self.args, dict(environment), folder or os.getcwd(), standard)
             self._process = CONTEXT.Process(target=_run, args=arguments)
             self._process.start()
-        # multiprocessing would ask for the exit code beside this object, and whoever asks second gets 255
+        # multiprocessing would also wait for the process, and the second of two waits gets exit code 255
         process._children.discard(self._process)  # type: ignore[attr-defined]
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -143,7 +149,7 @@ def run_forked(
 
 
 class _Handed:
-    """A file descriptor that becomes one of the new process."""
+    """A file descriptor that is passed to the new process."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -157,7 +163,7 @@ def _received(copy: Any) -> int:
 
 
 def _run(program: list[str], environment: dict[str, str], folder: str, standard: Iterable[int]) -> None:
-    """The new process."""
+    """Run the program in the new process."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
@@ -167,17 +173,19 @@ def _run(program: list[str], environment: dict[str, str], folder: str, standard:
         os.close(source)
     sys.stdin = open(STANDARD_INPUT, closefd=False)  # noqa: SIM115 - until the process ends
     atexit._clear()  # type: ignore[attr-defined] # of the fork server's modules
+    if ray := sys.modules.get("ray"):  # which registers it when it is imported
+        atexit.register(ray._private.worker.shutdown, _exiting_interpreter=True)
     try:
         _run_main(_after_filters(program))
     finally:
-        # what an interpreter does at its end, and multiprocessing leaves out
+        # the interpreter does this at exit; multiprocessing does not
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         gc.collect()
 
 
 def _after_filters(program: list[str]) -> list[str]:
-    """The command line without its filters of warnings, which are in use then."""
+    """Apply the warning filters of the command line; returns the rest of it."""
     filters = []
     while program[0] == "-W":
         filters.append(program[1])

@@ -39,7 +39,7 @@ class CoordinatorClient:
         return (await connection.request(api, body, frames, timeout_s=TIMEOUT_S)).body
 
     async def find(self, key: str, key_type: int = groups.GROUP_KEY) -> tuple[str, int]:
-        """The address of the coordinator; waits for one."""
+        """The address of the coordinator; waits until there is one."""
         while True:
             for address in self._bootstrap:
                 try:
@@ -61,7 +61,7 @@ class CoordinatorClient:
         await self.send(self._bootstrap[0], registry.DELETE_TOPICS, DeleteTopicsRequest((topic,)))
 
     async def leader(self, topic: str) -> tuple[bytes, tuple[str, int]]:
-        """The id of a topic, and where the leader of its only partition listens."""
+        """The id of a topic, and the address of the leader of its only partition."""
         for address in itertools.cycle(self._bootstrap):
             try:
                 found = await self.send(address, registry.METADATA, data.MetadataRequest((topic,)))
@@ -173,7 +173,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _error_in(answer: Any) -> KafkaError | None:
-    """The first error of a response that counts, wherever it has its errors."""
+    """The first error of a response or of its entries, except MEMBER_ID_REQUIRED."""
     codes = [getattr(answer, "error_code", 0)]
     for field in ("groups", "results", "transactions", "members"):
         codes += [getattr(each, "error_code", 0) for each in getattr(answer, field, ())]
@@ -203,7 +203,7 @@ class Transactional:
             self._sequence = 0
 
     async def write(self, topic: str, value: bytes) -> None:
-        """Send one record to partition 0, which is added to the transaction."""
+        """Add partition 0 to the transaction and send one record to it."""
         added = transactions.TransactionPartitions(
             self.id, self.producer_id, self.epoch, (groups.TopicNamePartitions(topic, (0,)),)
         )

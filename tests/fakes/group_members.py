@@ -24,7 +24,7 @@ def member(cluster: Any, kind: str = "eager", **options: Any) -> Any:
 
 
 async def read(consumer: Any, quiet_s: float = 2.0) -> list[bytes]:
-    """The values of all records until none arrives for `quiet_s`."""
+    """The values of records, up to the first pause of `quiet_s` without one."""
     found: list[bytes] = []
     while batch := await consumer.poll(quiet_s):
         found += [record.value for record in batch]

@@ -1,5 +1,5 @@
-"""A group shard with a log, a clock and timers: it decides, appends, replays, responds, and can be loaded
-from the bytes of its log at any moment."""
+"""A group shard with a log, a clock and timers: it decides, appends, replays and responds. A test can load it
+from the bytes of its log at any time."""
 
 import heapq
 import itertools
@@ -17,6 +17,7 @@ from headrace.protocol.messages.envelope import Api
 from headrace.protocol.messages.transactions import TxnOffsetCommitRequest
 from headrace.protocol.metadata.image import MetadataDelta, MetadataImage, PartitionRegistration, TopicImage
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
+from headrace.protocol.security.acls import Authorizer
 from headrace.storage_node.configs.coordinator_config import CoordinatorConfig
 from headrace.storage_node.embedded.contract import Now
 
@@ -28,7 +29,7 @@ WALL_AHEAD_MS = 1_700_000_000_000
 
 @dataclass(eq=False)
 class Asked:
-    """A request and its response; implements Token."""
+    """A request with its response; implements Token."""
 
     name: str
     session: int = 1
@@ -60,7 +61,7 @@ class Asked:
 
 
 class Entry(NamedTuple):
-    """One record of the log, as bytes; without bytes the marker of a transaction."""
+    """One encoded record of the log; without bytes, a transaction marker."""
 
     producer: ProducerIdAndEpoch
     data: tuple[bytes, bytes | None] | None
@@ -104,15 +105,16 @@ class GroupRig:
     def __init__(self, **keys: Any) -> None:
         self.config = LiveConfig(**{"group_initial_rebalance_delay_ms": 0, **keys})
         self.timers = self
+        self.authorizer: Authorizer | None = None
         self.image = image_of(topic_image("t", 1), topic_image("u", 2))
         self.epoch = 0
         self.now_ms = START_MS
         self.log: list[Entry] = []
         self.sent: list[Sent] = []
         self.refuses: KafkaError | None = None  # the error of appends
-        self.is_committing = True  # False: responses are held until commit()
+        self.is_committing = True  # False: responses wait for commit()
         self.held: list[tuple[Asked, Any]] = []
-        self.follow_ups: list[Callable[[Now], Outcome]] = []  # held until commit()
+        self.follow_ups: list[Callable[[Now], Outcome]] = []  # responses that wait for commit()
         self.committed_end = 0  # of the log
         self.asked: list[Asked] = []
         self._timers: dict[Hashable, tuple[int, int, Any]] = {}
@@ -120,7 +122,7 @@ class GroupRig:
         self._order = itertools.count()
         self.reload()
 
-    # --- Surroundings ------------------------------------------------------------------------------------
+    # --- host and timers ---------------------------------------------------------------------------------
 
     def ask(self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Any) -> None:
         assert timeout_ms > 0
@@ -140,7 +142,7 @@ class GroupRig:
     def timer_keys(self) -> list[Any]:
         return list(self._timers)
 
-    # --- what happens ------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> Now:
@@ -166,7 +168,7 @@ class GroupRig:
         self._carry_out(self.shard.on_loaded(self.now), None)
 
     def lose_tail(self) -> None:
-        """Move the coordinator to a node that has only the committed records."""
+        """Move the coordinator to a node that has the committed records only."""
         del self.log[self.committed_end :]
         self.reload()
 
@@ -188,7 +190,7 @@ class GroupRig:
         while self._due and self._due[0][0] <= end_ms:
             deadline_ms, order, key = heapq.heappop(self._due)
             if self._timers.get(key, (0, -1))[1] != order:
-                continue  # cancelled, or set again
+                continue  # the timer was cancelled or set again
             action = self._timers.pop(key)[2]
             self.now_ms = max(self.now_ms, deadline_ms)
             self._carry_out(action(self.now), None)
@@ -205,7 +207,7 @@ class GroupRig:
             self._carry_out(follow_up(self.now), None)
 
     def end_transaction(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
-        """Append a transaction marker."""
+        """Append the marker of a transaction."""
         entry = Entry(producer, None, is_commit)
         self.log.append(entry)
         self._replay(entry, len(self.log) - 1)
@@ -326,7 +328,7 @@ class GroupRig:
         return self.request(registry.TXN_OFFSET_COMMIT, body)
 
     def offsets(self, group: str = "g", *, require_stable: bool = False) -> dict[tuple[str, int], int]:
-        """All committed offsets; an error code as a negative number below -1."""
+        """All committed offsets by partition; an error code as a negative number below -1."""
         body = m.OffsetFetchRequest((m.OffsetFetchGroup(group),), require_stable)
         (found,) = self.request(registry.OFFSET_FETCH, body).answer.groups
         return {

@@ -1,4 +1,4 @@
-"""The `headrace` command in processes of its own, and a way to find everything that it left running."""
+"""Runs the `headrace` command in processes, and finds all processes that it left running."""
 
 import contextlib
 import json
@@ -7,27 +7,40 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
+from forking import run_forked, start_server
 from headrace.runtime.waiting_io import until
 
 MARK = "HEADRACE_TEST_MARK"
-PATIENCE_S = 400.0  # of a command, and of a cluster that starts; a hang is ended earlier than by pytest
-# What `headrace status` asks, without the second that it takes to load Ray each time.
+# Modules that commands import, besides those of every program.
+OF_RAY = (
+    "headrace.services.quickstart",
+    "headrace.services.ray_host",
+    "headrace.services.ray_session",
+    "pyarrow.json",
+    "ray",
+    "ray._common.pydantic_compat",
+    "ray._common.usage.usage_lib",
+    "ray._private.arrow_serialization",
+    "ray.dag",
+)
+PATIENCE_S = 400.0  # time limits of a command and of a starting cluster, shorter than the one of pytest
+# The queries of `headrace status`, without the second in which each command loads Ray.
 ASK_STATUS = """
 import json, sys
 from headrace.services import ray_host
 for cluster in sys.stdin:
     print(json.dumps(ray_host.status(cluster.strip())), flush=True)
 """
-# A Ray as `headrace up` starts it, until the input ends.
+# Starts Ray as `headrace up` does; it runs until the end of the input.
 RUN_RAY = """
 import sys
 from headrace.services.own_ray_io import start_own_ray, stop_own_ray
-own = start_own_ray()
+own = start_own_ray({})
 try:
     print(own.address, flush=True)
     sys.stdin.read()
@@ -36,10 +49,19 @@ finally:
 """
 
 
-class Headrace:
-    """Runs the command with a home and a temp dir of its own; all that it starts carries a mark.
+def _ray_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that Ray reads when it is imported."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith("RAY_") and name not in ("RAY_ADDRESS", "RAY_AUTH_MODE")
+    }
 
-    `ray_address` is that of a Ray which is there: clusters join it, and their servers are not ours to find.
+
+class Headrace:
+    """Runs the command with a separate home and temp dir; an environment variable marks all its processes.
+
+    `ray_address` is that of a running Ray: clusters join it, and their servers are not found here.
     """
 
     def __init__(self, folder: Path, ray_address: str = "local") -> None:
@@ -78,14 +100,7 @@ class Headrace:
         """Run a command to its end; (standard output, standard error). Fails on another exit code."""
         if arguments[0] == "up":
             arguments = (*arguments, "--timeout", str(PATIENCE_S))
-        done = subprocess.run(
-            [self.python, "-m", "headrace", *arguments],
-            input=data,
-            capture_output=True,
-            env=self.environment,
-            timeout=timeout_s,
-            check=False,
-        )
+        done = self._run(["-m", "headrace", *arguments], data, timeout_s)
         errors = done.stderr.decode()
         assert done.returncode == code, (
             f"{arguments} ended with {done.returncode}:\n{errors}\n{done.stdout!r}"
@@ -100,7 +115,7 @@ class Headrace:
         return self.run("up", *arguments, "--ray-address", self.ray_address)
 
     def status(self, cluster: str = "default") -> dict[str, Any]:
-        """What `headrace status -o json` says of a cluster that was started."""
+        """The output of `headrace status -o json` for a started cluster."""
         if self._asker is None:
             self._asker = subprocess.Popen(
                 [self.python, "-c", ASK_STATUS],
@@ -118,7 +133,7 @@ class Headrace:
         return facts
 
     def running(self, cluster: str = "default") -> dict[str, Any]:
-        """The status, once all servers answer: a busy one may take longer than `status` waits."""
+        """The status, once all servers answer: a busy server may take longer than `status` waits."""
         found: dict[str, Any] = {}
 
         def is_running() -> bool:
@@ -130,7 +145,7 @@ class Headrace:
 
     @contextlib.contextmanager
     def running_ray(self) -> Iterator[str]:
-        """The address of a Ray with nothing on it."""
+        """The address of a Ray without actors."""
         process = subprocess.Popen(
             [self.python, "-W", "ignore", "-c", RUN_RAY],
             stdin=subprocess.PIPE,
@@ -147,29 +162,41 @@ class Headrace:
             self.kill_all()
 
     def actors(self, namespace: str) -> list[str]:
-        """The namespaces of all actors on the Ray that begin so."""
+        """The namespaces of all actors of the Ray that begin with a prefix."""
         program = (
             "import ray, sys\n"
             "ray.init(address=sys.argv[1], log_to_driver=False)\n"
             "print(*[each['namespace'] for each in ray.util.list_named_actors(all_namespaces=True)])\n"
         )
-        arguments = [self.python, "-W", "ignore", "-c", program, self.ray_address]
-        done = subprocess.run(
-            arguments, env=self.environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S
+        done = self._run(["-W", "ignore", "-c", program, self.ray_address])
+        assert done.returncode == 0, done.stderr.decode()
+        return [each for each in done.stdout.decode().split() if each.startswith(namespace)]
+
+    def _run(
+        self, program: list[str], data: bytes = b"", timeout_s: float = PATIENCE_S
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a program as a fork; as a new process if its interpreter or Ray settings differ from the
+        tests'."""
+        if self.python == sys.executable and _ray_settings(self.environment) == _ray_settings(os.environ):
+            start_server(*OF_RAY)
+            mild = ["-W", "default", *program]
+            return run_forked(mild, environment=self.environment, data=data, timeout_s=timeout_s)
+        command = [self.python, *program]
+        return subprocess.run(
+            command, input=data, capture_output=True, env=self.environment, timeout=timeout_s, check=False
         )
-        return [each for each in done.stdout.split() if each.startswith(namespace)]
 
     def processes(self) -> list[psutil.Process]:
-        """Every live process that descends from a command of ours."""
+        """All running processes that descend from our commands."""
         return [process for process in psutil.process_iter() if self._is_marked(process)]
 
     def wait_until_nothing_runs(self, timeout_s: float = 120.0) -> None:
-        """Fails when something of ours still runs then."""
+        """Fails if one of our processes still runs at the time limit."""
         self._end_asker()
         assert until(lambda: not self.processes(), timeout_s), f"still running: {self.processes()}"
 
     def kill_all(self) -> None:
-        """The last resort of a failed test: nothing outlives it."""
+        """Kill all our processes, after a failed test."""
         self._end_asker()
         for process in self.processes():
             process.send_signal(signal.SIGKILL)

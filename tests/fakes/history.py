@@ -1,6 +1,6 @@
-"""A history of client operations: those of sequential processes with their outcomes, in memory or as JSONL.
+"""A history of client operations: sequential processes and the outcomes of their operations, also as JSONL.
 
-Every value is sent once, to one key, where a key is any name of one partition. `history_checks.py` checks a
+Every value is sent once, to one key; a key is any name of one partition. `history_checks.py` checks a
 history; neither depends on the code under test. Source: RELIABILITY 1.1; jepsen.tests.kafka.
 """
 
@@ -73,7 +73,7 @@ def outcome_of_abort(commit_error: BaseException | str | None, *, was_aborted: b
     return Outcome.INFO
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Send:
     """One value handed to a producer. `may_repeat` says that a retry may have written it again."""
 
@@ -93,7 +93,7 @@ class Send:
         self.op.outcome, self.offset = Outcome.OK, offset
 
     def fail(self) -> None:
-        """Certainly not written."""
+        """Known to be not written."""
         self.op.outcome = Outcome.FAIL
 
     def ended(self, error: BaseException | str | None, offset: int | None = None) -> None:
@@ -103,7 +103,7 @@ class Send:
             self.offset = offset
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Poll:
     """The records of one key that one poll returned; `moved` if the process has sought since the last
     poll."""
@@ -114,7 +114,7 @@ class Poll:
     moved: bool
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Op:
     """One operation of a process: a send, a poll, both in a transaction, or a change of what is read.
 
@@ -165,12 +165,12 @@ class Process:
 
     @property
     def sends(self) -> list[Send]:
-        """All, in their order."""
+        """All operations of this kind, in order."""
         return [send for op in self.ops for send in op.sends]
 
     @property
     def polls(self) -> list[Poll]:
-        """All, in their order."""
+        """All operations of this kind, in order."""
         return [poll for op in self.ops for poll in op.polls]
 
     def send(self, key: Key, value: bytes, *, may_repeat: bool = False) -> Send:
@@ -205,7 +205,7 @@ class Process:
         self.assign(keys, "subscribe")
 
     def begin(self, f: str) -> Op:
-        """An operation without an outcome so far."""
+        """Begin an operation; its outcome is not known yet."""
         op = Op(self, f, self.history.clock())
         self.ops.append(op)
         self.history.ops.append(op)
@@ -245,7 +245,7 @@ class History:
         return left
 
     def anomalies(self) -> dict[str, list[str]]:
-        """The anomalies by name, without those that are always allowed.
+        """The anomalies by name, except those that are always allowed.
 
         `unseen` counts as one: the history must end with a process that reads everything.
         """
@@ -261,7 +261,7 @@ class History:
 
     def lines(self) -> Iterator[str]:
         """One JSON object for each operation: index, time, process, type, f, value, rebalance_keys, error.
-        Before them the starts, if there are any."""
+        The first line has the start offsets, if there are any."""
         if self.starts:
             yield json.dumps({"starts": list(self.starts.items())})
         for index, op in enumerate(self.ops):

@@ -20,8 +20,8 @@ Found = Iterator[tuple[str, str]]  # name of the anomaly, text
 
 
 def found_in(history: History, *, with_allowed: bool = True) -> Found:
-    """All anomalies, in an order that depends on the history only. Without
-    `with_allowed` cycles of writes (G0, always allowed) are not searched: that takes longest of all."""
+    """All anomalies, in an order that depends on the history only. Cycles of writes (G0, always allowed) are
+    searched only with `with_allowed`, because this takes longest."""
     check = _Check(history)
     yield from check.inconsistent_offsets()
     yield from check.duplicates()
@@ -63,17 +63,17 @@ class _Check:
                     self._places[key][value].append(self._index[key][offset])
 
     def _is_gone(self, key: Key, index: int) -> bool:
-        """Whether the record of that number may have been deleted, and those before it."""
+        """Whether the record with that number and all records before it may have been deleted."""
         return self._offsets[key][index] < self._history.starts.get(key, 0)
 
     def _may_have_lain_before(self, key: Key, index: int) -> bool:
-        """Whether an unread record may have been before the one of that number, and is deleted."""
+        """Whether an unread record may have preceded the one with that number, and was deleted."""
         offsets = self._offsets[key]
         deleted = min(offsets[index], self._history.starts.get(key, 0))
         return bisect_left(offsets, deleted) < deleted
 
     def _logs(self) -> dict[Key, dict[int, dict[bytes, None]]]:
-        """By key and offset the values that were seen there."""
+        """The observed values, by key and offset."""
         logs: dict[Key, dict[int, dict[bytes, None]]] = defaultdict(lambda: defaultdict(dict))
         for op in self._history.ops:
             for poll in op.polls:
@@ -86,7 +86,8 @@ class _Check:
         return logs
 
     def _must_commit(self, op: Op) -> bool:
-        """Whether it was acknowledged, or has an unknown outcome and one of its values was read."""
+        """Whether the operation was acknowledged, or its outcome is unknown and one of its values was
+        read."""
         if op.outcome is not Outcome.INFO:
             return op.outcome is Outcome.OK
         return any(send.value in self._ok_read[send.key] for send in op.sends)
@@ -188,8 +189,8 @@ class _Check:
         yield from _named("G0", after)
 
     def read_cycles(self) -> Found:
-        """G1c: operations in a cycle of read dependencies. Cycles of reads and writes together are no
-        anomaly: writers are not isolated."""
+        """G1c: operations in a cycle of read dependencies. Cycles of both reads and writes are not an
+        anomaly, because writers are not isolated."""
         after: dict[Op, dict[Op, None]] = defaultdict(dict)
         for op in self._history.ops:
             for poll in op.polls:

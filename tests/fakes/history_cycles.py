@@ -14,7 +14,7 @@ N = TypeVar("N", bound="Hashable")
 
 
 class _Search(Generic[N]):
-    """Strongly connected components; without recursion, as histories are long."""
+    """Strongly connected components, without recursion because histories are long."""
 
     def __init__(self, after: Mapping[N, Collection[N]]) -> None:
         self._after = after
@@ -24,7 +24,7 @@ class _Search(Generic[N]):
         self._is_open: set[N] = set()
 
     def components(self) -> Iterator[list[N]]:
-        """All of more than one node."""
+        """All components with more than one node."""
         for node in self._after:
             if node not in self._number:
                 yield from self._visit(node)
@@ -65,7 +65,7 @@ class _Search(Generic[N]):
 
 
 def cycles(after: Mapping[N, Collection[N]]) -> Iterator[list[N]]:
-    """For each strongly connected component one of its shortest cycles, as its nodes in their order."""
+    """One of the shortest cycles of each strongly connected component, as a list of its nodes."""
     for component in _Search(after).components():
         inside, shortest = set(component), list[N]()
         for node in component:
@@ -74,7 +74,7 @@ def cycles(after: Mapping[N, Collection[N]]) -> Iterator[list[N]]:
 
 
 def _way_back(after: Mapping[N, Collection[N]], start: N, inside: set[N], limit: int) -> list[N]:
-    """From a node of a component to itself by the fewest steps, below `limit`. 0: no limit."""
+    """The shortest way from a node of a component back to it, below `limit` steps. 0: no limit."""
     before: dict[N, N] = {}
     steps = {start: 1}  # of the cycle that would end behind a node
     queue = deque([start])

@@ -92,7 +92,7 @@ def _replaced(tree: Any, path: tuple[int, ...], value: Any) -> Any:
 
 
 def _shortened(tree: Any, path: tuple[int, ...]) -> Any:
-    """Without the element at `path` and those behind it."""
+    """The body without the element at `path` and those after it."""
     if not path:
         return []
     copy = list(tree)

@@ -1,4 +1,4 @@
-"""Attacks on a running cluster: a well-behaved client checks it before and after, memory is bounded."""
+"""Attacks on a running cluster: a probe client checks it before and after, and memory growth is bounded."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ def rss_bytes() -> int:
 
 
 class Probe:
-    """The well-behaved client, and the identity of the servers, which must not change."""
+    """A client that sends valid requests, and the identities of the servers, which must not change."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         addresses = [_address(each) for each in cluster.kafka_bootstrap.split(",")]
@@ -70,11 +70,11 @@ class Probe:
             connection.close()
 
     async def ask_kafka(self, api_key: int, version: int, **values: Any) -> Any:
-        """One request of Kafka's, with these values in it."""
+        """Send one Kafka request with these field values."""
         return await self.send_kafka(api_key, version, example_request(api_key, version, **values))
 
     async def send_kafka(self, api_key: int, version: int, body: Any) -> Any:
-        """The answer to a request on a connection of its own."""
+        """The response to a request on a new connection."""
         client = await WireClient.to(self.kafka[1])
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -84,18 +84,18 @@ class Probe:
             client.close()
 
     def spec(self, topic: str) -> control.NewTopicSpec:
-        """Of one partition on the node that the probe asks; the records' timestamps are long ago."""
+        """A topic with one partition on the probe's node; the records' timestamps are long ago."""
         (node_id, _), *_ = self._identity[0]
         where = (control.ReplicaAssignment(0, (node_id,)),)
         return control.NewTopicSpec(topic, assignments=where, configs={"retention.ms": "-1"})
 
     async def prepare(self) -> None:
-        """A topic of its own."""
+        """Create the probe's topic."""
         answer = await self.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((self.spec(self.topic),)))
         self.topic_id = answer.body.topics[0].topic_id
 
     async def check(self) -> None:
-        """Produce and read back over both planes, query the controller; no node has restarted or is
+        """Produce and consume over both protocols and query the controller; no node may have restarted or be
         fenced."""
         entry = data.ProducePartition(self.topic_id, 0)
         asked = data.ProduceRequest(-1, 10_000, (entry,))
@@ -104,7 +104,7 @@ class Probe:
                 answer = await self.ask(registry.PRODUCE, asked, [batch(GOOD)])
                 if answer.body.partitions[0].error_code != errors.UnknownTopicIdError.code:
                     break
-                # the node may not have the topic's metadata yet: clients retry
+                # retried: the node may not have the topic's metadata yet
                 await asyncio.sleep(BACKOFF_S)
         assert answer.body.partitions[0].error_code == 0, answer.body
         self._written += 1
@@ -118,7 +118,7 @@ class Probe:
         assert self._facts() == self._identity, "a server was restarted or fenced"
 
     async def _check_kafka(self) -> None:
-        """The same as a client of Kafka's."""
+        """Produce and fetch with the Kafka protocol."""
         wanted = {"name": self.topic, "index": 0, "acks": -1, "transactional_id": None}
         answer = await self.ask_kafka(0, 9, records=batch(GOOD), **wanted)
         assert int(answer.responses[0].partition_responses[0].error_code) == 0, answer
@@ -137,7 +137,7 @@ def _address(text: str) -> tuple[str, int]:
 
 @contextlib.asynccontextmanager
 async def attack(cluster: LocalCluster) -> AsyncIterator[Probe]:
-    """The probe's check before and after the block, and a bound on the memory growth in between."""
+    """Run the probe's check before and after the block, and bound the memory growth in between."""
     probe = Probe(cluster)
     await probe.prepare()
     await probe.check()
@@ -152,7 +152,7 @@ async def attack(cluster: LocalCluster) -> AsyncIterator[Probe]:
 async def send_all(
     probe: Probe, to: tuple[str, int], api: Any, bodies: list[bytes], frames: Any = ()
 ) -> None:
-    """Send groups of bodies, each group on a connection of its own; responses and errors are both fine."""
+    """Send groups of bodies, each group on a new connection; both responses and errors are valid."""
     for start in range(0, len(bodies), IN_FLIGHT):
         connection = await Connection.open(*to, client_id="bad", timeout_s=TIMEOUT_S)
         sent = []
@@ -162,7 +162,7 @@ async def send_all(
             except errors.KafkaError:
                 break  # the server closed the connection
         if sent:
-            await asyncio.wait(sent, timeout=0.25)  # a fetch may wait for ever
+            await asyncio.wait(sent, timeout=0.25)  # a fetch may wait forever
         connection.close()
         for future in sent:
             if future.done():

@@ -41,7 +41,7 @@ class InterruptAt:
             return self._trace
         last, name = self._last, dis.opname[frame.f_code.co_code[frame.f_lasti]]
         self._last = (frame, name)
-        # After a call of a Python function another frame is in between, and signals are not handled. Nor
+        # After a call of a Python function there is another frame, and signals are not handled; nor are they
         # after a call that failed: an exception raised by a trace function at the start of a handler would
         # leave the caught one behind, as the context of all later exceptions of this thread.
         is_failed = name == "PUSH_EXC_INFO"

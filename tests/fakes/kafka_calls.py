@@ -1,10 +1,11 @@
-"""Calls of Kafka clients without a connection: handlers alone, in front of a scripted node."""
+"""Requests of Kafka clients without a connection: the handlers, with a scripted node behind them."""
 
 import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from headrace.protocol.metadata.image import MetadataImage
+from headrace.runtime.authorization.gate import Gate
 from headrace.services.kafka_listener.calls import Call, KafkaApi, KafkaPeer
 from headrace.services.kafka_listener.encoded import EncodedResponses
 from headrace.services.kafka_listener.entities import layout
@@ -18,7 +19,7 @@ from headrace.services.kafka_listener.throttling import Throttle
 from headrace.storage_node.configs.live_config import LiveConfig
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.edge.node_quotas import NodeQuotas
-from kafka_listener_rig import NODE, small_image
+from kafka_listener_rig import NODE, as_asked, small_image
 from kafka_wire import answer_of, decoded, example_request, request_frame
 
 
@@ -34,12 +35,13 @@ class FakePlane:
         self.image = small_image() if image is None else image
         self.node_id = NODE
         self.quotas = NodeQuotas(lambda: self.config.now, lambda: self.image)
+        self.gate = Gate(None, lambda: self.image)
         self.encoded = EncodedResponses()
         self.ready = ReadyResponses()
         numbers = itertools.count(1)
         self.fetch_sessions = FetchSessions(lambda: 2, lambda: next(numbers))
         self.telemetry = ClientTelemetry()
-        self.busy_s, self.handler_s = 0.0, 0.0  # so far, and of each request of a handler
+        self.busy_s, self.handler_s = 0.0, 0.0  # total, and of each request of a handler
         self.throttle = Throttle(self, self.now_ms, lambda: self.busy_s)  # type: ignore[arg-type]
         self.asked: list[Any] = []  # OwnRequest, or a request to another node
         self.sent: list[bytes] = []
@@ -50,13 +52,16 @@ class FakePlane:
         self.busy_s += self.handler_s
         self.asked.append(request)
 
-    def ask(self, *asked: Any) -> None:
-        self.asked.append(asked)
+    def ask(self, node_id: int, request: Any, timeout_ms: int) -> None:
+        self.asked.append(as_asked(node_id, request, timeout_ms))
 
     def now_ms(self) -> int:
         return self.clock_ms
 
     def soon(self, action: Any) -> None:
+        action()
+
+    def soon_from_thread(self, action: Any) -> None:
         action()
 
     def later(self, _delay_ms: int, action: Any) -> None:
@@ -78,7 +83,7 @@ class FakePlane:
         raise error
 
     def start(self, api_key: int, version: int, body: Any = None, **values: Any) -> Call:
-        """Run a handler; without a `body` with an example request that has these values."""
+        """Run a handler with `body`, or with an example request that has these values."""
         body = example_request(api_key, version, **values) if body is None else body
         call = self.call(SERVED[api_key], version, body)
         call.start()

@@ -1,4 +1,4 @@
-"""Kafka's clients as the tests of the listener use them."""
+"""Kafka clients for tests of the listener."""
 
 import time
 from typing import Any
@@ -29,7 +29,7 @@ def confluent_consumer(cluster: LocalCluster, group: str, **config: Any) -> Cons
 
 
 def dotted(config: dict[str, Any]) -> dict[str, Any]:
-    """The configs under Kafka's names."""
+    """Configs with dots for underscores."""
     return {name.replace("_", "."): value for name, value in config.items()}
 
 
@@ -44,7 +44,7 @@ def produce(cluster: LocalCluster, name: str, values: list[bytes], **config: Any
 
 
 def values_from(consumer: Consumer, count: int) -> list[bytes]:
-    """So many values, or fewer after a long wait."""
+    """Consume `count` values, or fewer after a long wait."""
     found: list[bytes] = []
     deadline = time.monotonic() + WAIT_S
     while len(found) < count and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""A Kafka listener over real sockets, in front of a node whose responses the test scripts."""
+"""A Kafka listener over real sockets, with a node whose responses are scripted by the test."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from headrace.protocol.metadata import image
 from headrace.protocol.model import ListenerEndpoint
+from headrace.runtime.authorization.gate import Gate
+from headrace.services.kafka_listener.assembly import new_kafka_listener
 from headrace.services.kafka_listener.listener_io import KafkaListener
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.edge.gateway import OwnRequest
@@ -44,6 +46,11 @@ def small_image(nodes: int = 1) -> image.MetadataImage:
     )
 
 
+def as_asked(node_id: int, request: OwnRequest, timeout_ms: int) -> tuple[Any, ...]:
+    """A request to another node; the last item takes the response."""
+    return node_id, request.api, request.body, timeout_ms, lambda body: request.answered(body, ())
+
+
 class FakeHost:
     """Implements GatewayHost; requests are pending until the test answers them."""
 
@@ -54,6 +61,7 @@ class FakeHost:
         self.image = small_image()
         self.node_id = NODE
         self.quotas = NodeQuotas(lambda: self.config.now, lambda: self.image)
+        self.gate = Gate(None, lambda: self.image)
         self.requests: list[OwnRequest] = []
         self.arrived = asyncio.Event()
         self.asked: list[tuple[Any, ...]] = []
@@ -72,8 +80,8 @@ class FakeHost:
             await self.arrived.wait()
         return self.requests[number]
 
-    def ask(self, *asked: Any) -> None:
-        self.asked.append(asked)
+    def ask(self, node_id: int, request: OwnRequest, timeout_ms: int) -> None:
+        self.asked.append(as_asked(node_id, request, timeout_ms))
 
     def connection_gone(self, session: int) -> None:
         self.gone.append(session)
@@ -89,7 +97,7 @@ class FakeHost:
 
 
 class WireClient:
-    """One connection with Kafka's protocol."""
+    """A connection that speaks the Kafka protocol."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -108,12 +116,12 @@ class WireClient:
         self.writer.write(data)
 
     async def frame(self) -> bytes:
-        """The next response, without its length."""
+        """Read the next response, without its length."""
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 
     async def answer(self, api_key: int, version: int) -> tuple[int, Any]:
-        """Correlation id and body of the next response."""
+        """Read the next response; returns its correlation id and body."""
         return answer_of(api_key, version, await self.frame())
 
     async def ended(self) -> bytes:
@@ -141,10 +149,10 @@ class ListenerRig:
 
 
 @asynccontextmanager
-async def listening(authorize: Any = None, **config: Any) -> AsyncIterator[ListenerRig]:
-    """A listener for the block; at its end the node must not have failed."""
+async def listening(**config: Any) -> AsyncIterator[ListenerRig]:
+    """A running listener; at the end of the block the node must not have failed."""
     host = FakeHost(**config)
-    listener = KafkaListener(host) if authorize is None else KafkaListener(host, authorize)
+    listener = new_kafka_listener(host)
     ((_, _, port),) = listener.bind()
     await listener.start()
     rig = ListenerRig(host, listener, port)

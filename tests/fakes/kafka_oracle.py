@@ -21,7 +21,7 @@ __all__ = ["JVM", "VERSION", "KafkaError", "classpath", "dump_log", "kafka_serve
 
 
 def require() -> None:
-    """Skip a test where Apache Kafka cannot run, or fail it where HEADRACE_REQUIRE_KAFKA says it must."""
+    """Skip the test if Apache Kafka cannot run here; fail it if HEADRACE_REQUIRE_KAFKA is set."""
     reason = absent()
     if reason is not None and os.environ.get("HEADRACE_REQUIRE_KAFKA"):
         pytest.fail(f"Apache Kafka is required here: {reason}")
@@ -34,5 +34,5 @@ def dump_log(
     options: tuple[str, ...] = ("--print-data-log", "--deep-iteration"),
     run: Callable[..., str] = run_tool,
 ) -> str:
-    """Kafka's DumpLogSegments over `paths`; `run` gets the class and its arguments, and gives the output."""
+    """The output of Kafka's DumpLogSegments for `paths`; `run` takes the class and its arguments."""
     return run("org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths)))

@@ -1,5 +1,5 @@
-"""Kafka's messages on the client's side: requests encoded and responses decoded by kio. The oracle uses it
-with Apache Kafka, too."""
+"""The client side of Kafka's protocol: kio encodes requests and decodes responses. Also used with Apache
+Kafka."""
 
 import dataclasses
 import io
@@ -14,7 +14,7 @@ from kio.serial import entity_reader, entity_writer
 
 
 def request_frame(api_key: int, version: int, body: Any, correlation_id: int = 7, client: str = "c") -> bytes:
-    """A request without its length; `body` is kio's."""
+    """An encoded request without its length; `body` is an entity of kio."""
     return request_head(api_key, version, correlation_id, client) + written(body)
 
 
@@ -31,21 +31,21 @@ def framed(frame: bytes) -> bytes:
 
 
 def written(entity: Any) -> bytes:
-    """Encoded by kio."""
+    """The entity as kio encodes it."""
     out = io.BytesIO()
     entity_writer(type(entity))(out, entity)
     return out.getvalue()
 
 
 def answer_of(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
-    """Correlation id and body of a response without its length, which must be decoded to its end."""
+    """Correlation id and body of a response without its length. Asserts that all bytes are decoded."""
     body, behind = body_of(api_key, version, frame)
     assert not behind, f"{behind} bytes behind the answer"
     return struct.unpack(">i", frame[:4])[0], body
 
 
 def body_of(api_key: int, version: int, frame: bytes) -> tuple[Any, int]:
-    """The body of a response without its length, and the number of bytes behind it."""
+    """The body of a response without its length, and the number of bytes after it."""
     schema: Any = load_response_schema(api_key, version)
     start = 5 if schema.__flexible__ and api_key != 18 else 4
     body, size = entity_reader(schema)(bytes(frame), start)
@@ -64,7 +64,7 @@ def example(schema: Any, values: dict[str, Any] | None = None) -> Any:
 
 
 def example_request(api_key: int, version: int, **values: Any) -> Any:
-    """A request of kio's."""
+    """A request entity of kio with a value in every field."""
     return example(load_request_schema(api_key, version), values)
 
 

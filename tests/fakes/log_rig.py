@@ -1,4 +1,4 @@
-"""For tests of the log: batches with known records, small configs, and checks of a log's contents."""
+"""Batches with known records, small configs, and checks of the contents, for tests of the log."""
 
 from itertools import count
 from typing import Any
@@ -82,7 +82,8 @@ def manager_of(files: Files, **keys: Any) -> LogManager:
 
 
 def filled(files: Files, **keys: Any) -> LogManager:
-    """With a log that has a batch of one record, key `number:0`, in each of five segments, all flushed."""
+    """A log manager with a log of five segments, each with a batch of one record, key `number:0`; all
+    flushed."""
     manager = manager_of(files, **keys)
     log = manager.create(TP, bytes(range(16)), manager.defaults, is_new=True)
     for number in range(5):
@@ -93,18 +94,18 @@ def filled(files: Files, **keys: Any) -> LogManager:
 
 
 def detach(manager: LogManager, partition: TopicPartition = TP) -> Log:
-    """Remove the partition's log from the node; `Log.delete` frees its space."""
+    """Detach the partition's log from the node; `Log.delete` frees its space."""
     (log,) = manager.detach_all([partition])
     return log
 
 
 def append(log: Log, data: Buffer, *, epoch: int = 0, wall_ms: int = NOW) -> int:
-    """Append as leader; the base offset."""
+    """Append as leader; returns the base offset."""
     return log.append_as_leader(data, leader_epoch=epoch, wall_ms=wall_ms).base_offset
 
 
 def read_all(log: Log, *, offset: int | None = None, max_bytes: int = 1 << 20) -> list[bytes]:
-    """Every batch from `offset` (the log start) to the end, one bytes object each."""
+    """All batches from `offset` (default: the log start) to the end, each as one bytes object."""
     at = log.log_start_offset if offset is None else offset
     batches: list[bytes] = []
     while at < log.log_end_offset:
@@ -117,7 +118,7 @@ def read_all(log: Log, *, offset: int | None = None, max_bytes: int = 1 << 20) -
 
 
 def split(data: bytes) -> list[bytes]:
-    """The consecutive batches in `data`, without further bytes."""
+    """The batches in `data`, which must have no other bytes."""
     batches = []
     while data:
         size = read_batch_header(data).size_bytes
@@ -133,7 +134,7 @@ def keys_of(batches: list[bytes]) -> list[tuple[int, bytes | None]]:
 
 
 def check_dense(log: Log) -> list[bytes]:
-    """All batches of the log, which must be dense and sound from start to end; its invariants must hold."""
+    """All batches of the log. Asserts valid batches without offset gaps, and the log's invariants."""
     batches = read_all(log)
     expected = None
     for data in batches:

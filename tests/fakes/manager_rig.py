@@ -12,7 +12,7 @@ ID = bytes(range(16))
 def manager_of(
     files: FakeFiles, *dirs: str, offline: list[str] | None = None, reserve_bytes: int = 0
 ) -> LogManager:
-    """An opened manager, not loaded yet."""
+    """An opened log manager, whose logs are not loaded yet."""
     numbers = count(1)
     manager = LogManager(
         files,

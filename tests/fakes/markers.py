@@ -1,4 +1,4 @@
-"""Waits for transaction markers: EndTxn is acknowledged before all of them are written."""
+"""Waits for transaction markers, because EndTxn is acknowledged before all markers are written."""
 
 from typing import Any
 

@@ -1,10 +1,12 @@
-"""Random legal histories of metadata records, as a controller may write them."""
+"""Random valid sequences of metadata records, as a controller may write them."""
 
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
 from headrace.protocol.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
     FormatRecord,
@@ -14,12 +16,19 @@ from headrace.protocol.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from headrace.protocol.metadata.replay import replay
+from headrace.protocol.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from headrace.protocol.security.scram import ScramCredential, ScramMechanism
+from headrace.protocol.security.tokens import DelegationToken
 from hypothesis import strategies as st
 
 NAMES = ("a", "b", "c.d", "long-name")
@@ -33,7 +42,10 @@ NODES = st.sampled_from([None, (), (0,), (0, 1)])
 
 
 def _choices(image: MetadataImage, offset: int) -> list[str]:
-    kinds = ["register", "next_id", "no_op", "quota", "quota", "feature"]
+    kinds = ["register", "next_id", "no_op", "quota", "quota", "feature", "acl", "acl", "scram", "token"]
+    kinds += ["remove_acl"] if image.acls else []
+    kinds += ["remove_scram"] if image.scram_credentials else []
+    kinds += ["remove_token"] if image.delegation_tokens else []
     if image.brokers:
         kinds += ["fence", "unfence", "unregister", "broker_change"]
     if len(image.topics) < len(NAMES):
@@ -56,7 +68,8 @@ def _record(draw: st.DrawFn, image: MetadataImage, offset: int) -> MetadataRecor
         return TopicRecord(name, offset.to_bytes(16, "big"))
     if kind in ("no_op", "quota", "feature"):
         return _of_cluster(draw, kind)
-    return _about_topic(draw, image, kind)
+    about = _of_security if kind.removeprefix("remove_") in ("acl", "scram", "token") else _about_topic
+    return about(draw, image, kind)
 
 
 def _of_cluster(draw: st.DrawFn, kind: str) -> MetadataRecord:
@@ -66,6 +79,29 @@ def _of_cluster(draw: st.DrawFn, kind: str) -> MetadataRecord:
         return FeatureLevelRecord(draw(st.sampled_from(["f", "g"])), draw(st.integers(0, 2)))
     key, value = draw(st.sampled_from(["a", "b"])), draw(st.sampled_from([None, 1.0, 2.5]))
     return ClientQuotaRecord(draw(st.sampled_from(ENTITIES)), key, value)
+
+
+def _of_security(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRecord:
+    if kind == "remove_acl":
+        return RemoveAccessControlEntryRecord(draw(st.sampled_from(sorted(image.acls))))
+    if kind == "remove_scram":
+        return RemoveUserScramCredentialRecord(*draw(st.sampled_from(sorted(image.scram_credentials))))
+    if kind == "remove_token":
+        return RemoveDelegationTokenRecord(draw(st.sampled_from(sorted(image.delegation_tokens))))
+    name = draw(st.sampled_from(["a", "b"]))
+    if kind == "scram":
+        mechanism = draw(st.sampled_from([ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512]))
+        keys = draw(st.binary(max_size=2))
+        return UserScramCredentialRecord(name, ScramCredential(mechanism, b"salt", keys, keys, 4096))
+    if kind == "token":
+        renewers = draw(st.sampled_from([(), ("User:r",)]))
+        expiry_ms = draw(st.integers(1, 9))
+        return DelegationTokenRecord(DelegationToken(name, "User:o", "User:q", renewers, 1, 9, expiry_ms))
+    pattern_type = draw(st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]))
+    permission = draw(st.sampled_from([AclPermission.ALLOW, AclPermission.DENY]))
+    return AccessControlEntryRecord(
+        AclBinding(ResourceType.TOPIC, name, pattern_type, "User:u", "*", AclOperation.READ, permission)
+    )
 
 
 def _about_broker(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRecord:
@@ -121,7 +157,7 @@ def _about_topic(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRe
 
 @st.composite
 def histories(draw: st.DrawFn, max_size: int = 40) -> list[MetadataRecord]:
-    """Records from offset 0 on, each legal after those before it."""
+    """Records from offset 0, each valid after the previous ones."""
     records: list[MetadataRecord] = [FormatRecord("cluster")]
     image, _ = replay(MetadataImage(), 0, records)
     for offset in range(1, draw(st.integers(1, max_size))):

@@ -1,4 +1,4 @@
-"""A metadata log with its image, as in a controller, on any disk."""
+"""A controller's metadata log with its image, on any file layer."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ def a_config(segment_bytes: int) -> LogConfig:
 
 
 def topic(number: int) -> list[Any]:
-    """A decision: the topic with this number and its one partition."""
+    """A decision that creates the topic with this number and its one partition."""
     topic_id = number.to_bytes(16, "big")
     return [TopicRecord(f"t{number}", topic_id), PartitionRecord(topic_id, 0, (1,), (1,), 1, 0, 0)]
 
 
 class Voter:
-    """One process of a controller that is the only voter: log and image, in an epoch of its own. `history`
-    has its images in order."""
+    """One process of a controller that is the only voter: log and image, in a new epoch. `history` has its
+    images in order."""
 
     def __init__(self, files: Any, segment_bytes: int = 2**20, metadata_dir: str = METADATA_DIR) -> None:
         self.log = MetadataLog.open(files, metadata_dir, config=a_config(segment_bytes), wall_ms=NOW)
@@ -50,7 +50,7 @@ class Voter:
         self.history.append(self.image)
 
     def flush(self) -> None:
-        """The decided records become durable and, with a single voter, committed."""
+        """Flush the decided records, which commits them, because there is one voter."""
         self.log.flush()
         self._commit()
 

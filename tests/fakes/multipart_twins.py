@@ -1,4 +1,4 @@
-"""Both implementations of multipart messages, for tests that run with each of them."""
+"""Selects the implementation of multipart messages, for tests of both."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ TWINS = ("compiled", "python")
 
 @contextlib.contextmanager
 def sockets_use(name: str) -> Iterator[None]:
-    """New sockets of this process and of its children use this implementation."""
+    """Make new sockets of this process and its children use this implementation."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_CODEC", name)
         active_multipart.cache_clear()

@@ -1,4 +1,4 @@
-"""A storage node with a scripted controller and a client, all in this process over real sockets."""
+"""A storage node with a scripted controller and a client, in this process and over real sockets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WALL_MS = 1_700_000_000_000
 
 
 def run(scenario: Callable[[], Awaitable[Any]]) -> None:
-    """Run a scenario on the servers' kind of event loop, with a time limit."""
+    """Run a scenario on the event loop that servers use, with a time limit."""
 
     async def bounded() -> None:
         async with asyncio.timeout(TIMEOUT_S):
@@ -121,7 +121,7 @@ class Client:
 
 
 class Rig:
-    """A node, its controller, and clients; `restart` and `crash` bring the node back on the same disks."""
+    """A node, its controller, and clients; `restart` and `crash` start the next process on the same disks."""
 
     def __init__(self, directory: Path, files: Files | None, config: dict[str, Any]) -> None:
         self.controller = FakeController()

@@ -1,4 +1,4 @@
-"""For tests of pipelines: a cluster for a file, and the exception of a killed driver."""
+"""A cluster per test file, and an exception for a killed driver, for tests of pipelines."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from headrace.clients.pipeline.pool_io import close_idle
 
 
 class Killed(Exception):
-    """The driver dies here."""
+    """Stands for the death of the driver process."""
 
 
 @contextlib.contextmanager
 def pipeline_cluster(**config: Any) -> Iterator[LocalCluster]:
-    """For all tests of a file, each with topics of its own; at the end no connection to it is in use."""
+    """The cluster of a file's tests, each with separate topics; at the end no connection may be in use."""
     with local(**config) as started:
         yield started
         assert close_idle() == 0

@@ -1,4 +1,4 @@
-"""Common parts of servers in their own processes: the serving loop and the log on stderr."""
+"""Common parts of server processes: the serving loop and the log on stderr."""
 
 import asyncio
 import logging
@@ -13,7 +13,9 @@ import stall_watch
 
 VARIABLE = "HEADRACE_LOG"
 STALLS = "HEADRACE_STALLS"  # if set, stalls of the event loop are logged with their stacks
-DISK_STALL = "HEADRACE_DISK_STALL"  # a file with the ms that every fsync is delayed while it exists
+DISK_STALL = (
+    "HEADRACE_DISK_STALL"  # a file with a number of ms; while it exists, every fsync is delayed by them
+)
 
 
 def log_as_asked() -> None:
@@ -42,7 +44,7 @@ async def serve(server: Any) -> None:
 
 
 def _slow_down_disk(stall_file: Path) -> None:
-    """A disk with slow journal commits: fsync is delayed, and still durable."""
+    """Simulate a disk with slow journal commits: fsync is delayed, but still durable."""
     real_fdatasync, real_fsync = os.fdatasync, os.fsync
 
     def stall() -> None:

@@ -28,7 +28,7 @@ def transactional(producer_id: int, sequence: int, count: int = 1, *, epoch: int
 
 
 def verified(log: Log, data: bytes, *, bumps_epoch: bool = True) -> int:
-    """Append a verified transactional batch; its base offset."""
+    """Append a verified transactional batch; returns its base offset."""
     header = read_batch_header(data)
     guard = log.producers.states.begin_verification(
         header.producer_id, header.producer_epoch, header.base_sequence, NOW, bumps_epoch=bumps_epoch
@@ -45,7 +45,7 @@ def end(
     coordinator_epoch: int = 0,
     version: int = 2,
 ) -> int:
-    """Append a marker; its offset."""
+    """Append a marker; returns its offset."""
     data = marker_batch(producer_id, epoch, is_commit=is_commit, coordinator_epoch=coordinator_epoch)
     return log.append_as_leader(
         data, leader_epoch=0, wall_ms=NOW, internal=True, transaction_version=version
@@ -65,7 +65,7 @@ def marker_batch(producer_id: int, epoch: int, *, is_commit: bool, coordinator_e
 
 @dataclass
 class Known:
-    """One producer."""
+    """The expected state of one producer."""
 
     epoch: int = -1
     batches: list[tuple[int, int, int]] = field(default_factory=list)  # first, last sequence, first offset
@@ -75,7 +75,7 @@ class Known:
 
 @dataclass
 class Truth:
-    """All producers and transactions."""
+    """The expected state of all producers and transactions."""
 
     producers: dict[int, Known] = field(default_factory=dict)
     ended: list[tuple[int, int, int, bool]] = field(default_factory=list)  # producer, first, marker, commit
@@ -98,7 +98,7 @@ class Truth:
 
 
 def truth_of(batches: list[bytes]) -> Truth:
-    """Computed from every batch that was ever in a log up to its end."""
+    """The expected state, computed from all batches that were ever below the log end."""
     truth = Truth()
     for data in batches:
         header = read_batch_header(data)
@@ -153,7 +153,7 @@ def check_producers(log: Log, truth: Truth | None = None, *, was_loaded: bool = 
 
 
 def _check_aborted(log: Log, truth: Truth) -> None:
-    """Every aborted transaction with data is reported, and no other."""
+    """Assert that exactly the aborted transactions with data are reported."""
     stable = log.last_stable_offset
     data = [
         (header.producer_id, header.base_offset)
@@ -200,7 +200,7 @@ def snapshots(files: FakeFiles) -> list[int]:
 
 
 def reopened(files: FakeFiles, *, was_clean: bool = False, recovery_point: int = 0) -> Log:
-    """A log that `fill` has filled, opened again."""
+    """A log that was filled by `fill` and opened again."""
     log = open_log(files, was_clean=was_clean, recovery_point=recovery_point, **SMALL_SEGMENTS)
     log.high_watermark = log.log_end_offset
     return log

@@ -48,7 +48,7 @@ class ProducerRig:
             facts.pop("is_adaptive", True),
         )
         self.deliveries: list[str] = []
-        self.record_errors: list[dict[int, BaseException]] = []  # of batches that were sent without them
+        self.record_errors: list[dict[int, BaseException]] = []  # rejected records of split batches
         self.accumulator = Accumulator(limits, self._builder, self._delivery, Random(1))
         self.topic = self.accumulator.set_topic("t", len(leaders or (0,)))
         self.sender = Sender(
@@ -87,7 +87,7 @@ class ProducerRig:
         return without_records(batch, record_errors, active_codec(), self._builder, delivery)
 
     def put(self, value: bytes, partition: int = 0, key: bytes | None = None) -> bool:
-        """Append one record; False when there is no room."""
+        """Append one record; False when the buffer memory is exhausted."""
         queue = self.topic.queues[partition]
         if self.accumulator.try_append(queue, 0, key, value, ()) >= 0:
             return True
@@ -97,7 +97,7 @@ class ProducerRig:
         return True
 
     def put_run(self, values: list[bytes], partition: int = 0) -> int:
-        """Append values as one run to a batch, a new one if none is open: how many joined."""
+        """Append values as one run to the open or a new batch; returns how many were appended."""
         queue = self.topic.queues[partition]
         if queue.open is None:
             assert self.accumulator.open_batch(queue, self.now_ms)
@@ -117,7 +117,7 @@ class ProducerRig:
         self._sends(self.sender.on_response(send.request_id, data.ProduceResponse(answers), self.now_ms))
 
     def refuse(self, send: SendProduce, *codes: int, **facts: Any) -> None:
-        """One code for each batch of the request."""
+        """Respond with one error code per batch of the request."""
         answers = tuple(data.ProducePartitionResponse(code, **facts) for code in codes)
         self._sends(self.sender.on_response(send.request_id, data.ProduceResponse(answers), self.now_ms))
 

@@ -45,7 +45,7 @@ def open_log(files: FakeFiles, segment_bytes: int = 1 << 20) -> MetadataLog:
 
 
 def batch(text: str) -> bytes:
-    """A batch of one decision."""
+    """A metadata batch with one decision."""
     return encode_batch([ConfigRecord(4, "", "key", text)], NOW)
 
 
@@ -84,11 +84,11 @@ class Core:
         return self.effects
 
     def of(self, kind: type[E]) -> list[E]:
-        """The effects of a kind in the last step."""
+        """The effects of one kind in the last step."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def wait(self, ms: int) -> tuple[Any, ...]:
-        """Advance the time, with a timer event every 10 ms; all effects."""
+        """Advance the time, with a timer event every 10 ms; returns all effects."""
         effects: list[Any] = []
         for _ in range(0, ms, 10):
             self.now_ms += 10
@@ -97,7 +97,7 @@ class Core:
         return self.effects
 
     def ask(self, body: Any) -> Any:
-        """Send a request to the controller; the reply, or None if there is none yet."""
+        """Send a request to the controller; returns the response, or None while it is delayed."""
         self._requests += 1
         self.step(events.RequestReceived(self._requests, body))
         replies = [reply for reply in self.of(events.Reply) if reply.token == self._requests]
@@ -119,10 +119,10 @@ class Core:
         return next(send for send in reversed(self.sent.values()) if isinstance(send.body, kind))
 
     def answer(self, send: events.Send, body: Any, *frames: bytes) -> tuple[Any, ...]:
-        """Another controller responds."""
+        """Deliver the response of another controller."""
         return self.step(events.ResponseReceived(send.correlation_id, body, frames))
 
-    # --- ways to get somewhere ----------------------------------------------------------------------------
+    # --- transitions to a role ----------------------------------------------------------------------------
 
     def elect(self) -> Core:
         """Win an election of three voters; nothing is flushed yet."""
@@ -144,7 +144,7 @@ class Core:
         return self
 
     def fetch(self, node: int, offset: int, last_epoch: int, *, disk: int = 1, **facts: Any) -> Any:
-        """A fetch of another replica; the response, or None if it is delayed."""
+        """Handle a fetch of another replica; returns the response, or None while it is delayed."""
         fields: dict[str, Any] = {"leader_epoch": self.raft.context.epoch, "high_watermark": 1 << 40}
         fields |= {"max_bytes": 1 << 20, "max_wait_ms": 500, "cluster_id": ""} | facts
         request = quorum.QuorumFetchRequest(
@@ -157,7 +157,7 @@ class Core:
         return self.ask(request)
 
     def follow(self, leader: int, epoch: int) -> Core:
-        """Another controller sends BeginQuorumEpoch."""
+        """Deliver BeginQuorumEpoch from another controller."""
         endpoint = quorum.QuorumEndpoint(f"c{leader}", 9000)
         request = quorum.BeginQuorumEpochRequest("", *self.raft.context.key, leader, epoch, endpoint)
         assert self.ask(request).error_code == 0
@@ -165,5 +165,5 @@ class Core:
         return self
 
     def fetched(self, response: quorum.QuorumFetchResponse, *frames: bytes) -> tuple[Any, ...]:
-        """The leader responds to the fetch in flight."""
+        """Deliver the leader's response to the fetch in flight."""
         return self.answer(self.last(quorum.QuorumFetchRequest), response, *frames)

@@ -1,7 +1,7 @@
 """A workload of synchronous and asynchronous clients with random settings on a local cluster, while servers
 are killed and topics change.
 
-Everything random comes from one seed; the interleaving of the threads is up to the machine.
+All random choices come from one seed; the interleaving of the threads is not controlled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace import NewTopic, TopicPartition, errors
 from waiting import PATIENCE_S
 
 STEADY, VOLATILE = "steady", "volatile"
-PARTITIONS = 4  # of the steady topic, at first
+PARTITIONS = 4  # initial partitions of the steady topic
 NOT_WRITTEN = (
     errors.MessageTooLargeError,
     errors.BufferExhaustedError,
@@ -66,7 +66,7 @@ class RandomWorkload(Workload):
         return self
 
     def make_trouble(self, fault_s: float) -> None:
-        """Inject faults for so long, one after the other."""
+        """Inject faults one after the other for this time."""
         random, ends_at = self._random, time.monotonic() + fault_s
         kinds = [self._kill, self._kill_for_long, self._restart, self._controller, self._grow, self._recreate]
         try:
@@ -77,7 +77,7 @@ class RandomWorkload(Workload):
                 kind()
         except BaseException:
             self._stop_sending.set()
-            self._stop_reading.set()  # ends the clients
+            self._stop_reading.set()  # stops the clients
             raise
 
     def _seeded(self, work: Callable[..., None], *arguments: Any) -> threading.Thread:
@@ -134,7 +134,7 @@ class RandomWorkload(Workload):
         return config, acks == "1" and bool(retries)  # with acks=all it is idempotent
 
     def _send_sync(self, random: Random, clients: Any, number: int) -> None:
-        """Two threads on one producer, each with its own process in the history."""
+        """Send from two threads with one producer; each thread is a process in the history."""
         config, may_repeat = self._config(random, number)
         producer = clients.producer(**config)
         halves = [
@@ -255,7 +255,8 @@ class RandomWorkload(Workload):
                     process.move(_key(tp))
 
     def _on_the_volatile(self, random: Random, clients: Any) -> None:
-        """A topic that is deleted and recreated: its clients survive, and read only values that were sent."""
+        """Use a topic that is deleted and recreated: clients continue, and read only values that were
+        sent."""
         sent, number = set(), 0
         producer = clients.producer(acks=1, delivery_timeout_ms=20_000, request_timeout_ms=5000)
         with clients.consumer(VOLATILE, auto_offset_reset="earliest") as consumer:

@@ -1,9 +1,9 @@
-"""Machines for `ray up` on this host: namespaces of network, processes and mounts, and an ssh of our own.
+"""Machines for `ray up` on this host: network, process and mount namespaces, and a minimal ssh.
 
 Run as a program by `COMMAND`, with a folder and the name of a configuration for `ray up` in it. It makes a
 machine of every address of the configuration, runs `ray up` beside them, and has the head write
-`headrace status` into the folder. It is the first process of a process namespace: whatever was started ends
-with it, and `ray stop` reaches nothing else.
+`headrace status` into the folder. It is the first process of a process namespace: all other processes of the
+namespace end with it, and `ray stop` affects only them.
 """
 
 import os
@@ -33,7 +33,7 @@ text, _, code = output.rpartition({end!r})
 sys.stdout.buffer.write(text)
 sys.exit(int(code or 255))
 """
-# Every machine sees the homes of all.
+# All machines share the home directories.
 RSYNC = """#!{python} -I
 import pathlib, shutil, sys
 source, target = sys.argv[-2:]
@@ -46,7 +46,8 @@ shutil.copytree(source, to, dirs_exist_ok=True) if source.is_dir() else shutil.c
 
 
 class Shell(socketserver.StreamRequestHandler):
-    """One command: its text until the end of the stream; its output and its exit code come back."""
+    """One command: the request is its text up to the end of the stream; the response is output and exit
+    code."""
 
     def handle(self) -> None:
         """Run it in bash."""
@@ -82,7 +83,7 @@ def start_machine(address: str, gateway: str, index: int) -> None:
     home = PLACE / f"home-{address}"
     (home / "headrace").mkdir(parents=True)
     (home / "headrace" / "venv").symlink_to(sys.prefix)
-    (home / ".bashrc").write_text(f"export PATH={PLACE / 'bin'}:$PATH\n")  # a login shell sets another one
+    (home / ".bashrc").write_text(f"export PATH={PLACE / 'bin'}:$PATH\n")  # a login shell sets another PATH
     steps = (
         "mount -t tmpfs tmpfs /tmp",
         "ip link set lo up",

@@ -1,4 +1,4 @@
-"""Reads up to the end offsets of partitions, rather than until no record arrives for a while."""
+"""Reads to the end offsets of partitions, without waiting for a pause in the records."""
 
 import time
 from typing import Any

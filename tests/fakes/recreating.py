@@ -1,4 +1,4 @@
-"""Deletes topics and creates them again, for tests that then read from nodes which may be late to know."""
+"""Deletes and creates topics, for tests that then read from nodes whose metadata may be older."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ ASK_TIMEOUT_S = 60.0
 
 
 def recreate(cluster: LocalCluster, topic: NewTopic) -> None:
-    """Delete and create the topic; returns when all nodes know the new one."""
+    """Delete and create the topic; returns when all nodes have the metadata of the new one."""
     admin = cluster.admin()
     before = admin.describe_topics(topic.name)[topic.name].topic_id
     admin.delete_topics(topic.name).raise_for_errors()

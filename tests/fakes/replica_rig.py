@@ -1,4 +1,4 @@
-"""Several node cores that replicate: the rig delivers messages, with one clock and a small controller."""
+"""Several node cores that replicate: the rig delivers messages and has one clock and a small controller."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -40,11 +40,11 @@ class _Fetch:
 
 
 class Replicas:
-    """Nodes 1..n with one topic of one partition, led by node 1. Nothing moves but in `settle`."""
+    """Nodes 1..n with one topic of one partition, led by node 1. Messages are delivered only by `settle`."""
 
     def __init__(self, nodes: int = 3, *, min_isr: int = 1, rf: int | None = None, **facts: Any) -> None:
-        """`facts` with a dot-less name are topic configs; `node` is a dict of node configs, `coordinators`
-        makes those of each node, `topic` is the name."""
+        """`facts` are topic configs with underscores; `node` has node configs; `coordinators` makes the
+        coordinators of a node; `topic` is the topic's name."""
         self.topic: str = facts.pop("topic", "t")
         self.coordinators: CoordinatorFactory | None = facts.pop("coordinators", None)
         self.node_config: dict[str, Any] = facts.pop("node", {})
@@ -57,10 +57,10 @@ class Replicas:
         self.cut: set[tuple[int, int]] = set()  # (follower, leader) without a link
         self.held_back: set[tuple[int, int]] = set()  # (follower, leader) whose responses are delayed
         self.no_controller: set[int] = set()
-        self.frozen: set[int] = set()  # nodes that get no metadata
+        self.frozen: set[int] = set()  # nodes that do not get metadata updates
         self.full: set[int] = set()  # nodes that have reported a full disk
         self.is_flushing = True
-        self.asked: list[Any] = []  # AlterPartition requests so far
+        self.asked: list[Any] = []  # number of AlterPartition requests
         self._sessions: dict[tuple[int, int], FakePeer] = {}
         self._number = 100
         self._fetches: list[_Fetch] = []
@@ -88,7 +88,7 @@ class Replicas:
     # --- nodes and metadata -------------------------------------------------------------------------------
 
     def start(self, node: int, files: FakeFiles) -> None:
-        """Start a node on `files`, with the present metadata."""
+        """Start a node on `files` with the current metadata."""
         rig = CoreRig(files, f"/d{node}", (), node, self.coordinators, **self.node_config)
         rig.now_ms = self.now_ms
         self.nodes[node] = rig
@@ -138,7 +138,7 @@ class Replicas:
         return int(self.partition(node).high_watermark)
 
     def values(self, node: int) -> list[bytes | None]:
-        """All records in a node's log, of any leader."""
+        """All records in a node's log, of all leader epochs."""
         log = self.partition(node).log
         data = log.reader.read(log.log_start_offset, 1 << 30, upto_offset=log.log_end_offset).data
         return [value for _, value in values_of(data)]
@@ -156,7 +156,8 @@ class Replicas:
     # --- time and messages --------------------------------------------------------------------------------
 
     def break_link(self, follower: int, leader: int) -> None:
-        """Break the connection: its fetches fail, and new ones, too, until the pair leaves `cut`."""
+        """Break the connection: fetches in flight fail, and so do new ones until the pair is removed from
+        `cut`."""
         peer = self._sessions.pop((follower, leader), None)
         if peer is None:
             return
@@ -175,7 +176,7 @@ class Replicas:
         self.break_link(follower, leader)
 
     def isolate(self, node: int) -> None:
-        """Cut all links of the node, those to the controller included."""
+        """Cut all links of the node, including those to the controller."""
         for other in self.nodes:
             self.cut |= {(node, other), (other, node)}
             self.break_link(node, other)
@@ -190,7 +191,7 @@ class Replicas:
         self._publish()
 
     def settle(self, rounds: int = 200) -> None:
-        """Deliver messages and flush until there are no more."""
+        """Deliver messages and flush until none is left."""
         for _ in range(rounds):
             if not self.step():
                 return
@@ -229,7 +230,7 @@ class Replicas:
             self.settle()
 
     def check_prefixes(self) -> None:
-        """Below the smaller high watermark any two logs are the same."""
+        """Assert that any two logs are equal below the lower of their high watermarks."""
         logs = {node: self.values(node) for node in self.nodes if (TOPIC, 0) in self.held(node)}
         for one in logs:
             for other in logs:
@@ -239,7 +240,7 @@ class Replicas:
     def held(self, node: int) -> Any:
         return self.nodes[node].core.table.partitions
 
-    # --- inside -------------------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------------------
 
     def _note(self, *records: Any) -> None:
         self.records += records

@@ -1,5 +1,5 @@
-"""The controller core under random histories of nodes, leaders and operators: every invariant of replication,
-after every step.
+"""The controller core under random actions of nodes, leaders and operators; all invariants of replication are
+checked after every step.
 
 Besides `check`, which looks at one image, the machine compares each change with the image before: epochs, the
 transitions of the state tables, and KIP-966: no replica with every acknowledged record leaves ISR and ELR.
@@ -42,7 +42,7 @@ class Cluster(RuleBasedStateMachine):
         self.seen = self.driver.image
         self.lossy: frozenset[int] = frozenset()
         self.lost: frozenset[tuple[str, int]] | None = (
-            None  # where they may have lost records, None for everywhere
+            None  # partitions in which they may have lost records, None for all
         )
 
     @initialize(min_isr=st.integers(1, 3), factor=st.integers(1, 4), unclean=st.booleans())
@@ -59,8 +59,8 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES, is_clean=st.booleans(), lag=st.integers(0, 1), lost=LOST)
     def start(self, node: int, is_clean: bool, lag: int, lost: frozenset[tuple[str, int]]) -> None:
-        """A new process of a node registers; the previous one may still have a session, and some logs may
-        have been truncated since its clean shutdown."""
+        """Register a new process of a node. The previous one may still have a session, and some logs may have
+        been truncated since its clean shutdown."""
         before = self.driver.image.brokers.get(node)
         self.processes += 1
         previous = before.broker_epoch if before is not None and is_clean else -lag
@@ -80,14 +80,14 @@ class Cluster(RuleBasedStateMachine):
         node=NODES, what=st.sampled_from(["", "", "", "want_fence", "want_shutdown"]), back=st.integers(0, 9)
     )
     def heartbeat(self, node: int, what: str, back: int) -> None:
-        """A heartbeat of a node that has all metadata or is slightly behind."""
+        """Send a heartbeat of a node that has all metadata or is slightly behind."""
         if node in self.driver.image.brokers:
             offset = max(-1, self.driver.image.offset - back)
             self.driver.heartbeat(node, metadata_offset=offset, **({what: True} if what else {}))
 
     @rule(node=NODES, keys=st.sets(st.tuples(TOPICS, NUMBERS), max_size=3))
     def break_disk(self, node: int, keys: set[tuple[str, int]]) -> None:
-        """Some disks of a node fail, or are repaired."""
+        """Fail or repair some disks of a node."""
         topics = self.driver.image.topics
         broken = tuple(sorted((topics[name].topic_id, number) for name, number in keys if name in topics))
         if node in self.driver.image.brokers:
@@ -95,12 +95,12 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES, epoch=st.integers(-1, 60))
     def stranger(self, node: int, epoch: int) -> None:
-        """A heartbeat with any broker epoch."""
+        """Send a heartbeat with any broker epoch."""
         self.driver.ask(control.BrokerHeartbeatRequest(node, epoch, epoch))
 
     @rule(silent=st.sets(NODES, max_size=2), ms=st.sampled_from([10, 1600]))
     def wait(self, silent: set[int], ms: int) -> None:
-        """Time passes; nodes without heartbeats are fenced."""
+        """Advance the time; nodes without heartbeats are fenced."""
         for _ in range(0, ms, 800):
             for node in sorted(set(self.driver.image.brokers) - silent):
                 self.driver.heartbeat(node)
@@ -108,7 +108,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES, is_clean=st.booleans(), lost=LOST)
     def bounce(self, node: int, is_clean: bool, lost: frozenset[tuple[str, int]]) -> None:
-        """A node ends, and its next process registers and catches up."""
+        """End a node; its next process registers and catches up."""
         if node in self.driver.image.brokers:
             self.driver.fence(node)
             self.start(node, is_clean, 1, lost)
@@ -116,12 +116,12 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=st.sets(NODES, min_size=1, max_size=4))
     def power_cut(self, node: set[int]) -> None:
-        """Several nodes end at once."""
+        """End several nodes at the same time."""
         self.driver.fence(*sorted(node & set(self.driver.image.brokers)))
 
     @rule()
     def long_wait(self) -> None:
-        """All nodes send heartbeats until the periodic elections."""
+        """Send heartbeats of all nodes until the periodic elections."""
         self.driver.now_ms += 300_000
         for node, broker in self.driver.image.brokers.items():
             if not broker.is_fenced:
@@ -130,7 +130,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES, is_drained=st.booleans())
     def drain(self, node: int, is_drained: bool) -> None:
-        """An operator drains a node or ends the drain; the response counts its remaining leaderships."""
+        """Drain a node or end the drain; the response has the number of its remaining leaderships."""
         reply = self.driver.ask(control.DrainNodeRequest(node, is_drained))
         if not reply.error_code:
             partitions = [p for t in self.driver.image.topics.values() for p in t.partitions]
@@ -138,19 +138,19 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES)
     def leave(self, node: int) -> None:
-        """An operator removes a node."""
+        """Remove a node."""
         self.driver.ask(control.UnregisterBrokerRequest(node))
 
     @rule()
     def restart_controller(self) -> None:
-        """A new controller process over the same log."""
+        """Start a new controller process with the same log."""
         self.driver.restart()
 
     # --- leaders ---------------------------------------------------------------------------------------
 
     @rule(topic=TOPICS, number=NUMBERS, drop=st.sets(NODES, max_size=3), grow=st.booleans())
     def propose(self, topic: str, number: int, drop: set[int], grow: bool) -> None:
-        """A valid proposal: the leader and some eligible replicas, with the newest epochs."""
+        """Propose a valid ISR: the leader and some eligible replicas, with the current epochs."""
         partition = self._partition(topic, number)
         if partition is None or partition.leader < 0:
             return
@@ -165,7 +165,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS)
     def catch_up(self, topic: str, number: int) -> None:
-        """One more replica joins the ISR."""
+        """Propose an ISR with one more replica."""
         partition = self._partition(topic, number)
         if partition is not None and partition.leader >= 0:
             away = [n for n in partition.replicas if n not in partition.isr and self._is_active(n)]
@@ -174,7 +174,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS, drop=st.sets(NODES, max_size=3), is_old=st.booleans())
     def propose_badly(self, topic: str, number: int, drop: set[int], is_old: bool) -> None:
-        """A leader that does not know of a fenced or stopping node, or counts a previous process."""
+        """Propose an ISR with a fenced or stopping node, or with the broker epoch of a previous process."""
         partition = self._partition(topic, number)
         if partition is None or partition.leader < 0:
             return
@@ -187,7 +187,8 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS, sender=NODES, leader_epoch=OFF, partition_epoch=OFF)
     def propose_late(self, topic, number, sender, leader_epoch, partition_epoch) -> None:
-        """A valid ISR from a node with older or newer metadata, or from one that does not lead."""
+        """Propose a valid ISR from a node with older or newer metadata, or from a node that is not the
+        leader."""
         partition = self._partition(topic, number)
         if partition is None or sender not in self.driver.image.brokers:
             return
@@ -220,7 +221,7 @@ class Cluster(RuleBasedStateMachine):
         recovery=st.integers(0, 2),
     )
     def propose_anything(self, topic, number, isr, sender, leader_epoch, partition_epoch, recovery) -> None:
-        """Any proposal: accepted ones are valid, refused ones change nothing."""
+        """Propose any ISR: accepted proposals must be valid, and rejected ones must change nothing."""
         partition = self._partition(topic, number)
         if partition is None:
             return
@@ -245,22 +246,22 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, count=st.integers(1, 3), factor=st.integers(1, 4))
     def create(self, topic: str, count: int, factor: int) -> None:
-        """A topic is created."""
+        """Create a topic."""
         self.driver.create(topic, num_partitions=count, replication_factor=factor)
 
     @rule(topic=TOPICS)
     def grow(self, topic: str) -> None:
-        """A topic gets three partitions."""
+        """Add partitions to a topic, up to three."""
         self.driver.ask(control.CreatePartitionsRequest((control.PartitionGrowth(topic, 3),)))
 
     @rule(topic=st.just("u"))
     def delete(self, topic: str) -> None:
-        """A topic is deleted."""
+        """Delete a topic."""
         self.driver.ask(control.DeleteTopicsRequest((topic,)))
 
     @rule(topic=TOPICS, number=NUMBERS, wish=st.one_of(st.none(), SETS), allow=st.booleans())
     def reassign(self, topic: str, number: int, wish: list[int] | None, allow: bool) -> None:
-        """A reassignment is started or cancelled."""
+        """Start or cancel a reassignment."""
         before = self._partition(topic, number)
         wanted = None if wish is None else tuple(wish)
         error = self.driver.reassign(topic, number, wanted, allow_replication_factor_change=allow)
@@ -279,7 +280,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS)
     def move_away(self, topic: str, number: int) -> None:
-        """A partition is reassigned to other nodes only."""
+        """Reassign a partition to other nodes only."""
         partition = self._partition(topic, number)
         if partition is not None:
             free = [node for node in sorted(self.driver.image.brokers) if node not in partition.replicas]
@@ -287,12 +288,12 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS)
     def cancel(self, topic: str, number: int) -> None:
-        """A reassignment is cancelled."""
+        """Cancel a reassignment."""
         self.driver.reassign(topic, number, None)
 
     @rule(kind=st.integers(0, 2), topic=TOPICS)
     def elect(self, kind: int, topic: str) -> None:
-        """Elections on request; after a successful preferred one the preferred replica leads."""
+        """Request elections; after a successful preferred election the preferred replica is the leader."""
         if kind == 2:
             self.driver.ask(control.ElectLeadersRequest(0, None))
             return
@@ -304,10 +305,10 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(value=st.integers(1, 3), topic=st.sampled_from(["t", ""]))
     def configure(self, value: int, topic: str) -> None:
-        """min.insync.replicas of a topic or of the cluster changes."""
+        """Change min.insync.replicas of a topic or of the cluster."""
         self.driver.configure(topic, min_insync_replicas=str(value))
 
-    # --- laws ------------------------------------------------------------------------------------------
+    # --- invariants ------------------------------------------------------------------------------------
 
     def _is_active(self, node: int) -> bool:
         return state_of(self.driver.image, node) is BrokerState.ACTIVE
@@ -318,7 +319,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def every_change_is_lawful(self) -> None:
-        """Each record since the last step, one by one, against the image before it."""
+        """Check each record since the last step against the image before it."""
         image = self.seen
         for record in self.driver.records[image.offset + 1 :]:
             after, _ = replay(image, image.offset + 1, [record])
@@ -334,7 +335,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def the_log_gives_the_image(self) -> None:
-        """The log from its start, and a snapshot, both give the image."""
+        """A replay of the whole log and a snapshot both give the image."""
         image = self.driver.image
         assert image_of(image_records(image), image.offset) == image
 

@@ -1,4 +1,4 @@
-"""Statements of parsed Python files: an import or a definition is one, and expressions hold none."""
+"""The statements of parsed Python files, without a visit of expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Fields of a statement, a handler or a case that hold statements, handlers or cases.
+# Fields of a statement, a handler or a case that have statements, handlers or cases.
 _BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
@@ -25,5 +25,5 @@ def statements(tree: ast.AST, *, with_types: bool = True) -> Iterator[ast.AST]:
 
 
 def is_for_types(node: ast.AST) -> bool:
-    """Whether it is an `if TYPE_CHECKING`."""
+    """Whether the statement is an `if TYPE_CHECKING`."""
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)

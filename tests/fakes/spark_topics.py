@@ -1,4 +1,4 @@
-"""Topics in tests of Spark, written and read without Spark."""
+"""Writes and reads topics without Spark, for tests of Spark."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,7 +43,7 @@ def values(df: Any) -> list[int]:
 
 
 def stored(cluster: LocalCluster, topic: str, isolation: str = "read_committed") -> list[int]:
-    """The values of a topic, sorted, without Spark; once all that is decided is carried out."""
+    """The sorted values of a topic, read without Spark after all transaction markers are written."""
     until_markers_are_written(cluster)
     options = read_options(given(cluster, topic, **{"kafka.isolation.level": isolation}))
     found: list[int] = []

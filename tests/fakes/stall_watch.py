@@ -16,7 +16,7 @@ LOOK_S = 0.05
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:
-    """Begin to watch; called in the loop's thread. Never ends."""
+    """Start the watching thread, which never ends; called in the loop's thread."""
     last = [time.monotonic()]
 
     def ran() -> None:

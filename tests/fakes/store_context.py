@@ -31,7 +31,7 @@ class FakeStoreContext:
         self._engine_of = engine_of
 
     def at(self, timestamp: int, headers: Headers = ()) -> FakeStoreContext:
-        """Process a record with this timestamp."""
+        """Set the timestamp of the record in process."""
         offset = 0 if self.record_context is None else self.record_context.offset + 1
         self.record_context = RecordContext(timestamp, offset, "topic", 0, headers)
         return self

@@ -1,4 +1,4 @@
-"""Batches with given offsets, as stored in a log; encoded by hand, not by a builder."""
+"""Stored batches with any offsets; encoded by hand, because a builder makes offsets without gaps."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def stored(
     producer: tuple[int, int, int] = (-1, -1, -1),
     headers: bytes = b"\x00",
 ) -> bytes:
-    """One batch; `timestamps` (ms, base + index where None) are what its records say."""
+    """One batch; `timestamps` (ms; None: base + index) are the timestamps of its records."""
     first = rows[0][0] if base_offset is None else base_offset
     last = rows[-1][0] if last_offset is None else last_offset
     times = range(base_timestamp, base_timestamp + len(rows)) if timestamps is None else timestamps

@@ -1,6 +1,6 @@
-"""A cluster in memory for the parts of a streams worker: its consumers, producers, and errors on demand.
+"""A cluster in memory for the parts of a streams worker: consumers, producers, and errors on demand.
 
-No threads, no sockets: a test calls the parts itself, one step after the other.
+No threads, no sockets: a test calls the parts directly, one step at a time.
 """
 
 from __future__ import annotations
@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.clients.admin.admin_types import NewTopic, TopicListing
+from headrace.clients.admin.admin_types import NewTopic, Results, TopicListing
 from headrace.clients.group.group_metadata import GroupMetadata
 from headrace.clients.group.streams import TaskRoles
 from headrace.clients.records import OffsetAndTimestamp
+from headrace.protocol.errors import GroupIdNotFoundError
 from headrace.protocol.model import TopicPartition
 from headrace.stream.testing.topics import StoredRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from headrace.clients.admin.streams_groups import StreamsGroupDescription
     from headrace.clients.group.group_metadata import OffsetAndMetadata
     from headrace.clients.records import Headers
 
@@ -25,13 +27,15 @@ if TYPE_CHECKING:
 class FakeStreamsCluster:
     """Logs by partition, committed offsets, and the errors that the next calls of a client raise.
 
-    `failures` by call ("consumer.commit", "producer.commit_transaction", ...), the first one first.
+    `failures` has the errors by call ("consumer.commit", "producer.commit_transaction", ...), the next one
+    first.
     """
 
     def __init__(self, **partitions: int) -> None:
         self.partitions = {name.replace("_", "-"): count for name, count in partitions.items()}
         self.logs: dict[TopicPartition, list[StoredRecord | None]] = defaultdict(list)
         self.internal: set[str] = set()
+        self.group: StreamsGroupDescription | None = None
         self.starts: dict[TopicPartition, int] = defaultdict(int)
         self.open_from: dict[TopicPartition, int] = {}
         """The first offset of a transaction without marker: committed records are read up to there."""
@@ -70,13 +74,13 @@ class FakeStreamsCluster:
         timestamp: int = 0,
         headers: Headers = (),
     ) -> int:
-        """The offset of a new record."""
+        """Append a record; returns its offset."""
         log = self.logs[TopicPartition(topic, partition)]
         log.append(StoredRecord(topic, partition, len(log), timestamp, key, value, headers))
         return len(log) - 1
 
     def append_marker(self, topic: str, partition: int = 0) -> None:
-        """An offset without a record: a transaction marker, or what compaction removed."""
+        """Append an offset without a record: a transaction marker or a compacted record."""
         self.logs[TopicPartition(topic, partition)].append(None)
 
     def end(self, tp: TopicPartition, *, is_committed: bool) -> int:
@@ -110,7 +114,7 @@ class _Results(NamedTuple):
 
 
 class FakeAdmin:
-    """Lists and creates topics; the ends of partitions."""
+    """Lists and creates topics; returns end offsets of partitions."""
 
     def __init__(self, cluster: FakeStreamsCluster) -> None:
         self.cluster = cluster
@@ -128,6 +132,12 @@ class FakeAdmin:
     def list_offsets(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, OffsetAndTimestamp]:
         self.cluster.fail("admin.list_offsets")
         return {tp: OffsetAndTimestamp(self.cluster.end(tp, is_committed=False), -1, 0) for tp in wanted}
+
+    def describe_streams_groups(self, *names: str) -> Results[str, StreamsGroupDescription]:
+        """The cluster's description, for any group."""
+        found = self.cluster.group
+        error = GroupIdNotFoundError("there is no such group")
+        return Results(dict.fromkeys(names, error if found is None else found))
 
     def list_topics(self, *, internal: bool) -> list[TopicListing]:
         assert internal
@@ -174,7 +184,7 @@ class FakeConsumer:
         self.paused &= self.positions.keys()
 
     def add(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these from their committed offsets on, or from their beginning."""
+        """Read these partitions from their committed offsets, or from the beginning."""
         for tp in partitions:
             found = self.cluster.committed.get(tp)
             self.positions[tp] = self.cluster.starts[tp] if found is None else found.offset
@@ -209,7 +219,7 @@ class FakeConsumer:
         return found
 
     def _show_tasks(self, kind: str, partitions: tuple[TopicPartition, ...]) -> None:
-        """As a member of a streams group does before it calls the listener."""
+        """Set the tasks, as a member of a streams group does before it calls the listener."""
         held = {*self.positions, *partitions} if kind == "assigned" else {*self.positions} - {*partitions}
         active = {
             (subtopology, tp.partition)
@@ -266,7 +276,7 @@ class FakeConsumer:
         self.rebalances.append(reason)
 
     def wakeup(self) -> None:
-        """Nothing waits."""
+        """No call blocks here."""
 
     def close(self, *, leave: bool | None = None) -> None:
         self.is_closed, self.leaves = True, leave
@@ -277,7 +287,7 @@ class _Metadata(NamedTuple):
 
 
 class _Delivery:
-    """A batch of one record, which may be sent in parts."""
+    """A batch with one record, which may be split."""
 
     def __init__(self) -> None:
         self.is_done = False
@@ -290,14 +300,14 @@ class _Delivery:
         return self.offset, -1, self.error or self.part_error
 
     def report(self) -> None:
-        """Nothing is lost."""
+        """No record is lost here."""
 
     def has_succeeded(self) -> bool:
         return self.is_done and self.error is None and self.part_error is None
 
 
 class FakeFuture:
-    """Done with the flush."""
+    """A future that completes with the flush."""
 
     def __init__(self) -> None:
         self.delivery = _Delivery()
@@ -309,7 +319,7 @@ class FakeFuture:
         self._offset, self._error = offset, error
 
     def resolve_in_parts(self, error: Exception) -> None:
-        """The batch was sent in several parts; that of the record failed."""
+        """Resolve a split batch: the part with the record failed."""
         self.delivery.is_done, self.delivery.part_error = True, error
         self._offset, self._error = -1, error
 
@@ -325,7 +335,7 @@ class FakeFuture:
 
 
 class FakeProducer:
-    """Records reach the logs with `flush`, those of a transaction with its commit."""
+    """Appends records to the logs at `flush`, those of a transaction at its commit."""
 
     def __init__(self, cluster: FakeStreamsCluster, is_transactional: bool) -> None:
         self.cluster = cluster
@@ -349,7 +359,7 @@ class FakeProducer:
         partition: int | None,
         start: int,
     ) -> tuple[list[Any], list[int], list[int]]:
-        """Up to `longest_run` records, each in a batch of its own."""
+        """Append up to `longest_run` records, each in a separate batch."""
         end = min(len(keys), start + self.cluster.longest_run)
         futures = [FakeFuture() for _ in range(start, end)]
         for future, place in zip(futures, range(start, end), strict=True):
@@ -366,7 +376,7 @@ class FakeProducer:
         self.cluster.fail("producer.flush")
         if not self.is_transactional:
             self._append()
-        else:  # the offsets that the records will have, should the transaction be committed
+        else:  # the offsets of the records if the transaction is committed
             for future, facts in self.pending:
                 errors = self.cluster.send_errors[facts["topic"]]
                 if not future.done():

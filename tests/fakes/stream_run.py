@@ -1,4 +1,4 @@
-"""An application in the test driver, with text keys and JSON values unless a topic says otherwise."""
+"""An application in the test driver; keys are text and values are JSON unless a topic has other serdes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.stream.task.settings import TaskSettings
 
 
 class Run:
-    """Records go in and come out as (key, value, timestamp)."""
+    """A running application: input and output records are (key, value, timestamp)."""
 
     def __init__(self, builder: Builder, settings: TaskSettings | None = None, **options: Any) -> None:
         self.driver = TestDriver(
@@ -40,5 +40,5 @@ class Run:
         ]
 
     def close(self) -> None:
-        """An iterator that is still open is an error."""
+        """Close the driver. Fails if an iterator is still open."""
         self.driver.close()

@@ -22,16 +22,16 @@ class AnyStore:
 
     @property
     def is_windowed(self) -> bool:
-        """Whether it has a retention."""
+        """Whether the store has a retention."""
         return self.retention_ms > 0
 
     def build(self) -> Any:
-        """No store."""
+        """Not used here."""
         return None
 
 
 class AnyProcessor:
-    """A processor of a user that does nothing."""
+    """A custom processor that does nothing."""
 
     def process(self, record: Any) -> None:
-        """Nothing."""
+        """Ignore the record."""

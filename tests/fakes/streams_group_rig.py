@@ -32,11 +32,11 @@ from tests.fakes.group_rig import Asked
 
 APP = "app"
 SESSION_MS, REBALANCE_MS = 45_000, 60_000
-END = 1_000_000  # of the changelogs of each task
+END = 1_000_000  # end offset of each task's changelogs
 
 
 def topology(*subtopologies: Subtopology, epoch: int = 0) -> StreamsGroupTopologyValue:
-    """A topology; without subtopologies, COUNTING."""
+    """A topology; by default COUNTING."""
     return StreamsGroupTopologyValue(epoch, subtopologies or (COUNTING,))
 
 
@@ -84,9 +84,9 @@ class StreamsGroupRig(ConsumerGroupRig):
             )
         self._streams_states = {group_id: group.state for group_id, group in found.items()}
 
-    def send(self, body: StreamsGroupHeartbeatRequest) -> Any:
-        """Send a heartbeat. Errors: those of the coordinator."""
-        answer = self.request(registry.STREAMS_GROUP_HEARTBEAT, body).answer
+    def send(self, body: StreamsGroupHeartbeatRequest, session: int = 1) -> Any:
+        """Send a heartbeat over a connection. Errors: those of the coordinator."""
+        answer = self.request(registry.STREAMS_GROUP_HEARTBEAT, body, session=session).answer
         if isinstance(answer, errors.KafkaError):
             raise answer
         return answer
@@ -119,7 +119,7 @@ class StreamsGroupRig(ConsumerGroupRig):
 @dataclass(eq=False)
 class StreamsMember:
     """A stream thread that closes revoked tasks before it opens new ones, and reports its tasks when they
-    change. `lag_of`: how far the stores of a task are behind; None: it reports no offsets."""
+    change. `lag_of`: the lag of a task's stores; None: it reports no offsets."""
 
     rig: StreamsGroupRig
     member_id: str
@@ -130,6 +130,7 @@ class StreamsMember:
     tags: tuple[KeyValue, ...] = ()
     group_id: str = APP
     lag_of: Callable[[Task, Role], int] | None = None
+    session: int = 1  # its connection
     epoch: int = 0
     endpoint_epoch: int = -1
     owned: dict[Task, Role] = field(default_factory=dict)
@@ -139,7 +140,7 @@ class StreamsMember:
     statuses: tuple[StatusCode, ...] = ()
 
     def request(self, *, is_full: bool = False, **changes: Any) -> StreamsGroupHeartbeatRequest:
-        """The next heartbeat; with all fields if it is a full one or a join."""
+        """The next heartbeat; with all fields if it is full or a join."""
         is_join = self.epoch == 0
         is_full = is_full or is_join
         tasks = by_role(self.owned) if is_full or self.owned != self.last_told else (None, None, None)
@@ -162,7 +163,7 @@ class StreamsMember:
         return StreamsGroupHeartbeatRequest(**{**fields, **changes})
 
     def offsets(self) -> dict[str, tuple[TaskOffset, ...]]:
-        """How far its stores are, if it reports that."""
+        """The offsets of its stores, if it reports them."""
         lag_of = self.lag_of
         if lag_of is None:
             return {}
@@ -178,7 +179,7 @@ class StreamsMember:
         self.last_sent = self.request(is_full=is_full, **changes)
         if self.last_sent.active is not None:
             self.wanted = dict(self.owned)
-        return self.rig.send(self.last_sent)
+        return self.rig.send(self.last_sent, self.session)
 
     def take(self, answer: Any) -> None:
         """Process a response: the member's epoch and tasks."""
@@ -192,11 +193,11 @@ class StreamsMember:
             self.wanted = from_roles(answer.active, answer.standby, answer.warmup)
 
     def settle(self) -> None:
-        """Close tasks that are not wanted, open the others."""
+        """Close tasks outside of the target assignment, open those in it."""
         self.owned = dict(self.wanted)
 
     def beat(self, *, is_full: bool = False, **changes: Any) -> Any:
-        """Send a heartbeat, process its response, and adopt the assignment."""
+        """Send a heartbeat, process the response, and adopt the assignment."""
         answer = self.send(is_full=is_full, **changes)
         self.take(answer)
         self.settle()
@@ -208,7 +209,7 @@ class StreamsMember:
         return answer
 
     def forget(self) -> None:
-        """Lose all state."""
+        """Restart without any state."""
         self.epoch, self.owned, self.wanted, self.last_told = 0, {}, {}, None
 
     def resend(self) -> Any:
@@ -217,7 +218,7 @@ class StreamsMember:
         return self.rig.send(self.last_sent)
 
     def tasks(self, role: Role = Role.ACTIVE) -> set[Task]:
-        """Its tasks in a role."""
+        """The member's tasks in a role."""
         return {task for task, held in self.owned.items() if held is role}
 
 

@@ -1,4 +1,4 @@
-"""Programs with torch and their topic, for the tests of shards and of training.
+"""Runs programs with torch and prepares their topic, for tests of shards and training.
 
 torch is the one of this environment, or that of Debian (python3-torch), which is small and has no CUDA.
 """
@@ -53,7 +53,7 @@ def run_torch(python_path: str, program: str, *arguments: str) -> Any:
     """The JSON output of a program; torch's warnings about NumPy are ignored."""
     environment = {
         **os.environ, "PYTHONPATH": python_path, "RAY_AUTH_MODE": "disabled",
-        # less to start, and to wait for
+        # shorter start and end of the cluster
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2", "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
         "RAY_TRAIN_METRICS_ENABLED": "0",
     }  # fmt: skip

@@ -1,6 +1,5 @@
-"""Programs of torch_rig.py, each a process with torch: `loader BOOTSTRAP TOPIC` prints the rows of a
-DataLoader, and `train BOOTSTRAP TOPIC FOLDER ROWS` runs Ray Train with two workers, one of which is
-killed."""
+"""Programs of torch_rig.py, each a process with torch. `loader BOOTSTRAP TOPIC` prints the rows of a
+DataLoader; `train BOOTSTRAP TOPIC FOLDER ROWS` runs Ray Train with two workers, one of which is killed."""
 
 import json
 import os
@@ -50,8 +49,8 @@ def loaded(bootstrap: str, topic: str) -> dict[str, Any]:
 
 
 def loop(config: dict[str, Any]) -> None:
-    """Count every row; every third batch writes a checkpoint with counts and position. Worker 1 of the first
-    attempt dies a few batches after a checkpoint."""
+    """Count every row; write a checkpoint with counts and position at every third batch. Worker 1 of the
+    first attempt exits a few batches after a checkpoint."""
     import ray.train
     import torch.distributed
 
@@ -81,7 +80,7 @@ def loop(config: dict[str, Any]) -> None:
                     )
                     ray.train.report({}, checkpoint=ray.train.Checkpoint.from_directory(folder))
             elif before is None and rank == 1 and done == 7:
-                # otherwise the next attempt would start without a checkpoint and die like this one
+                # otherwise the next attempt would start without a checkpoint and exit too
                 while not known.exists():
                     threading.Event().wait(0.05)
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -30,7 +30,7 @@ class TransactionRig(CoreRig):
         before: TransactionRig | None = None,
         **config: Any,
     ) -> None:
-        """`before`: the process that had the disk and the metadata."""
+        """`before`: the earlier process, whose disk and metadata are used."""
         if before is not None:
             super().__init__(files, records=before.records, **config)
             self.topic_id, self.state_id = before.topic_id, before.state_id

@@ -1,4 +1,4 @@
-"""For tests of the transport: a real router, raw peers that send invalid frames, waits."""
+"""A real router, raw peers that send invalid frames, and waits, for tests of the transport."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from headrace.protocol.transport import wire
 from headrace.protocol.transport.context_io import shared_context
 from headrace.protocol.transport.dealer_io import Connection, ConnectionOptions
 from headrace.protocol.transport.router_io import Request, Router, RouterLimits, ServerIdentity
+from headrace.protocol.transport.security import RouterSecurity
 from headrace.runtime.loop_io import new_event_loop
 
 PATIENCE_S = 60.0
@@ -27,7 +28,7 @@ APIS = (METADATA, PRODUCE, FETCH)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run one test on a fresh loop of the kind that servers use."""
+    """Run one test on a new event loop of the servers' kind."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(asyncio.wait_for(work, LIMIT_S))
 
@@ -42,9 +43,14 @@ async def until(is_so: Callable[[], object]) -> None:
 
 
 class Served:
-    """A router with test responses; `held` keeps the requests while `is_holding`."""
+    """A router with test responses; while `is_holding`, requests are kept in `held`."""
 
-    def __init__(self, limits: RouterLimits | None = None, apis: tuple[Any, ...] = APIS) -> None:
+    def __init__(
+        self,
+        limits: RouterLimits | None = None,
+        apis: tuple[Any, ...] = APIS,
+        security: RouterSecurity | None = None,
+    ) -> None:
         self.requests: list[Request] = []
         self.held: list[Request] = []
         self.gone: list[str] = []
@@ -54,7 +60,7 @@ class Served:
         self.identity = ServerIdentity("cluster", 3, 99)
         self.handler: Callable[[Request], None] = self.handle
         handle = lambda request: self.handler(request)  # noqa: E731 - tests replace the handler later
-        self.router = Router("127.0.0.1", 0, handle, apis, self.identity, self.limits)
+        self.router = Router("127.0.0.1", 0, handle, apis, self.identity, self.limits, security)
         self.router.on_peer_gone = lambda peer: self.gone.append(peer.client_id)
 
     def handle(self, request: Request) -> None:
@@ -88,7 +94,7 @@ class Served:
         )
 
     async def is_well(self) -> None:
-        """The liveness probe: a new client is served."""
+        """Assert that a new client gets a response."""
         is_holding, self.is_holding = self.is_holding, False
         probe = await self.connect("probe")
         assert (await probe.request(METADATA, ASK, timeout_s=PATIENCE_S)).body == METADATA_BODY
@@ -98,7 +104,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(limits: RouterLimits | None = None, apis: tuple[Any, ...] = APIS) -> AsyncIterator[Served]:
-    """A started server, closed at the end; its request accounting must be empty then."""
+    """A started server, which is closed at the end; then no request may be accounted."""
     served = Served(limits, apis)
     served.router.start()
     try:
@@ -154,7 +160,7 @@ class RawPeer:
 
 @contextlib.contextmanager
 def raw_peer(port: int, **options: int) -> Iterator[RawPeer]:
-    """A raw peer, closed at the end."""
+    """A raw peer, which is closed at the end."""
     peer = RawPeer(port, **options)
     try:
         yield peer
@@ -163,7 +169,7 @@ def raw_peer(port: int, **options: int) -> Iterator[RawPeer]:
 
 
 class RawServer:
-    """A ROUTER socket with a valid handshake, which then responds with any frames of the test."""
+    """A ROUTER socket with a valid handshake, which then sends any frames of the test."""
 
     def __init__(self) -> None:
         self.socket = shared_context().socket(zmq.ROUTER)
@@ -181,7 +187,7 @@ class RawServer:
         self.socket.send_multipart([key, *parts])
 
     async def accept(self, **options: Any) -> tuple[Connection, bytes]:
-        """A client connection and its key, after a handshake that grants `self.hello`."""
+        """A client connection and its key, after a handshake answered with `self.hello`."""
         opening = asyncio.ensure_future(
             Connection.open(
                 "127.0.0.1",
@@ -200,6 +206,6 @@ class RawServer:
 
 
 def run_for_ever(work: Coroutine[Any, Any, None]) -> None:
-    """Run a process's work until it is killed."""
+    """Run a coroutine until the process is killed."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(work)

@@ -1,6 +1,6 @@
-"""A server in a process of its own, for tests that kill, stop or leave processes. Prints its port.
+"""A server in a separate process, for tests that kill, stop or abandon it. Prints its port.
 
-Usage: transport_server.py [hold]   with `hold` it never answers anything but the handshake.
+Usage: transport_server.py [hold]   with `hold` it answers only the handshake.
 """
 
 import sys

@@ -1,8 +1,9 @@
-"""A transaction coordinator's shard, driven step by step, and the partition leaders that get its markers.
+"""A shard of the transaction coordinator, driven step by step, and the partition leaders that get its
+markers.
 
-The log is a list; records are committed at once, or by the test. Requests to other nodes wait until the test
-delivers them; they and their responses may be lost, duplicated, or belong to a dropped shard. Records are
-encoded and decoded.
+The log is a list; records are committed immediately, or by the test. Requests to other nodes wait until the
+test delivers them; they and their responses may be lost, duplicated, or belong to a dropped shard. Records
+are encoded and decoded.
 """
 
 import itertools
@@ -29,7 +30,7 @@ Key = tuple[str, int]
 
 @dataclass(eq=False)
 class Call:
-    """One request of a client; `answers` has its response."""
+    """A request of a client; `answers` has its response."""
 
     session: int = 1
     client_id: str = "test"
@@ -38,13 +39,13 @@ class Call:
 
     @property
     def answer(self) -> Any:
-        """The one answer."""
+        """The only response."""
         (answer,) = self.answers
         return answer
 
     @property
     def code(self) -> int:
-        """Its error code."""
+        """The error code of the response."""
         answer = self.answer
         return answer.code if isinstance(answer, errors.KafkaError) else answer.error_code
 
@@ -61,17 +62,17 @@ class Ask:
 
 @dataclass
 class Leader:
-    """A partition leader: its producer state, and its records."""
+    """A partition leader with producer state and records."""
 
     epochs: dict[int, int] = field(default_factory=dict)
     open: dict[int, list[Any]] = field(default_factory=dict)
     committed: list[Any] = field(default_factory=list)
     aborted: list[Any] = field(default_factory=list)
     coordinator_epoch: int = -1
-    refuses: int = 0  # the code with which it answers markers
+    refuses: int = 0  # error code of its responses to markers
 
     def append(self, producer_id: int, epoch: int, value: Any) -> None:
-        """A record of an open transaction. Errors: InvalidProducerEpochError."""
+        """Append a record of an open transaction. Errors: InvalidProducerEpochError."""
         if epoch < self.epochs.get(producer_id, -1):
             raise errors.InvalidProducerEpochError("older")
         self.epochs[producer_id] = epoch
@@ -84,7 +85,7 @@ class Leader:
         if marker.coordinator_epoch < self.coordinator_epoch:
             return errors.TransactionCoordinatorFencedError.code
         known_epoch = self.epochs.get(marker.producer_id, -1)
-        # The next transaction of version 2 begins with the epoch of this marker: it must not end that one.
+        # The next transaction of version 2 has the epoch of this marker, which must not end that transaction.
         is_late = marker.transaction_version >= 2 and marker.producer_epoch == known_epoch
         if marker.producer_epoch < known_epoch or (is_late and marker.producer_id in self.open):
             return errors.InvalidProducerEpochError.code
@@ -96,7 +97,7 @@ class Leader:
 
 
 class TxnRig:
-    """The shard's host, timers and runtime."""
+    """Host, timers and runtime of the shard."""
 
     def __init__(self, **config: Any) -> None:
         self.config = self
@@ -116,11 +117,11 @@ class TxnRig:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.high_watermark = 0
         self.asks: list[Ask] = []
-        self.max_markers = 1 << 30  # the most partitions of one request to a node
+        self.max_markers = 1 << 30  # most partitions in one request to a node
         self.max_batch_bytes = 1 << 20
         self.restart()
 
-    # --- surroundings ------------------------------------------------------------------------------------
+    # --- host of the shard -------------------------------------------------------------------------------
 
     def lead(self, leaders: dict[Key, int]) -> None:
         """Set the leaders; partitions that are not named do not exist."""
@@ -295,48 +296,48 @@ class TxnRig:
     # --- clients -----------------------------------------------------------------------------------------
 
     def call(self, api: Any, body: Any) -> Call:
-        """A request of a client."""
+        """Handle a request of a client."""
         call = Call()
         self.run(lambda now: self.shard.handle(api, body, call, now), call)  # type: ignore[arg-type]
         return call
 
     def init(self, name: str = "a", producer: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000) -> Call:
-        """InitProducerId."""
+        """Send InitProducerId."""
         return self.call(
             registry.INIT_PRODUCER_ID, transactions.InitProducerIdRequest(name, timeout_ms, *producer)
         )
 
     def begun(self, name: str = "a", **more: Any) -> tuple[int, int]:
-        """Id and epoch of an initialized producer."""
+        """Send InitProducerId; returns the producer's id and epoch."""
         answer = self.init(name, **more).answer
         assert answer.error_code == 0, answer
         return answer.producer_id, answer.producer_epoch
 
     def add(self, producer: tuple[int, int], *keys: Key, name: str = "a", verify_only: bool = False) -> Any:
-        """AddPartitionsToTxn of one transaction: its part of the response."""
+        """Send AddPartitionsToTxn for one transaction; returns its part of the response."""
         topics = tuple(TopicNamePartitions(topic, (number,)) for topic, number in keys)
         asked = transactions.TransactionPartitions(name, *producer, topics, verify_only)
         call = self.call(registry.ADD_PARTITIONS_TO_TXN, transactions.AddPartitionsToTxnRequest((asked,)))
         return call.answer.transactions[0] if call.answers and hasattr(call.answer, "transactions") else call
 
     def add_offsets(self, producer: tuple[int, int], group: str = "g", name: str = "a") -> Call:
-        """AddOffsetsToTxn."""
+        """Send AddOffsetsToTxn."""
         return self.call(
             registry.ADD_OFFSETS_TO_TXN, transactions.AddOffsetsToTxnRequest(name, *producer, group)
         )
 
     def prepare(self, producer: tuple[int, int], name: str = "a") -> Call:
-        """PrepareTxn."""
+        """Send PrepareTxn."""
         return self.call(registry.PREPARE_TXN, transactions.PrepareTxnRequest(name, *producer))
 
     def end(
         self, producer: tuple[int, int], *, commit: bool = True, name: str = "a", v2: bool = True
     ) -> Call:
-        """EndTxn."""
+        """Send EndTxn."""
         return self.call(registry.END_TXN, transactions.EndTxnRequest(name, *producer, commit, v2))
 
     def write(self, producer: tuple[int, int], key: Key, value: Any, name: str = "a") -> bool:
-        """Add the partition, and append a record at its leader. False: refused."""
+        """Add the partition and append a record at its leader. False: the leader rejected it."""
         leader = self.leaders[key]
         if producer[0] not in leader.open or leader.epochs[producer[0]] != producer[1]:
             added = self.add(producer, key, name=name)
@@ -357,7 +358,7 @@ class TxnRig:
         return str(self.known(name).state.value)
 
     def put(self, status: int, epoch: int, name: str = "a", **facts: Any) -> None:
-        """Put a record of producer id 500 into the log, and load the shard."""
+        """Append a record of producer id 500 to the log, and load the shard."""
         wall_ms = self.moment.wall_ms
         partitions = () if status else None
         value = TransactionValue(500, 500, -1, epoch, 60_000, status, partitions, wall_ms, wall_ms)

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next deadline when nothing is left to do: waiting costs no time."""
+"""An event loop whose clock jumps to the next deadline when it is idle, so that waits take no time."""
 
 import asyncio
 import selectors
@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakSet
 
 START_S = 1000.0
-# A test with this much virtual time waits for an event that never happens.
+# A test that takes this much virtual time waits for an event that never happens.
 LIMIT_S = 100_000.0
 
 
@@ -31,7 +31,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
-        # Those of `owned_task` too, which asyncio.all_tasks does not list.
+        # Includes tasks of `owned_task`, which asyncio.all_tasks does not list.
         self.made: WeakSet[asyncio.Future[Any]] = WeakSet()
 
     def create_task(self, *args: Any, **kwargs: Any) -> Any:
@@ -48,7 +48,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine to its end in virtual time; tasks left behind fail the test."""
+    """Run a coroutine to its end in virtual time. Fails if tasks are left."""
     loop = VirtualLoop()
     try:
         result = loop.run_until_complete(work)

@@ -1,8 +1,8 @@
 """The distribution of tests over the workers of pytest-xdist.
 
-A unit, which is a file, one test, or all files with the same Ray, runs in one worker. Half of the workers
+A unit is a file, one test, or all files with the same Ray; it runs in one worker. Half of the workers
 take units from the front of the list, whose tests wait for processes, the other half from its end, whose
-tests compute: so both kinds run side by side. They meet at the small units.
+tests compute, so both kinds run at the same time. The small units are in the middle of the list.
 """
 
 import functools
@@ -14,9 +14,9 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 # The files whose tests have clusters on one Ray, and the same for `headrace quickstart` and the tutorial. A
-# worker that takes both takes them one after the other, since they are neighbours: its Ray ends behind them.
+# worker that takes both runs them one after the other, since they are neighbours; its Ray ends after them.
 RAY, RAY_OF_COMMANDS = RAYS = ("ray", "ray of commands")
-# Units that take most of a minute or longer, the longest first: at the end they would run alone.
+# Units that take a minute or more, the longest first: at the end they would keep one worker busy alone.
 LONG = (
     *RAYS,
     "tests/oracle/test_against_kafka.py",
@@ -30,7 +30,7 @@ LONG = (
     "tests/integration/test_benchmark_cells.py",
     "tests/oracle/test_streams_takeover.py",
 )
-# The others, from tests that wait to tests that compute.
+# The other units, from tests that wait to tests that compute.
 FOLDERS = (
     "faults",
     "oracle",
@@ -44,12 +44,12 @@ FOLDERS = (
     "property",
     "sim",
 )
-ALONE = ("faults", "property", "sim")  # independent tests, which may take long
-SPARE_WORKERS = 2  # more than processors, since tests wait; with four, processes of Spark started too late
+ALONE = ("faults", "property", "sim")  # independent tests, some of which take long
+SPARE_WORKERS = 2  # more than CPUs, since tests wait; with four workers, Spark processes started too late
 
 
 def worker_count() -> int:
-    """For `-n auto`."""
+    """The number of workers for `-n auto`."""
     return len(os.sched_getaffinity(0)) + SPARE_WORKERS
 
 
@@ -86,7 +86,7 @@ def _folder(path: str) -> str:
 
 
 class Scheduling(LoadScopeScheduling):
-    """Distributes units; see the module's docstring."""
+    """The scheduler described in the module's docstring."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)

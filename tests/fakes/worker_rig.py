@@ -1,8 +1,9 @@
-"""A task manager of an application that counts words, over a cluster in memory."""
+"""A task manager of a word-count application over a cluster in memory."""
 
 from __future__ import annotations
 
 import asyncio
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ class _Engine(MemoryEngine):
 
 
 class InlineLoop(FunctionLoop):
-    """Runs the calls of async functions to their end as soon as they are submitted."""
+    """Runs each call of an async function to its end when it is submitted."""
 
     def __init__(self) -> None:
         super().__init__("calls")
@@ -70,13 +71,13 @@ class InlineLoop(FunctionLoop):
 
 
 async def echo(value: str) -> str:
-    """The value of a word, from an async function."""
+    """An async function that returns its word."""
     return value
 
 
 def counting_app(**options: Any) -> App:
-    """Counts of words, each change at once; with `calls` words pass through an async function. `table`: a
-    table whose changelog is the source topic."""
+    """An application that counts words without a cache; with `calls`, words pass through an async function.
+    `table`: a table whose changelog is the source topic."""
     function = options.pop("function", lambda key, value: None)
     has_counts, has_calls = options.pop("counts", True), options.pop("calls", False)
     source = options.pop("source", SOURCE)
@@ -129,7 +130,7 @@ def counts_of(cluster: FakeStreamsCluster) -> list[tuple[str, int]]:
 
 
 class Files:
-    """The stores of tasks in memory, deleted with the folders of the tasks."""
+    """Stores of tasks in memory, which are deleted with the tasks' folders."""
 
     def __init__(self) -> None:
         self.engines: dict[str, _Engine] = {}
@@ -144,20 +145,32 @@ class Files:
         return self.engines[folder.name]
 
 
+def directory_of(rig: object, folder: Path) -> StateDirectory:
+    """The state directory of a process; its file descriptor is closed with the rig at the latest."""
+    directory = StateDirectory(str(folder), "app")
+
+    def close() -> None:
+        directory.snapshots = None  # clients of the test
+        directory.close()
+
+    weakref.finalize(rig, close).atexit = False
+    return directory
+
+
 class WorkerRig:
-    """`work` reads, restores and processes; the test commits. The clock stands still."""
+    """`work` reads, restores and processes; the test commits. The clock does not advance."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.cluster = options.pop("cluster", None) or FakeStreamsCluster(words=2, counts=1)
         self.changelog = TopicPartition("app-store-changelog", 0)
         self.now_ms = 1_000_000
-        self.files = Files()
-        self.directory = StateDirectory(str(folder), "app")
-        listener = options.pop("listener", None)
+        self.files = options.pop("files", None) or Files()
+        self.directory = directory_of(self, folder)
+        listener, name = options.pop("listener", None), options.pop("transactional_id", "app-1")
         self.app = app = counting_app(**options)
         self.plan = plan = plan_of(app, {SOURCE: 2}, self.files.open)
         self.consumer: FakeConsumer = self.cluster.consumer(plan.client_configs["main.consumer"])
-        transactional_id = "app-1" if plan.config.is_exactly_once else None
+        transactional_id = name if plan.config.is_exactly_once else None
         self.output = Output(
             self.cluster, plan.client_configs["producer"], transactional_id, plan.changelogs()
         )
@@ -169,7 +182,8 @@ class WorkerRig:
             listener,
         )
         reader = StandbyReader(
-            self.cluster, plan.client_configs["restore.consumer"], self.stored_offsets, listener
+            *(self.cluster, plan.client_configs["restore.consumer"], self.stored_offsets, listener),
+            clock_s=lambda: self.now_ms / 1000,
         )
         calls = ThreadCalls(InlineLoop(), lambda: None)
         cache = ThreadCache(app.config.cache_bytes)
@@ -179,7 +193,7 @@ class WorkerRig:
             *(plan, "thread", self.consumer, self.output, self.restorer, reader, maker, calls, clock)
         )
 
-    # the consumer, which calls the manager in a rebalance
+    # by the consumer, which calls the manager in a rebalance
 
     def assign(self, *partitions: TopicPartition) -> None:
         self.consumer.add(partitions)
@@ -193,10 +207,10 @@ class WorkerRig:
         self.manager.lose(partitions)
         self.consumer.drop(partitions)
 
-    # the turn of a thread
+    # by a turn of the thread
 
     def use_topics(self, **partitions: int) -> None:
-        """These are the topics that match the pattern of the source now."""
+        """Set the topics that match the pattern of the source."""
         self.manager.use_plan(plan_of(self.app, partitions, self.files.open))
 
     def send(self, *words: str, partition: int = 0, topic: str = SOURCE) -> None:
@@ -205,12 +219,12 @@ class WorkerRig:
             self.cluster.append(topic, word.encode(), b"", partition=partition, timestamp=self.now_ms)
 
     def read(self) -> None:
-        """Poll, and give the records to their tasks."""
+        """Poll, and pass the records to their tasks."""
         for record in self.consumer.poll(0):
             self.manager.add_records(TopicPartition(record.topic, record.partition), [record])
 
     def process(self, limit: int) -> None:
-        """Up to `limit` records of each task."""
+        """Process up to `limit` records of each task."""
         for task in self.manager.running:
             for _ in range(limit):
                 if not task.process(self.now_ms):
@@ -226,14 +240,14 @@ class WorkerRig:
         self.read()
         self.process(1000)
 
-    # what is there
+    # results
 
     def counts(self) -> list[tuple[str, int]]:
-        """The output."""
+        """The output counts."""
         return counts_of(self.cluster)
 
     def stored_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The committed offsets of input topics that serve as changelogs."""
+        """The committed offsets of input topics that are used as changelogs."""
         return {tp: self.committed().get(tp) for tp in partitions}
 
     def committed(self) -> dict[TopicPartition, int]:
@@ -244,13 +258,13 @@ class WorkerRig:
         return self.files.engines["0_0"].offset()
 
     def full_disk(self, writes: int) -> None:
-        """The next writes of the first task's store fail."""
+        """Make the next writes of the first task's store fail."""
         self.files.engines["0_0"].full = writes
 
 
 class ThreadRig:
-    """A stream thread over a cluster in memory. `run` runs it in the test's own thread, until `until` holds
-    before a poll; the thread has then committed and closed everything."""
+    """A stream thread over a cluster in memory. `run` runs it in the test's thread until `until` holds before
+    a poll; afterwards the thread has committed and closed everything."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.cluster = FakeStreamsCluster(words=2, counts=1)
@@ -260,7 +274,7 @@ class ThreadRig:
         self.errors: list[BaseException] = []
         self.shutdowns: list[str] = []
         self.group_changes = 0
-        self.directory = StateDirectory(str(folder), "app")
+        self.directory = directory_of(self, folder)
         options = {"commit_interval_ms": 0, **options}
         make_app = options.pop("make_app", counting_app)
         loop = InlineLoop() if options.get("calls") else FunctionLoop("calls")
@@ -273,7 +287,7 @@ class ThreadRig:
             self,
         )
 
-    # the listener of the thread
+    # by the listener of the thread
 
     def tasks_changed(self) -> None:
         self.changes += 1
@@ -288,10 +302,10 @@ class ThreadRig:
     def group_changed(self) -> None:
         self.group_changes += 1
 
-    # the test
+    # by the test
 
     def answer(self, *codes: StatusCode, epoch: int = 7) -> None:
-        """The response of the coordinator to a heartbeat."""
+        """Deliver the coordinator's response to a heartbeat."""
         application = self.consumer.streams
         application.statuses = tuple(Status(code.value, code.name) for code in codes)
         application.member_epoch = epoch
@@ -302,7 +316,7 @@ class ThreadRig:
         return self.cluster.consumers[0]
 
     def consumer_gives_nothing(self) -> None:
-        """A rebalance that changes nothing."""
+        """Deliver a rebalance without changes."""
         self.consumer.give()
 
     def run(self, *steps: Callable[[], object]) -> None:

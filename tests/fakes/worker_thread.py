@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 
 
 class WorkerThread(ABC, threading.Thread):
-    """Works until `stopping`; `failure` is its exception."""
+    """Works until `stopping` is set; `failure` is its exception."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name=name, daemon=True)
@@ -23,7 +23,7 @@ class WorkerThread(ABC, threading.Thread):
         """Work until `stopping` is set, then finish."""
 
     def end(self, patience_s: float) -> None:
-        """Stop the thread and wait for its end. Raises its exception."""
+        """Stop the thread and wait until it ends. Raises its exception."""
         self.stopping.set()
         self.join(patience_s)
         assert not self.is_alive(), f"{self} does not end"

@@ -3,9 +3,9 @@
     ray_machines_process.py PORT   (the GCS's; the files of Ray go to RAY_TMPDIR)
 
 First it prints the address of the Ray cluster. Then each line of JSON on standard input gets one line:
-["add", name, {resource: 1}] starts a machine and prints the pid of its raylet; ["settle"] waits until all
-machines have joined; ["kill", name] kills one with SIGKILL; ["kill_gcs"]; ["start_gcs"]. All processes end
-with the input.
+["add", name, {resource: 1}] starts a machine, with a GPU that Ray only counts, and prints the pid of its
+raylet; ["settle"] waits until all machines have joined; ["kill", name] kills one with SIGKILL; ["kill_gcs"];
+["start_gcs"]. All processes end with the input.
 """
 
 import json
@@ -34,7 +34,8 @@ class Machines:
         self.address = str(self._cluster.address)
 
     def add(self, name: str, resources: dict[str, float]) -> int:
-        node = self._nodes[name] = self._cluster.add_node(wait=False, **MACHINE, resources=resources)
+        node = self._cluster.add_node(wait=False, **MACHINE, num_gpus=1, resources=resources)
+        self._nodes[name] = node
         return int(node.all_processes["raylet"][0].process.pid)
 
     def settle(self) -> None:

@@ -3,19 +3,31 @@
 The session timeout is ten minutes in the short tests, so that only a notice of Ray can fence a node.
 """
 
+import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fault_cluster import hold
 from fault_workload import Workload
+from headrace import utf8
 from headrace_command import Headrace
 from ray_machines import RayMachines, kill_process
 
 pytestmark = pytest.mark.ray
 
 NEVER_MS = 600_000
+PATIENCE_S = 300.0
+PLACES = """
+import os
+import ray
+from headrace import stream, utf8
+app = stream.App("placed", key=utf8, value=utf8, commit_interval_ms=100, standby_replicas=1)
+place = lambda _: f"{ray.get_runtime_context().get_node_id()} {os.environ.get('CUDA_VISIBLE_DEVICES')}"
+app.stream("placed-in").group_by_key().count(store="counts").to_stream().map_values(place).to("placed-out")
+"""
 SUBSCRIBED = "subscribed to notifications of Ray's GCS"
 # Ray's health checks; by default a machine is dead about 15 s after its raylet. Here a refused connection is
 # retried at once, so a dead machine is detected in 2.5 s; a slow one has 10 s.
@@ -30,7 +42,8 @@ QUICK = {
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayMachines]:
     """Three machines, whose nodes have a session timeout of ten minutes."""
-    config = {"broker.session.timeout.ms": NEVER_MS}
+    streams = {"group.streams.session.timeout.ms": 6_000, "group.streams.heartbeat.interval.ms": 1_000}
+    config = {"broker.session.timeout.ms": NEVER_MS, **streams}
     with RayMachines(tmp_path_factory.mktemp("ray"), config=config, ray=QUICK) as found:
         yield found
 
@@ -76,6 +89,57 @@ def test_node_waits_for_the_machine_with_its_disk(machines: RayMachines) -> None
         lambda: all(each["state"] in ("running", "active") for each in machines.servers().values()),
         "all servers run",
     )
+
+
+def test_workers_of_streams_have_a_gpu_each(machines: RayMachines, tmp_path: Path) -> None:
+    """Three workers that need a GPU are on three machines. A machine dies: the tasks of its worker go on with
+    the others, and the worker waits for a GPU, which a machine that comes back has."""
+    (tmp_path / "placed.py").write_text(PLACES)
+    known = machines.command.environment.get("PYTHONPATH", "")
+    machines.command.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(tmp_path), known)))
+    machines.create_topic("placed-in", 6, min_insync_replicas=2)
+    machines.create_topic("placed-out", min_insync_replicas=2)
+    machines.until_in_sync("placed-in")
+    where = ("-b", machines.bootstrap, "--ray-address", machines.address)
+    options = ("--workers", "3", "--gpus", "1", "--cpus", "0.1", "--working-dir", str(tmp_path))
+    options = (*options, "--detach", "--timeout", str(PATIENCE_S))
+    machines.command.run("stream", "run", "placed:app", *where, *options)
+    found: dict[str, str] = {}  # by key, where it was processed last
+    config = {"auto.offset.reset": "earliest"}
+    with (
+        machines.clients.producer(key=utf8, value=utf8) as producer,
+        machines.clients.consumer("placed-out", key=utf8, value=utf8, config=config) as consumer,
+    ):
+
+        def places() -> set[str]:
+            """Where a record of each partition is processed now."""
+            found.clear()
+            keys = [f"k{number}" for number in range(40)]
+            for key in keys:
+                producer.send("placed-in", "x", key=key).result(PATIENCE_S)
+
+            def is_complete() -> bool:
+                for record in consumer.poll(0.5):
+                    found[record.key] = record.value
+                return len(found) == len(keys)
+
+            machines.until(is_complete, "each record is processed")
+            return set(found.values())
+
+        machines.until(lambda: len(places()) == 3, "three workers have tasks")
+        first = set(found.values())
+        assert {place.split()[1] for place in first} == {"0"}, "each has the only GPU of its machine"
+        assert len({place.split()[0] for place in first}) == 3, "on a machine of its own"
+        machines.kill(3)
+        machines.until(
+            lambda: len(places()) == 2 and set(found.values()) < first, "two workers have all tasks"
+        )
+        machines.add(3)
+        machines.until(lambda: len(places()) == 3, "a worker runs on the new machine")
+        (gone,), (new,) = first - set(found.values()), set(found.values()) - first
+        assert gone.split()[1] == new.split()[1] == "0"
+    machines.command.run("stream", "stop", "placed", "--ray-address", machines.address)
+    machines.until_in_sync("placed-in")
 
 
 def test_data_plane_works_without_the_gcs(machines: RayMachines) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
 import counting_app
 import headrace
 import pytest
-from forking import Forked
 from headrace import NewTopic
+from headrace.runtime.ports_io import reserve_ports
 from headrace.services.local_io import LocalCluster, local
+from stream_processes import StreamProcesses
 from waiting import wait_for
 
 if TYPE_CHECKING:
@@ -35,24 +34,6 @@ def cluster() -> Iterator[LocalCluster]:
         topics = (NewTopic(counting_app.SOURCE, 3), NewTopic(counting_app.TARGET, 3))
         running.admin().create_topics(*topics).raise_for_errors()
         yield running
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-def start(cluster: LocalCluster, folder: Path, number: int) -> Forked:
-    """A process of the application, with a query port."""
-    environment = {**os.environ, counting_app.GUARANTEE: "exactly_once_v2"}
-    given = {"state.dir": folder / str(number), "application.server": f"127.0.0.1:{free_port()}"}
-    options = ["-b", str(cluster.bootstrap), *(f"-X{name}={value}" for name, value in given.items())]
-    program = ["-m", "headrace", "stream", "run", "counting_app:app", *options]
-    with (folder / f"log-{number}.txt").open("ab") as log:
-        return Forked(program, log=log, environment=environment, output=log)
 
 
 class Asker(threading.Thread):
@@ -83,7 +64,10 @@ class Asker(threading.Thread):
 
 def test_answers_never_go_back_when_their_owner_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
     """Committed counts, while records come: the next owner answers once it has restored all of them."""
-    processes = [start(cluster, tmp_path, number) for number in (1, 2)]
+    environment = {counting_app.GUARANTEE: "exactly_once_v2"}
+    processes = StreamProcesses(cluster.bootstrap, tmp_path, "counting_app", environment)
+    for number, port in enumerate(reserve_ports(2), 1):
+        processes.start(number, application_server=f"127.0.0.1:{port}")
     sent = 0
     try:
         with (
@@ -92,8 +76,7 @@ def test_answers_never_go_back_when_their_owner_is_killed(cluster: LocalCluster,
         ):
 
             def both_answer() -> bool:
-                hosts = queries.hosts() if processes else {}
-                return len([host for host in hosts.values() if host.active]) == 2
+                return len([host for host in queries.hosts().values() if host.active]) == 2
 
             def send() -> None:
                 nonlocal sent
@@ -112,8 +95,7 @@ def test_answers_never_go_back_when_their_owner_is_killed(cluster: LocalCluster,
             asker.start()
             try:
                 wait_for(lambda: asker.rounds > 1, "answers of both", PATIENCE_S)
-                processes[0].kill()
-                processes[0].wait()
+                processes.kill(1)
                 rounds = asker.rounds
 
                 def has_answers() -> bool:
@@ -134,10 +116,7 @@ def test_answers_never_go_back_when_their_owner_is_killed(cluster: LocalCluster,
             assert asker.wrong == []
             assert set(asker.seen.values()) == {sent}
     finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        processes.end()
 
 
 def _answers(condition: Any) -> bool:

@@ -1,10 +1,14 @@
 """Sessions with real servers and client processes, headrace only: what cells count, and lost records."""
 
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 import pytest
+from forking import Forked, start_server
 from headrace.benchmarks.cells.cleaner import CleanCell
 from headrace.benchmarks.cells.connections import ConnectionMemoryCell
 from headrace.benchmarks.cells.latency import OpenLoopCell, PingCell
@@ -23,7 +27,9 @@ from headrace.benchmarks.constants import (
 from headrace.benchmarks.group import Group
 from headrace.benchmarks.harness import LostDataError
 from headrace.benchmarks.session_io import Session
+from headrace.benchmarks.worker import LOOPS
 
+OF_WORKERS = sorted({f"headrace.benchmarks.loops.{name}" for name in LOOPS.values()})
 COUNT, WARM = 20_000, 2_000  # WARM: records that a producer sends before its clock starts
 
 
@@ -77,13 +83,21 @@ def at_upkeep(**more: object) -> Group:
     return Group("u", "u", (cell,), preload=COLD, settings=OWN)
 
 
+def spawn_fork(command: list[str], errors: IO[bytes], environment: Mapping[str, str]) -> Forked:
+    """A worker or server, whose modules are imported already."""
+    interpreter, *program = command
+    assert interpreter == sys.executable
+    start_server("headrace.benchmarks.servers.server_process", *OF_WORKERS)
+    return Forked(program, log=errors, environment=environment, given=subprocess.PIPE)
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """headrace's two server processes, without Kafka."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_CACHE", str(tmp_path_factory.mktemp("cache")))
         before = signal.getsignal(signal.SIGTERM)
-        with Session(is_quick=False, say=lambda _: None) as running:
+        with Session(is_quick=False, say=lambda _: None, spawn=spawn_fork) as running:
             running.prepare([PRODUCE], warm=False)
             yield running
         assert signal.getsignal(signal.SIGTERM) is before

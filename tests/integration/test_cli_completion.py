@@ -17,7 +17,7 @@ from headrace.services.local_io import LocalCluster
 
 # What bash does when the tab key is pressed: the function of `complete -p headrace` fills COMPREPLY.
 TAB = """
-eval "$(headrace completion bash)"
+. {script}
 complete -p headrace >&2
 COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
 _headrace_completion headrace
@@ -39,22 +39,33 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the command prints for bash."""
+    path = tmp_path_factory.mktemp("completion") / "headrace.bash"
+    with path.open("wb") as file:
+        subprocess.run([BIN / "headrace", "completion", "bash"], stdout=file, timeout=120, check=True)
+    return path
+
+
 @pytest.fixture
-def tab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+def tab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Path) -> Callable[..., list[str]]:
     """Completions of the last word in a real bash; it may be empty."""
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
 
     def tab(*words: str) -> list[str]:
-        bin_dir = Path(sys.executable).parent
         environment = {
             name: value
             for name, value in os.environ.items()
             if name not in ("HEADRACE_BOOTSTRAP", "HEADRACE_CLUSTER")
         }
-        environment |= {"PATH": f"{bin_dir}:{environment['PATH']}", "PYTHONWARNINGS": "ignore"}
-        script = TAB.format(words=" ".join(shlex.quote(word) for word in ("headrace", *words)))
+        environment |= {"PATH": f"{BIN}:{environment['PATH']}", "PYTHONWARNINGS": "ignore"}
+        quoted = " ".join(shlex.quote(word) for word in ("headrace", *words))
         done = subprocess.run(
-            ["bash", "--norc", "-c", script],
+            ["bash", "--norc", "-c", TAB.format(words=quoted, script=shlex.quote(str(script)))],
             env=environment,
             capture_output=True,
             text=True,

@@ -232,7 +232,11 @@ def test_restarted_static_member_causes_no_rebalance(cluster: headrace.LocalClus
         def is_shared() -> bool:
             return all(len(reader.owned()) == 3 and reader.holds == {*reader.owned()} for reader in readers)
 
-        wait_for(is_shared, "both members have their assignments")
+        def is_settled() -> bool:  # ten heartbeat intervals without a rebalance
+            since = [reader.consumer.metrics()["last-rebalance-seconds-ago"] for reader in readers]
+            return is_shared() and min(since) >= 2
+
+        wait_for(is_settled, "both members have their assignments, and no rebalance is under way")
         had, received = readers[0].owned(), list(readers[1].events)
         readers[0].close()
         readers[0] = Reader(cluster, topic, kind, group_instance_id="a")

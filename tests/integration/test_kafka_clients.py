@@ -71,7 +71,7 @@ def test_wrong_port_is_reported(cluster: LocalCluster) -> None:
     """headrace's own clients have another port."""
     with (
         headrace.Admin(cluster.kafka_bootstrap) as admin,
-        pytest.raises(ApiTimeoutError, match="as a port for Kafka clients does"),
+        pytest.raises(ApiTimeoutError, match="a port for Kafka clients does"),
     ):
         admin.list_topics(timeout=2)
 

@@ -18,12 +18,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
+import psutil
 import pytest
 from group_client import CoordinatorClient, GroupMember, committed
 from headrace.clients.sync.consumer_io import Consumer
 from headrace.clients.sync.producer_io import Producer
 from headrace.protocol.model import TopicPartition
 from headrace_command import Headrace
+from ray.core.generated.gcs_service_pb2 import GetAllNodeInfoRequest
+from ray.core.generated.gcs_service_pb2_grpc import NodeInfoGcsServiceStub
 from waiting import wait_for
 
 pytestmark = pytest.mark.ray
@@ -109,6 +113,12 @@ def read_all(bootstrap: str, topic: str) -> dict[int, dict[int, bytes]]:
                 assert record.value is not None
                 found[record.partition][record.offset] = record.value
     return found
+
+
+def listening(processes: list[psutil.Process]) -> set[tuple[str, int]]:
+    """Addresses and ports on which they accept connections."""
+    found = [each for process in processes for each in process.net_connections("inet")]
+    return {(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN}
 
 
 def test_acknowledged_records_survive_kill_9(headrace: Headrace) -> None:
@@ -280,13 +290,26 @@ def test_failed_up_leaves_no_data(tmp_path: Path, ray_address: str) -> None:
 
 
 def test_down_leaves_only_the_data(tmp_path: Path, ray_address: str) -> None:
-    """No process and no temp dir is left after `down`; the data stays, and `up` finds it, on any Ray."""
+    """No process and no temp dir is left after `down`; the data stays, and `up` finds it, on any Ray. The own
+    Ray listens on loopback alone, and answers no caller without its token."""
     command = Headrace(tmp_path)
     command.environment["HEADRACE_CLUSTER"] = "kept"
+    del command.environment["RAY_AUTH_MODE"]  # as outside of tests
     try:
         command.run("up", "--nodes", "1", "--ray-address", "local")
-        cluster_id = command.running("kept")["controller"]["cluster_id"]
-        assert command.processes()
+        facts = command.running("kept")
+        cluster_id = facts["controller"]["cluster_id"]
+        ports = listening(command.processes())
+        assert len(ports) > 5
+        assert {host for host, _ in ports} <= {"127.0.0.1", "::ffff:127.0.0.1"}
+        secrets = {path.suffix: path for path in (command.home / "clusters").iterdir()}
+        assert secrets.keys() == {".json", ".ray_token", ".secret"}
+        assert {secrets[each].stat().st_mode & 0o777 for each in (".ray_token", ".secret")} == {0o600}
+        with grpc.insecure_channel(facts["ray_address"]) as channel:
+            asked = NodeInfoGcsServiceStub(channel)
+            with pytest.raises(grpc.RpcError) as refused:
+                asked.GetAllNodeInfo(GetAllNodeInfoRequest(), timeout=RECOVERY_S)
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
         command.run("down")
         command.wait_until_nothing_runs()
         assert list(command.temp.iterdir()) == []

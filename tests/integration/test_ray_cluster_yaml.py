@@ -39,3 +39,5 @@ def test_ray_accepts_the_file_and_connects_every_worker() -> None:
     start = config["head_start_ray_commands"][1].split()
     assert "RAY_gcs_storage=rocksdb" in start
     assert "RAY_enable_autoscaler_v2=0" in start
+    for commands in (config["head_start_ray_commands"], config["worker_start_ray_commands"]):
+        assert "RAY_worker_niceness=0" in commands[1].split(), "servers have the usual priority"

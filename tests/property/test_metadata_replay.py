@@ -52,6 +52,8 @@ def test_delta_of_a_run_agrees_with_the_difference_of_images(records, data) -> N
     found = difference(old, new)
     assert found.brokers <= delta.brokers
     assert set(found.configs) <= set(delta.configs)
+    assert set(found.acls) <= set(delta.acls)
+    assert len(set(delta.acls)) == len(delta.acls)
     assert set(found.partitions) <= set(delta.partitions)
     assert set(found.topics_created) == set(delta.topics_created)
     assert {t.topic_id for t in found.topics_removed} == {t.topic_id for t in delta.topics_removed}

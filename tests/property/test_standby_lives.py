@@ -52,9 +52,13 @@ class Life:
         )
 
     def run(self) -> None:
-        for _ in range(STEPS):
-            self.random.choice((self.send, self.work, self.work, self.follow, self.move, self.crash))()
-        self.settle()
+        try:
+            for _ in range(STEPS):
+                self.random.choice((self.send, self.work, self.work, self.follow, self.move, self.crash))()
+            self.settle()
+        finally:
+            for rig in self.rigs:
+                rig.directory.close()
 
     def send(self) -> None:
         for word in self.random.choices(WORDS, k=3):
@@ -104,6 +108,7 @@ class Life:
         rig = self.rigs[at]
         if rig.output.in_transaction:
             rig.output.abort()
+        rig.directory.close()
         self.rigs[at] = self.process()
         self.use_roles(at, self.rigs[at])
         owned = [task for task in TASKS if self.active.get(task) == at]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from headrace.clients.serdes import json, utf8
 from headrace.protocol.model import TopicPartition
-from headrace.stream import Builder, PunctuationType, Record, tumbling
+from headrace.stream import Builder, PunctuationType, Record, Store, hopping, tumbling
 from headrace.stream.errors import StreamsError
 from headrace.stream.state.memory_engine import MemoryEngine
 from headrace.stream.state.thread_cache import ThreadCache
@@ -56,7 +56,12 @@ class Clock:
 
 
 def topology(random: Random) -> tuple[Builder, list[str]]:
-    """Up to three branches of one to three operators over one or two inputs."""
+    """Up to three branches of one to three operators over one or two inputs, or an aggregation of one."""
+    kind = random.random()
+    if kind < 0.4:
+        return aggregation(random), ["a"]
+    if kind < 0.5:
+        return join(random), ["a", "t"]
     builder = Builder()
     topics = random.choice([["a"], ["a"], ["a", "b"], ["a", "b", "c"]])
     stream: Any = builder.stream("a")
@@ -69,6 +74,9 @@ def topology(random: Random) -> tuple[Builder, list[str]]:
             end = random.choice(
                 [
                     lambda s: s.filter(lambda _key, value: value % 3 != 0),
+                    lambda s: s.filter_not(lambda _key, value: value % 7 // (value % (limit + 1) - limit)),
+                    lambda s: s.map(lambda key, value: (value if value % limit == 1 else key, value + 1)),
+                    lambda s: s.select_key(lambda key, value: key if value % 19 else None),
                     lambda s: s.map_values(lambda value: value + 1),
                     lambda s: s.map_values(lambda value: value // (limit - value)),
                     lambda s: s.flat_map_values(lambda value: [value] * (value % 3)),
@@ -77,6 +85,56 @@ def topology(random: Random) -> tuple[Builder, list[str]]:
             )(end)
         end_of(random, end, f"s{number}", every).to("out")
     return builder, topics
+
+
+def aggregation(random: Random) -> Builder:
+    """Of the records as they are read. Results are numbers, lists, null, and failures."""
+    builder = Builder()
+    limit = random.choice([10**6, 500, 2000])
+
+    def add(_key: Any, value: Any, total: Any) -> Any:
+        if value % 17 == 0:
+            return None
+        if value % 13 == 0:
+            return [value]
+        before = total[0] if isinstance(total, list) else total
+        return before + value + 1 // max(limit - before, 0)
+
+    grouped: Any = builder.stream("a").group_by_key()
+    is_windowed = random.random() < 0.6
+    if is_windowed:
+        windows = tumbling(50) if random.random() < 0.7 else hopping(50, advance=25)
+        grouped = grouped.windowed_by(windows)
+    kind = random.randrange(3)
+    if kind == 0:
+        table = grouped.count(store="s")
+    elif kind == 1:
+        table = grouped.reduce(lambda one, other: one + other // (other % 100), store="s")
+    else:
+        table = grouped.aggregate(lambda: 1, add, store=Store("s", value=json))
+    rows = table.to_stream()
+    if is_windowed:
+        rows = rows.select_key(lambda key, _value: f"{key.key}@{key.window.start}")
+    every = random.randrange(1, 30)
+    if random.random() < 0.5:
+        rows = rows.process(lambda: Clock(every))
+    rows.to("out")
+    return builder
+
+
+def join(random: Random) -> Builder:
+    """Of a stream with a table, between other operators; it may fail, and leave records out."""
+    builder = Builder()
+    limit = random.choice([10**6, 150])
+    table = builder.table("t", store="t")
+    stream: Any = builder.stream("a").filter(lambda _key, value: value % 5)
+
+    def joiner(_key: Any, value: Any, row: Any) -> Any:
+        return [value, row, 1 // (limit - value)]
+
+    joined = stream.left_join(table, joiner) if random.random() < 0.5 else stream.join(table, joiner)
+    joined.filter(lambda _key, value: value[0] % 3).to("out")
+    return builder
 
 
 def end_of(random: Random, stream: Any, store: str, every: int) -> Any:
@@ -96,13 +154,16 @@ def records_of(random: Random, topic: str) -> list[StoredRecord]:
     """In and out of order, some bad."""
     time, made = random.randrange(50), []
     bad = random.choice([0.0, 0.0, 0.02])
+    with_headers = random.choice([0.0, 0.0, 0.02, 0.1])
     for offset in range(random.randrange(150)):
         time += random.choice([0, 0, 1, 5, -3, 40]) if random.random() < 0.5 else 1
         timestamp = -1 if random.random() < bad else max(time, 0)
         value = b"no json" if random.random() < bad else b"%d" % random.randrange(200)
-        headers = (("h", b"%d" % offset),) if random.random() < 0.1 else ()
+        headers = (("h", b"%d" % offset),) if random.random() < with_headers else ()
         made.append(
-            StoredRecord(topic, 0, 2 * offset, timestamp, random.choice([b"k", b"l"]), value, headers)
+            StoredRecord(
+                topic, 0, 2 * offset, timestamp, random.choice([b"k", b"l", b"m", None]), value, headers
+            )
         )
     return made
 

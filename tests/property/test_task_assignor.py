@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.coordinators.streams.configured_topology import SubtopologyTasks
 from headrace.coordinators.streams.sticky_assignor import MemberSpec, assign_sticky
 from headrace.coordinators.streams.tasks import Role, Task, Tasks
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 ASSIGNED = dict[str, Tasks]
@@ -21,11 +21,13 @@ class Group:
     processes: dict[str, str]
     subtopologies: dict[str, SubtopologyTasks]
     standbys: int
+    disks: dict[str, dict[Task, int]] = field(default_factory=dict)  # lags of stores by member
 
     def assign(self, before: ASSIGNED | None = None) -> ASSIGNED:
         targets = before or {}
         specs = {
-            member: MemberSpec(process, targets.get(member, {})) for member, process in self.processes.items()
+            member: MemberSpec(process, targets.get(member, {}), lags=self.disks.get(member))
+            for member, process in self.processes.items()
         }
         return assign_sticky(specs, self.subtopologies, self.standbys)
 
@@ -46,7 +48,9 @@ members = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("pqrst"),
 subtopologies = st.dictionaries(
     st.sampled_from("0123"), st.builds(SubtopologyTasks, st.integers(1, 9), st.booleans()), max_size=4
 )
-groups = st.builds(Group, members, subtopologies, st.integers(0, 3))
+lags = st.dictionaries(st.tuples(st.sampled_from("0123"), st.integers(0, 8)), st.integers(0, 3), max_size=12)
+disks = st.dictionaries(st.sampled_from("abcdefgh"), lags)
+groups = st.builds(Group, members, subtopologies, st.integers(0, 3), disks)
 
 
 def check(group: Group, found: ASSIGNED) -> None:
@@ -66,6 +70,14 @@ def check(group: Group, found: ASSIGNED) -> None:
     assert standbys == (dict.fromkeys(stateful, replicas) if replicas > 0 else {})
 
 
+@example(  # a process with a standby's stores on its disk, whose share is its active task
+    Group(
+        {"a": "p", "b": "r", "c": "p", "d": "q"},
+        {name: SubtopologyTasks(1, is_stateful=True) for name in "01"},
+        1,
+        {"b": {("0", 0): 0, ("1", 0): 0}},
+    )
+)
 @given(groups)
 def test_assignments_obey_the_laws_and_are_stable(group: Group) -> None:
     """A second assignment without a change moves no task."""

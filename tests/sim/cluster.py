@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import access
 import compacting
 import quorum_laws
 import sim_streams
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 WARM_UP_MS = 20_000
 LAST_ANSWER_MS = 6_000  # more than the longest time until a response
-ARRIVAL_MS = 500  # the longest way of a request through the healed network
+ARRIVAL_MS = 500  # the longest delay of a request in the healed network
 # The final consumer reads all logs with few requests.
 FINAL_LIMITS = FetchLimits(max_wait_ms=200, min_bytes=1, max_bytes=1_000_000, max_partition_bytes=100_000)
 
@@ -67,28 +68,30 @@ class Plan:
     weather: Weather = FAIR
     faults: tuple[str, ...] = ()
     send_gap_ms: int = 40
-    idempotent: bool = False  # p0 is idempotent, too, as p1 always is
+    idempotent: bool = False  # whether p0 is idempotent; p1 always is
     unreliable_producer: bool = True  # an additional producer with acks=1
     unclean: bool = False  # a second topic, with unclean.leader.election.enable
-    readers: bool = True  # consumers run while faults happen, not only at the end
-    tail_cache_bytes: int = 1 << 20  # older records are read from files
+    readers: bool = True  # consumers run during the faults, not only at the end
+    tail_cache_bytes: int = 1 << 20  # records older than the tail cache are read from files
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
     longest_ms: int = 4_000  # the longest pause of a node, and the longest silence of the producers
     patience_ms: int = 60_000  # the time limit of each condition of the recovery
     compression: str = "producer"  # compression.type of all topics
-    compacts: bool = False  # a compacted topic in addition
-    groups: str = ""  # classic, modern, mixed or streams: with groups and transactions, see txn_laws.py
+    compacts: bool = False  # an additional topic, which is compacted
+    groups: str = ""  # groups and transactions: classic, modern, mixed or streams; see txn_laws.py
+    static_threads: bool = False  # of streams groups: readers are static members
     # Fewer idle events: clients refresh metadata at once for topics that are not created yet, fetches and
-    # retries wait longer, the end is shorter. Off in planted bugs, whose seeds would change.
+    # retries wait longer, and the recovery is shorter. Off in planted bugs, whose seeds would change.
     is_brisk: bool = False
-    drivers: bool = False  # some transactions are prepared, and decided later by a driver
+    drivers: bool = False  # some transactions are prepared, and committed or aborted later by a driver
     session_ms: int = 1_500  # session timeout of group members
+    acls: bool = False  # rules and users, see access.py
     scenario: str = ""  # a script of scenarios.py instead of random faults
 
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
-        """A random plan. Each seed has few kinds of faults, so that rare ones are not hidden by common
+        """A random plan. Each seed has few kinds of faults, so that common ones do not hide rare
         ones."""
         replication = random.choice((3, 3, 3, 3, 2, 1))
         min_isr = 1 if replication == 1 or random.random() < 0.15 else 2
@@ -119,7 +122,7 @@ class Plan:
             is_brisk=True,
             groups=random.choice(("streams", *[""] * 8, "classic", "modern", "mixed")),
         )
-        if plan.groups:  # four more topics: the rest is kept small
+        if plan.groups:  # four more topics, so all other sizes are small
             plan = replace(plan, partitions=min(plan.partitions, 2), unclean=False, drivers=True)
         is_safe = plan.durability == "fsync" and (replication == 1 or min_isr > 1)
         if is_safe and random.random() < 0.5:
@@ -129,7 +132,7 @@ class Plan:
             kinds = tuple(kind for kind in plan.faults if random.random() < 0.3)
             plan = replace(plan, faults=(*kinds, "drain", "pause", "silence"), fault_gap_ms=4_000)
             plan = replace(plan, fault_ms=40_000, longest_ms=20_000, idempotent=True, readers=False)
-        return plan
+        return replace(plan, static_threads=plan.groups == "streams" and random.random() < 0.5)
 
 
 class SimCluster:
@@ -164,6 +167,7 @@ class SimCluster:
         self.transport.servers |= {node.name: node for node in self.nodes.values()}
         self._make_clients()
         self.groups = Groups(self) if self.plan.groups else None
+        self.access = access.Access(self) if self.plan.acls else None
         self.faults = Faults(self)
         self.silent_until_ms = 0  # before this time producers send no new records
         self.commits = CommitLaw(self)
@@ -171,11 +175,12 @@ class SimCluster:
         self.world.on_event = self._check
 
     def _drawn(self) -> Plan:
-        """A random plan. The compression has a random stream of its own: the other draws do not depend on
-        it."""
+        """A random plan. The compression and the rules have separate random streams, so that the other draws
+        do not depend on them."""
         plan = Plan.draw(self.random)
         codecs = ("producer", "producer", "gzip", "uncompressed")
-        return replace(plan, compression=self.world.stream("compression").choice(codecs))
+        has_acls = self.world.stream("acls").random() < 0.3
+        return replace(plan, compression=self.world.stream("compression").choice(codecs), acls=has_acls)
 
     def _make_controllers(self) -> None:
         self.touched: list[SimControllerNode] = []
@@ -221,6 +226,7 @@ class SimCluster:
             "group.consumer.session.timeout.ms": 1_500,
             "group.consumer.heartbeat.interval.ms": 300,
             **sim_streams.CONFIGS,
+            **(access.CONFIGS if self.plan.acls else {}),
         }
         return NodeConfig.of(values)
 
@@ -282,10 +288,12 @@ class SimCluster:
         groups = [] if self.groups is None else self.groups.clients
         for client in (*self.producers, *self.consumers, *mirrors, *groups, self.eraser):
             self.world.after(self.random.randrange(500), f"{client.name} begins", client.start)
+        if self.access is not None:
+            self.access.start()
         self.require(WARM_UP_MS, self.has_progress(), "nothing works before any fault")
 
     def heal(self) -> None:
-        """End all faults; dead processes restart by themselves."""
+        """End all faults; killed processes restart by themselves."""
         self.world.note("heal")
         self.faults.end()
         if "retain" in self.plan.faults:
@@ -299,6 +307,9 @@ class SimCluster:
             producer.is_sending = False
         self.require(patience_ms, lambda: all(p.is_done for p in self.producers), "a producer waits for ever")
         self.require(patience_ms, self.is_in_sync, "replicas do not come into sync")
+        if self.access is not None:
+            self.access.end()
+            self.require(patience_ms, self.access.is_settled, "rules are not obeyed")
         if "erase" in self.plan.faults:
             wanted = {key: end // 2 for key, end in self.rules.ends.items() if key[0] in lasting_topics(self)}
             self.require(patience_ms, self.eraser.has_erased(wanted), "records cannot be deleted")
@@ -345,7 +356,7 @@ class SimCluster:
         sync. A node that is still shutting down would miss the last checks."""
         before = [producer.acknowledged for producer in self.producers]
 
-        def is_so() -> bool:  # asked after every event
+        def is_so() -> bool:  # called after every event
             for producer, count in zip(self.producers, before, strict=True):
                 if producer.acknowledged <= count:
                     return False
@@ -426,8 +437,8 @@ class SimCluster:
     # --- helpers ------------------------------------------------------------------------------------------
 
     def ask_controller(self, api: Any, body: Any, done: Callable[[Any], None]) -> bool:
-        """Send an operator's request to the active controller, False if there is none; `done` gets the
-        response or an error."""
+        """Send an operator's request to the active controller; `done` gets the response or an error. False if
+        there is no active controller."""
         active = [each for each in self.controllers.values() if each.core is not None]
         if active:
             link = self.transport.open(self.producers[0], self.random.choice(active).name)
@@ -440,7 +451,7 @@ class SimCluster:
         return bool(active)
 
     def guess_controller(self, random: random.Random) -> str:
-        """The controller that a node tries next: the active one more often than others."""
+        """The controller to which a node connects next: more often the active one than others."""
         active = [each.name for each in self.controllers.values() if each.core is not None]
         if active and random.random() < 0.6:
             return active[0]
@@ -501,6 +512,8 @@ class SimCluster:
         self.touched.clear()
         for node in self.touched_nodes.values():
             self.rules.check(node)
+            if self.access is not None:
+                self.access.check(node)
         self.touched_nodes.clear()
         if self.world.now_ms >= self.commits.next_ms:
             self.commits.check()

@@ -1,7 +1,7 @@
 """Planted bugs: each breaks one rule of replication, and the simulation must find it.
 
-Each is a function that changes the production classes through pytest's monkeypatch, with the laws of which
-the simulation must report one. A law that no bug breaks might be one that cannot fail.
+Each bug is a function that patches production classes with pytest's monkeypatch, and has a list of laws; the
+simulation must report one of them. Without a bug that breaks it, a law might be one that cannot fail.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
+from headrace.protocol.security.authorizer import RuleAuthorizer
+from headrace.runtime.authorization.gate import Gate
+from headrace.storage_node.edge.authorization import NodeAuthorization
 from headrace.storage_node.links import metadata_steps
 from headrace.storage_node.log import flush, log_loader, retention
 from headrace.storage_node.log.cleaner import work as cleaner_work
@@ -46,7 +49,7 @@ PLAN = Plan(controllers=1, nodes=3, partitions=2, fault_ms=8_000, fault_gap_ms=3
 
 
 def commits_alone(patch: pytest.MonkeyPatch) -> None:
-    """The high watermark is the end of the leader's own log."""
+    """The high watermark is the leader's log end offset."""
     patch.setattr(InSyncReplicas, "committed_end", lambda self, own_end, *_: own_end)
 
 
@@ -61,7 +64,7 @@ def ignores_proposed_isr_members(patch: pytest.MonkeyPatch) -> None:
 
 
 def admits_lagging_followers_to_the_isr(patch: pytest.MonkeyPatch) -> None:
-    """A follower joins without having reached the high watermark."""
+    """A follower joins the ISR before it reaches the high watermark."""
 
     def propose(self: InSyncReplicas, node_id: int, _hw: int, epoch: int, is_eligible: Any) -> Any:
         progress = self.followers.get(node_id)
@@ -169,7 +172,7 @@ def ignores_log_truncation(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledges_before_fsync(patch: pytest.MonkeyPatch) -> None:
-    """A leader with durability=fsync does not wait for the sync."""
+    """A leader with durability=fsync does not wait for the fsync."""
 
     def configured(self: Partition, configured: Any = Partition.configured) -> None:
         configured(self)
@@ -185,7 +188,7 @@ def acknowledges_before_fsync_of_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def advances_the_recovery_point_without_sync(patch: pytest.MonkeyPatch) -> None:
-    """The recovery point of a storage node's log advances although nothing was synced."""
+    """The recovery point of a storage node's log advances without an fsync."""
 
     def sync(self: Flush, sync: Any = Flush.sync) -> None:
         if METADATA_TOPIC in self.directory:
@@ -263,7 +266,8 @@ def skips_a_metadata_record(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_a_gap(patch: pytest.MonkeyPatch) -> None:
-    """A follower appends the last batch of a fetch response at that batch's offset, wherever its log ends."""
+    """A follower appends only the last batch of a fetch response, at that batch's offset: a gap in its
+    log."""
 
     def append(self: Log, data: Any, *, wall_ms: int = 0) -> None:
         *_, batch = split(data)
@@ -315,7 +319,7 @@ def reports_no_log_start(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_tombstones_at_once(patch: pytest.MonkeyPatch) -> None:
-    """The cleaner drops tombstones before delete.retention.ms: a consumer that lags misses the deletion."""
+    """The cleaner drops tombstones before delete.retention.ms: a lagging consumer misses the deletion."""
 
     class Hasty:
         def __getattr__(self, name: str) -> Any:
@@ -339,7 +343,7 @@ def swaps_unsynced_segments(patch: pytest.MonkeyPatch) -> None:
 
 
 def waits_for_fenced_followers(patch: pytest.MonkeyPatch) -> None:
-    """Nothing recomputes the high watermark when nodes are fenced or time passes: the leader waits for a
+    """The high watermark is not recomputed when nodes are fenced or time passes: the leader waits for a
     caught-up follower outside of the ISR until the next append or fetch."""
 
     def nodes_changed(self: IsrManager, now_ms: int) -> None:
@@ -361,7 +365,28 @@ def never_fetches_producers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Followed, "wants_producers", False)
 
 
-FIRST_TIMESTAMP = 34  # the last byte of it
+def keeps_removed_rules(patch: pytest.MonkeyPatch) -> None:
+    """A node adds the rules of new metadata and removes none."""
+    change = RuleAuthorizer.change
+    patch.setattr(RuleAuthorizer, "change", lambda self, added, removed: change(self, added, ()))
+
+
+def keeps_decisions_over_images(patch: pytest.MonkeyPatch) -> None:
+    """A gate goes on to use what it allowed by earlier metadata."""
+    patch.setattr(Gate, "_forget", lambda self, image: setattr(self, "_allowed_by", image))
+
+
+def obeys_rules_of_any_age(patch: pytest.MonkeyPatch) -> None:
+    """A node that no controller confirms any more decides by the rules that it has."""
+
+    def note_time(self: NodeAuthorization, _now_ms: int) -> None:
+        assert self.authorizer is not None
+        self.authorizer.is_ready = self._is_complete
+
+    patch.setattr(NodeAuthorization, "note_time", note_time)
+
+
+FIRST_TIMESTAMP = 34  # the last byte of the batch
 FSYNC = dataclasses.replace(PLAN, durability="fsync", faults=("power", "crash", "pause"))
 BLACKOUT = dataclasses.replace(PLAN, durability="fsync", faults=("blackout",), fault_gap_ms=1_500)
 # Flushes decide which records must survive. No readers: they could read records that the power loss drops.
@@ -379,7 +404,7 @@ CALM = dataclasses.replace(PLAN, faults=(), fault_ms=500)
 ERASED = dataclasses.replace(PLAN, faults=("erase", "kill", "power", "pause"), fault_gap_ms=100)
 RETAINED = dataclasses.replace(PLAN, faults=("retain", "cut", "pause", "isolate"), fault_gap_ms=200)
 COMPACTED = dataclasses.replace(PLAN, compacts=True)
-# Scripts of scenarios.py: every seed gets there, of random plans one in a hundred.
+# Scripts of scenarios.py: every seed reaches the situation; of random plans only one in a hundred does.
 EPOCH_COMPACTED = dataclasses.replace(
     COMPACTED,
     scenario="leader_lacks_an_epoch",
@@ -416,14 +441,17 @@ WIPED = dataclasses.replace(
     readers=False,
     is_brisk=True,
 )
+RULED = dataclasses.replace(
+    PLAN, scenario="nodes_miss_removed_rules", acls=True, readers=False, unreliable_producer=False
+)
 QUIET_ERASED = dataclasses.replace(PLAN, faults=("erase",), fault_ms=500)
 LOST = ("AcknowledgedLost", "lost-write", "LeaderCandidateCompleteness", "LeaderCompleteness", "LogReadable")
 HELD = ("LeaderCandidateCompleteness", "HighWatermarkInSync", "LeaderCompleteness")
-# Laws that report a bug before others can: with these disabled the later ones must report it.
+# Laws that report a bug earlier than others: with these disabled, the others must report it.
 CANDIDATES = ("_check_candidates",)
 HOLDERS = (*CANDIDATES, "_check_held", "_check_new_leader")
 LOGS = ("_check_log", "_check_watermark", "on_acknowledged")
-# bug -> (the disabled laws, the laws that must report it, the plan, within how many seeds)
+# bug -> (the disabled laws, the laws that must report it, the plan, the number of seeds to try)
 BLIND: dict[str, tuple[tuple[str, ...], tuple[str, ...], Plan, int]] = {
     "commits_alone": (CANDIDATES, ("HighWatermarkInSync",), PLAN, 3),
     "elects_any_live_replica": (CANDIDATES, ("LeaderCompleteness",), PLAN, 10),
@@ -470,9 +498,13 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     swaps_unsynced_segments: (("CompactedLost", "CRC is", *HELD), SWAPPED, 2),
     forgets_producers_of_deleted_batches: (("ProducersKnown",), DELETED, 10),
     never_fetches_producers: (("ProducersKnown",), WIPED, 10),
+    keeps_removed_rules: (("RuleGone",), RULED, 2),
+    keeps_decisions_over_images: (("RuleGone",), RULED, 2),
+    obeys_rules_of_any_age: (("RuleGone",), RULED, 8),
 }
-# The seed that shows the bug soonest, where it is not seed 1: it is tried first.
+# The seed that finds the bug soonest, if it is not seed 1: it is tried first.
 FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    obeys_rules_of_any_age: 4,
     commits_below_min_isr: 2,
     reports_no_divergence: 4,
     truncates_to_the_high_watermark: 18,

@@ -1,7 +1,7 @@
 """The laws of replication, checked after every event.
 
-A law that the TLA+ models of Kafka's replication have is named as there. An event changes one node only, so
-that node alone is checked, and of its partitions those whose state differs from the last check (watches.py).
+Laws of the TLA+ models of Kafka's replication have the same names. An event changes one node only, so only
+that node is checked, and only its partitions whose state differs from the last check (watches.py).
 New metadata changes no log: after it, the laws that compare partitions with metadata are checked. Every
 `FULL_EVERY` checks, and at the end of a run, all laws are checked for all partitions.
 """
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from sim_node import SimNode
 
 Key = tuple[str, int]  # topic, partition
-COMPACTED = "c"  # the topic that has gaps
-ANSWER_MS = 5_000  # a node answers every request within this time
-FULL_EVERY = 256  # each so many checks of nodes one covers all partitions
-FOLLOWING_EVERY = 8  # each so many checks of nodes one covers the fetchers and the moves between disks
+COMPACTED = "c"  # the compacted topic, whose offsets have gaps
+ANSWER_MS = 5_000  # a node responds to every request within this time
+FULL_EVERY = 256  # after this many checks of nodes, one check covers all partitions
+FOLLOWING_EVERY = 8  # after this many, one check covers the fetchers and the moves between disks
 
 
 class _Seen:
-    """What the laws know of one partition in one run of a node's process."""
+    """Recorded state of one partition in one run of a node's process."""
 
     __slots__ = (
         "batches",
@@ -56,7 +56,7 @@ class _Seen:
         self.epochs = (-1, -1)  # leader, partition
         self.end, self.cuts = -1, 0
         self.is_leader = self.has_loss = False
-        self.batches: deque[Stored] = deque()  # dense, up to `end`: read, and not committed at the last check
+        self.batches: deque[Stored] = deque()  # up to `end`; not committed at the last check
 
 
 class Laws:
@@ -66,7 +66,7 @@ class Laws:
         self._cluster = cluster
         self.marks: Counter[str] = Counter()
         self._compacted = {COMPACTED, *(COORDINATOR_TOPICS if cluster.plan.compacts else ())}
-        self.image = MetadataImage()  # the newest committed one
+        self.image = MetadataImage()  # the newest committed image
         self.committed: dict[Key, dict[int, Stored]] = defaultdict(dict)
         self.ends: dict[Key, int] = defaultdict(int)  # the highest high watermark that a leader has had
         self._lost_ends: dict[Key, int] = defaultdict(int)  # `ends` before power losses lowered it
@@ -80,7 +80,7 @@ class Laws:
         self._offsets: dict[str, tuple[int, int]] = {}
         self._images: dict[str, MetadataImage] = {}
         self.unclean_epochs: dict[Key, int] = {}  # leader epoch of the newest unclean election
-        self._accepted_epochs: dict[Key, int] = {}  # that epoch, as soon as its leader was checked
+        self._accepted_epochs: dict[Key, int] = {}  # that epoch, once its leader was checked
         # acknowledged, and maybe truncated by an unclean election
         self.at_risk: dict[Key, dict[int, bytes]] = defaultdict(dict)
         self.final: dict[Key, dict[int, bytes]] = {}  # the records in the log at the end of the run
@@ -149,7 +149,7 @@ class Laws:
     def _check_partition(self, node: SimNode, partition: Partition, log: Log) -> None:
         key: Key = tuple(partition.topic_partition)
         seen = self._seen.get((node.name, key))
-        is_first = seen is None or seen.partition is not partition  # a replica may be removed and added again
+        is_first = seen is None or seen.partition is not partition  # it may have been removed and added
         if seen is None or is_first:
             seen = self._seen[node.name, key] = _Seen(partition)
         epochs = (partition.leader_epoch, partition.partition_epoch)
@@ -167,7 +167,7 @@ class Laws:
             self._check_new_leader(node, key, partition, log)
         watermark = partition.high_watermark
         if not partition.is_leader and self.ends[key] < watermark <= self._lost_ends[key]:
-            return  # a watermark from before a power loss, of records that the present leader may not have
+            return  # a high watermark from before a power loss: the current leader may not have these records
         had_loss, seen.has_loss = seen.has_loss, log.recovery.has_loss
         if was_cut and had_loss and not seen.has_loss:  # the log was replaced by a new copy of the leader's
             seen.high_watermark = seen.matched = watermark
@@ -182,7 +182,7 @@ class Laws:
         )
         if watermark > seen.high_watermark:
             seen.high_watermark = watermark
-            if not seen.has_loss:  # a log that has lost records is not read: it waits for its new copy
+            if not seen.has_loss:  # a log that lost records is not read: it will be replaced by a copy
                 self._check_watermark(seen, node, key, partition, log)
         if partition.in_sync is not None:
             self._check_superset(partition, node)
@@ -216,7 +216,7 @@ class Laws:
         waits for. A follower whose process restarted since its last fetch is not compared."""
         key: Key = tuple(partition.topic_partition)
         if log.log_start_offset <= 0 or log.recovery.has_loss or key[0] not in self._cluster.topics:
-            return  # no log starts below 0
+            return  # no log start offset is below 0
         low = partition.low_watermark()
         assert partition.in_sync is not None
         for node_id, progress in partition.in_sync.followers.items():
@@ -260,7 +260,8 @@ class Laws:
             return
         if self._is_pending(key):
             self._accept_unclean_leader(key, partition, log)
-        # A node may learn of its election late: its log must have only what earlier leaders committed.
+        # A node may get the metadata of its election late: its log must have the records committed by earlier
+        # leaders.
         before = max((end for at, end in self._ends_in[key].items() if at < epoch), default=0)
         end = log.log_end_offset
         assert end >= before, (
@@ -295,7 +296,7 @@ class Laws:
         """LogMatching below the high watermark: all replicas have the same committed batches.
         HighWatermarkInSync: every member of the ISR that the leader counts has them."""
         if partition.leader_epoch < self.unclean_epochs.get(key, -1) or self._is_pending(key):
-            return  # the node has not learned of the newer leader epoch yet
+            return  # the node does not have the metadata of the newer leader epoch yet
         watermark, committed = partition.high_watermark, self.committed[key]
         start = watermark if key[0] in self._compacted else max(seen.matched, log.log_start_offset)
         for batch in _committed_batches(seen, log, start, watermark):
@@ -363,7 +364,7 @@ class Laws:
             return
         self.marks["unclean election"] += 1
         is_copied = self._cluster.plan.replication > 1 and key[0] in self._cluster.topics
-        # By KIP-966 the last known leader may lead if it is all that is left: of a partition that never had
+        # By KIP-966 the last known leader may be elected if no other is left: for a partition that never had
         # min ISR, which cannot lose records, and after a power loss of all nodes.
         has_records = self.ends[key] > 0 and not self.marks["blackout"]
         is_allowed = is_unclean(key) or (new.leader in old.last_known_elr and not has_records)
@@ -376,8 +377,8 @@ class Laws:
         return self.unclean_epochs.get(key, -1) > self._accepted_epochs.get(key, -1)
 
     def _accept_unclean_leader(self, key: Key, partition: Partition, log: Log) -> None:
-        """From now on the log of this unclean leader decides which records are committed; acknowledged
-        records that it does not have may be lost."""
+        """Take the log of this unclean leader as the committed records; acknowledged records that it does not
+        have may be lost."""
         here = {batch.base_offset: batch for batch in stored(log, log.log_start_offset, log.log_end_offset)}
         before, watermark = self.committed[key], partition.high_watermark
         missing = [offset for offset, batch in before.items() if here.get(offset) != batch]
@@ -408,7 +409,7 @@ class Laws:
     # --- at events ----------------------------------------------------------------------------------------
 
     def on_acknowledged(self, key: Key, values: dict[int, bytes]) -> None:
-        """AckedIsCommitted: records that a producer got acknowledged are below the high watermark."""
+        """AckedIsCommitted: acknowledged records are below the high watermark."""
         if key in self.unclean_epochs:
             # The acknowledgement may be of the leader before the unclean election.
             is_accepted = not self._is_pending(key)
@@ -427,11 +428,11 @@ class Laws:
         self._may_start[key] = 1 << 62 if offset < 0 else max(self._may_start[key], offset)
 
     def on_retention(self) -> None:
-        """From now on retention may delete segments."""
+        """Allow retention to delete segments from now on."""
         self._is_retaining = True
 
     def on_loss(self, node: SimNode) -> None:
-        """A disk of the node, or all of them, was replaced by an empty one."""
+        """Note that one or all disks of the node were replaced by empty ones."""
         self._starts = {place: start for place, start in self._starts.items() if place[0] != node.name}
 
     def on_metadata(self, image: MetadataImage) -> None:
@@ -439,6 +440,8 @@ class Laws:
         if image.offset <= self.image.offset:
             return
         before, self.image = self.image, image
+        if self._cluster.access is not None:
+            self._cluster.access.on_metadata()
         for name, topic in image.topics.items():
             for number, registration in enumerate(topic.partitions):
                 key = (name, number)
@@ -456,7 +459,7 @@ class Laws:
                 self._check_candidates(key)
 
     def on_start(self, node: SimNode) -> None:
-        """A node's process starts."""
+        """Note the start of a node's process."""
         self.marks["started"] += 1
 
     def on_death(self, node: SimNode) -> None:
@@ -528,7 +531,7 @@ class Laws:
         logs = {node_id: self._cluster.nodes[node_id].log_of(key) for node_id in registration.replicas}
         found = {node_id: log for node_id, log in logs.items() if log is not None}
         assert len(found) == len(logs), f"{key} is not on all of {sorted(logs)}"
-        start = max(log.log_start_offset for log in found.values())  # each has its own retention
+        start = max(log.log_start_offset for log in found.values())  # each replica applies retention itself
         contents = {
             node_id: b"".join(map(bytes, buffers(log, start, log.log_end_offset)))
             for node_id, log in found.items()
@@ -547,7 +550,7 @@ class Laws:
 
 
 def _check_parts(node: SimNode) -> None:
-    """Assert the invariants of the parts that belong to no single partition."""
+    """Assert the invariants of parts that are not specific to a partition."""
     node.manager.registry.check()
     node.running.replicas.fetchers.check()
     node.running.replicas.moves.check()

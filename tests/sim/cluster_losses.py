@@ -20,11 +20,11 @@ ALLOWED = frozenset(
         "int-nonmonotonic-poll", "nonmonotonic-send",
     )
 )  # fmt: skip
-RETRIED = 20  # more records than one batch has
+RETRIED = 20  # more records than a batch has
 
 
 def is_unclean(key: Any) -> bool:
-    """Whether the partition (topic, number) is of that topic."""
+    """Whether the partition (topic, number) belongs to that topic."""
     return bool(key[0] == UNCLEAN)
 
 
@@ -42,7 +42,7 @@ def _check_reads(cluster: SimCluster, process: Process) -> None:
     """MixedRead: a consumer that has read truncated records gets an error, or seeks, before it reads on. A
     retried batch may put a few values at their old offsets again: up to `RETRIED` such reads are allowed."""
     final = cluster.rules.final
-    behind: dict[Any, int] = {}  # how many reads of kept records since one of a truncated record
+    behind: dict[Any, int] = {}  # number of reads of kept records since a read of a truncated record
     for op in process.ops:
         for key in op.keys:
             behind.pop(key, None)

@@ -1,7 +1,7 @@
 """CommittedInTime: with a live, connected min ISR every record in the leader's log commits in bounded time.
 
-A law of liveness that holds while faults happen, not only after healing. It looks at the partitions every
-`SAMPLE_MS` of virtual time, plans no event and draws no random number: traces are the same without it.
+A liveness law that must hold during faults, not only after healing. It samples the partitions every
+`SAMPLE_MS` of virtual time, plans no event and draws no random number, so it does not change traces.
 
 It applies to a partition while, by the committed metadata, it has a leader and
 - the leader and enough other members of the ISR for min.insync.replicas are sound (a process runs, is not
@@ -11,7 +11,7 @@ It applies to a partition while, by the committed metadata, it has a leader and
   each change may start a delay that a config allows. A replica that stays dead, paused or cut off for that
   long must have been fenced, or have left the ISR for its lag, and must not hold up the high watermark.
 
-HighWatermarkCurrent, beside it, needs no time: see `_check_current`.
+A second law, HighWatermarkCurrent, has no time bound: see `_check_current`.
 
 The arithmetic of the bound is in `CommitBounds`. All values come from the configs of the run.
 """
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from sim_node import SimNode
 
 SAMPLE_MS = 100
-NODE_TICK_MS = 1_000  # sim_node.TICK_MS: followers that lag are looked for once per tick
+NODE_TICK_MS = 1_000  # sim_node.TICK_MS: each tick looks for lagging followers
 # Bound: a chain of at most ten messages and flushes, each far below 100 ms without loss.
 ROUND_TRIPS_MS = 1_000
 
 
 class CommitBounds(NamedTuple):
-    """How long a record may stay uncommitted after the last change of what it depends on, in ms.
+    """How long a record may stay uncommitted after the last change of the states it depends on, in ms.
 
     `commit_ms`: the longer of two delays, then the metadata, then messages.
     - A fetch or its answer was lost: the follower waits SILENCE_MS and at most
@@ -85,9 +85,9 @@ class _Uncommitted:
     __slots__ = ("ends", "leadership", "live_since_ms")
 
     def __init__(self, leadership: tuple[int, int]) -> None:
-        self.leadership = leadership  # (leader epoch, life of the leader's process)
+        self.leadership = leadership  # (leader epoch, process number of the leader)
         self.ends: deque[tuple[int, int]] = deque()
-        self.live_since_ms: int | None = None  # since when min ISR members are live, None: they are not
+        self.live_since_ms: int | None = None  # time since which min ISR members are live, None: they are not
 
 
 class CommitLaw:
@@ -96,8 +96,8 @@ class CommitLaw:
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster, self._world = cluster, cluster.world
         self.next_ms = 0
-        self._health: dict[str, tuple[int, bool]] = {}  # (life, whether it is sound) of nodes and controllers
-        self._changed_ms: dict[str, int] = {}  # when that changed
+        self._health: dict[str, tuple[int, bool]] = {}  # (process number, is sound) by server
+        self._changed_ms: dict[str, int] = {}  # time of its last change
         self._uncommitted: dict[tuple[bytes, int], _Uncommitted] = {}
         self.bounds = CommitBounds.of(next(iter(cluster.nodes.values())).config, cluster.config)
 
@@ -157,7 +157,8 @@ class CommitLaw:
 
     def _check_current(self, leader: SimNode, partition: Partition) -> None:
         """HighWatermarkCurrent: between events a leader's high watermark is what the leader itself computes
-        from its followers, its ISR and its image, as of its last tick: no input changes unnoticed."""
+        from its followers, its ISR and its image at its last tick: it reacts to every change of these
+        inputs."""
         in_sync, log, context = partition.in_sync, partition.log, partition.context
         if in_sync is None or log is None or not partition.is_leader:
             return
@@ -188,7 +189,7 @@ class CommitLaw:
         return live >= min(cluster.plan.min_isr, len(registration.replicas))
 
     def _is_steady(self, registration: PartitionRegistration, leader: SimNode) -> bool:
-        """Whether nothing has changed for so long that every delay which a config allows is over."""
+        """Whether the last change is longer ago than every delay that configs allow."""
         network, bounds, now_ms = self._cluster.network, self.bounds, self._world.now_ms
         for node_id in sorted({*registration.replicas, *registration.isr}):
             node = self._cluster.nodes[node_id]

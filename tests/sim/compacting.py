@@ -1,6 +1,6 @@
 """A compacted topic in a simulated cluster: its producer, its consumer, and its laws.
 
-Each replica cleans its own log at its own times, so the bytes of the logs differ.
+Each replica cleans its log independently, so the bytes of the logs differ.
 - CompactedTable: all replicas have the same last value of each key, and a consumer that never lags for longer
   than delete.retention.ms has the same table, deletions included.
 - CompactedLost: the last acknowledged value of each key, or a later one, is in the log at its offset.
@@ -79,7 +79,7 @@ class Mirror(SimConsumer):
         self._away_until_ms = 0
 
     def _poll(self) -> None:
-        """Pauses now and then for `AWAY_MS`, which is less than delete.retention.ms."""
+        """Poll, and sometimes pause for `AWAY_MS`, which is less than delete.retention.ms."""
         now_ms = self.world.now_ms
         if now_ms >= self._away_until_ms and self.random.random() < 0.02:
             self._away_until_ms = now_ms + AWAY_MS
@@ -120,7 +120,7 @@ def table_of(log: Log) -> Table:
 
 
 def check(cluster: SimCluster, producer: KeyedProducer, mirror: Mirror) -> None:
-    """At the end: the tables of all replicas, the consumer and the producer agree."""
+    """At the end: assert that the tables of all replicas, the consumer and the producer are equal."""
     for number, registration in enumerate(cluster.rules.image.topics[TOPIC].partitions):
         seen = _living(mirror.tables[number])
         for node_id in registration.replicas:

@@ -1,5 +1,5 @@
-"""DeleteRecords and retention in a simulated cluster. Neither touches the topic with unclean elections
-(cluster_losses.py), so that each missing record has one possible cause.
+"""DeleteRecords and retention in a simulated cluster. Neither applies to the topic with unclean elections
+(cluster_losses.py), so that each missing record has only one possible cause.
 
 DeleteRecords goes to leaders over the network and may be lost, refused or time out.
 """
@@ -58,7 +58,7 @@ class Eraser(SimClient):
                 self.erase(key, offset)
 
     def erase(self, key: Key, offset: int) -> None:
-        """Send DeleteRecords to the leader, if one is known."""
+        """Send DeleteRecords to the leader, if there is one."""
         leader = self.view.leader_of(*key)
         if leader is None:
             self.refresh()

@@ -1,13 +1,13 @@
 """Failure detection in simulation: the controller's core and the nodes' memberships, with stalls.
 
 Heartbeat responses wait for the metadata log, whose disk may take seconds; nodes and the controller stall;
-processes are killed, with the end of their connection or, as when a machine fails, without it. Laws:
+processes are killed, with an end of their connection or, like a failed machine, without it. Laws:
 - LiveNodeIsNotFenced: a node that never stalls for longer than SHORT_STALL_MS is not fenced, however slow the
   disk of the metadata log and the controller are.
-- SlowLogIsNoLateness: the session timeout of such a node does not grow much either.
+- SlowLogIsNoLateness: the session timeout of such a node grows only a little.
 - LateNodeIsFencedOnce: equal stalls, longer than broker.session.timeout.ms, fence a node once, not each time.
 - DeadNodeIsFenced: a killed process is fenced within broker.session.timeout.ms after its connection ended, a
-  dead machine within broker.session.timeout.max.ms, both plus two ticks and the network.
+  failed machine within broker.session.timeout.max.ms, both plus two ticks and network delays.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NODES = (1, 2, 3)
 REQUEST_TIMEOUT_MS = 2_000
 NETWORK_MS = 5
 SHORT_STALL_MS = 1_100
-SLACK_MS = 300  # what the network and stalls of the controller may add to a measured heartbeat delay
+SLACK_MS = 300  # the delay that the network and controller stalls may add to a measured heartbeat delay
 TIMES = m.MembershipTimes(0, 50, 1_000, 10_000, 5_000)
 
 
@@ -81,12 +81,12 @@ class DetectionSim:
         self._committed_at_ms = 0
         self._controller_awake_at_ms = 0
         self._arrived: list[Callable[[], None]] = []
-        self._is_calm = False  # no more stalls: a death is timed
+        self._is_calm = False  # no more stalls: the time until fencing is measured
 
     # --- the run ------------------------------------------------------------------------------------------
 
     def run(self) -> DetectionSim:
-        """Stalls for a while, then the end of one process and of one machine."""
+        """Run with stalls for a while, then kill one process and one machine."""
         for node in self.nodes.values():
             self._performers[node.node_id].perform_all(node.core.start())
             self.world.after(2_000 + self.random.randrange(3_000), "stall", lambda n=node: self._stall(n))
@@ -101,7 +101,7 @@ class DetectionSim:
         return self
 
     def _die(self, node: Node, *, is_process: bool) -> None:
-        """The kernel of a dead process closes its connection; that of a dead machine does not."""
+        """End a process. Its kernel closes the connection, unless the machine failed too."""
         assert not self.core.image.brokers[node.node_id].is_fenced, "LiveNodeIsNotFenced: no node stalled"
         node.is_dead = True
         broker_epoch, config = node.core.broker_epoch, self.config
@@ -159,13 +159,13 @@ class DetectionSim:
             )
 
     def _write(self) -> None:
-        """Other decisions, twice a second: heartbeat responses wait for their flush."""
+        """Append other decisions twice a second: heartbeat responses wait for their flush."""
         if self.world.now_ms >= self._controller_awake_at_ms and not self._is_calm:
             self._append((NoOpRecord(),))
         self.world.after(500, "write", self._write)
 
     def _append(self, records: Any) -> None:
-        """Apply records at once; they are committed in order when the disk has synced them."""
+        """Apply records immediately; they are committed in order when the disk has synced them."""
         self.core.apply(self.core.image.offset + 1, records)
         self.core.check()
         delay_ms = 0 if self._is_calm else self.random.randrange(self.plan.disk_ms + 1)
@@ -217,7 +217,7 @@ class DetectionSim:
     # --- the nodes ----------------------------------------------------------------------------------------
 
     def _feed(self, node: Node, event: m.Event) -> None:
-        """Step the node's core with an event, after its stall; not if the process is dead."""
+        """Step the node's core with an event after its stall; not if the process has ended."""
         wait_ms = node.awake_at_ms - self.world.now_ms
         if wait_ms > 0:
             self.world.after(wait_ms, "awake", lambda: self._feed(node, event))

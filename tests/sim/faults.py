@@ -1,11 +1,11 @@
-"""The faults of a simulated cluster, within a budget that it must survive.
+"""The faults of a simulated cluster, within a budget that the cluster must survive.
 
-The budget: at most one storage node at a time may lose unsynced bytes, or have lost them before the
-controllers know of it, and each partition that it may lead has another replica in ISR or ELR. A partition
-with one replica keeps its records because they are synced. Topics with unclean elections are not protected.
-In a blackout all nodes lose unsynced bytes together: with durability=fsync that loses no acknowledged record,
-with async only records that some ISR member had not flushed. Controllers sync before they respond, so any
-number of them may die; their disks are kept here (quorum.py replaces them).
+The budget: at most one storage node at a time may lose unsynced bytes, or have lost some without a
+registration that reports it, and each partition that it may lead has another replica in ISR or ELR. A
+partition with one replica keeps its records because they are synced. Topics with unclean elections are not
+protected. In a blackout all nodes lose unsynced bytes together: with durability=fsync that loses no
+acknowledged record, with async only records that some ISR member had not flushed. Controllers sync before
+they respond, so any number of them may be killed; they keep their disks (quorum.py replaces disks).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cluster import SimCluster
     from sim_node import SimNode
 
-# A node may lose unsynced bytes by these.
+# Faults by which a node may lose unsynced bytes.
 LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe", "harm")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
@@ -75,10 +75,10 @@ class Faults:
         self._cluster, self._world = cluster, cluster.world
         self._random = cluster.world.stream("faults")
         self._is_on = False
-        self._armed: SimNode | None = None  # has a pending disk fault that will kill it
+        self._armed: SimNode | None = None  # node with a pending disk fault that will kill it
         self._armed_life = 0
-        self._harmed: SimNode | None = None  # a log of it is damaged after its clean shutdown
-        self._incarnations: list[bytes] = []  # of all processes of nodes, also dead ones
+        self._harmed: SimNode | None = None  # node with a log to be damaged after its clean shutdown
+        self._incarnations: list[bytes] = []  # of all processes of nodes, including ended ones
 
     def begin(self) -> None:
         """Inject the first fault and schedule the next ones."""
@@ -133,8 +133,8 @@ class Faults:
         return self._random.choice(candidates)
 
     def _is_taken(self) -> bool:
-        """Whether the budget is used up: a node may lose unsynced bytes, or the controllers do not know that
-        it lost them."""
+        """Whether the budget is used: a node may lose unsynced bytes, or has lost some and not registered
+        since."""
         return self._armed_node() is not None or any(node.is_lossy for node in self._cluster.nodes.values())
 
     def _armed_node(self) -> SimNode | None:
@@ -161,7 +161,7 @@ class Faults:
     # --- storage nodes ------------------------------------------------------------------------------------
 
     def _crash(self) -> None:
-        """A node dies during one of its next disk operations; a write may be torn."""
+        """Kill a node in one of its next disk operations; a write may be torn."""
         node = self._victim()
         if node is not None:
             self._arm(node)
@@ -169,7 +169,7 @@ class Faults:
             node.files.tear_bytes = self._random.choice((0, 30, 100, 1 << 20))
 
     def _io(self) -> None:
-        """A disk operation fails: the log dir goes offline, and may have lost its unsynced bytes. The node
+        """Fail a disk operation: the log dir becomes offline and may have lost its unsynced bytes. The node
         ends when all its log dirs are offline, or when an operator restarts it."""
         node = self._victim()
         if node is not None:
@@ -180,7 +180,7 @@ class Faults:
             self._world.after(self._random.randrange(500, 3_000), f"{node.name} is repaired", node.repair)
 
     def _full(self) -> None:
-        """The disk is full for a while; the node stays up while its own writes fit into the reserve."""
+        """Fill the disk for a while; the node runs as long as its internal writes fit into the reserve."""
         node = self._victim()
         if node is not None:
             self._arm(node)
@@ -206,8 +206,8 @@ class Faults:
             node.die(power=True)
 
     def _blackout(self) -> None:
-        """Scenario 32: all nodes and controllers lose power at once; on each disk a random part of the
-        unsynced sectors survives."""
+        """Scenario 32: a power loss of all nodes and controllers; on each disk a random part of the unsynced
+        sectors survives."""
         cluster = self._cluster
         nodes = list(cluster.nodes.values())
         if self._is_taken():
@@ -221,7 +221,7 @@ class Faults:
                 process.die(power=True)
 
     def _flip(self) -> None:
-        """A node loses power, and one bit of its unsynced bytes flips."""
+        """A power loss of a node, after which one bit of its unsynced bytes is flipped."""
         node = self._victim()
         if node is not None:
             node.die(power=True)
@@ -234,7 +234,7 @@ class Faults:
             node.wipe()
 
     def _harm(self) -> None:
-        """A node shuts down cleanly, and before its next start one of its logs is truncated or removed."""
+        """Shut a node down cleanly; before its next start one of its logs is truncated or removed."""
         node = self._victim()
         if node is not None:
             self._arm(node)
@@ -242,7 +242,7 @@ class Faults:
             node.stop()
 
     def on_stopped(self, node: SimNode) -> None:
-        """A node has shut down cleanly."""
+        """Note that a node has shut down cleanly."""
         if node is self._harmed:
             self._harmed = None
             if self._is_on and node.life == self._armed_life and self._may_lose(node):
@@ -267,8 +267,8 @@ class Faults:
         node.deaf_ms = pause_ms % 30 if self._cluster.plan.groups else 0
 
     def _drain(self) -> None:
-        """An operator drains a node and undrains it a little later; often the node is paused in between and
-        still in its session when it is undrained."""
+        """Drain a node and undrain it a little later; often the node is paused in between, and its session
+        has not expired when it is undrained."""
         node = self._any()
         drained_ms = self._random.randrange(300, 3_000)
         self.set_drained(node, is_drained=True)
@@ -282,7 +282,7 @@ class Faults:
         )
 
     def set_drained(self, node: SimNode, *, is_drained: bool) -> None:
-        """An operator drains or undrains a node. Only undraining is retried until it succeeds."""
+        """Drain or undrain a node. Only undraining is retried until it succeeds."""
 
         def answered(response: Any) -> None:
             if not is_drained and (isinstance(response, KafkaError) or response.error_code):
@@ -305,12 +305,12 @@ class Faults:
         self._world.after(1_000, "look for drained nodes", self._look_for_drained_nodes)
 
     def _silence(self) -> None:
-        """Producers send nothing for a while, so that high watermarks must advance without new appends."""
+        """Stop all producers for a while, so that high watermarks must advance without new appends."""
         silence_ms = self._random.randrange(1, self._cluster.plan.longest_ms)
         self._cluster.silent_until_ms = max(self._cluster.silent_until_ms, self._world.now_ms + silence_ms)
 
     def _slow(self) -> None:
-        """A disk is slow for a while."""
+        """Slow down a disk for a while."""
         node = self._any()
         node.flush_ms = self._random.choice((20, 200))
         node.read_ms = self._random.choice((2, 50))
@@ -321,11 +321,11 @@ class Faults:
         self._world.after(self._random.randrange(1, 4_000), f"{node.name} is fast", recover)
 
     def _evict(self) -> None:
-        """Drop the page cache: reads go to the disk."""
+        """Drop the page cache, so that reads use the disk."""
         self._any().files.evict()
 
     def _clock(self) -> None:
-        """The wall clock of a node jumps; the monotonic clock does not."""
+        """Change the wall clock of a node, but not its monotonic clock."""
         self._any().wall_skew_ms = self._random.choice((0, -3_600_000, 3_600_000, -50, 1_000))
 
     # --- the network --------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class Faults:
         ]
 
     def clients(self) -> list[str]:
-        """The names of all present clients."""
+        """The names of all current clients."""
         cluster = self._cluster
         names = [client.name for client in (*cluster.producers, *cluster.consumers)]
         return names if cluster.groups is None else names + cluster.groups.names()
@@ -352,7 +352,7 @@ class Faults:
         self._heal_later()
 
     def _isolate(self) -> None:
-        """Cut one node off from all other servers, sometimes from clients, too."""
+        """Cut a node off from all other servers, sometimes from clients too."""
         node = self._any()
         self.separate_from_servers(node)
         if self._random.random() < 0.5:
@@ -400,7 +400,7 @@ class Faults:
         return self._random.choice(active if active and self._random.random() < 0.5 else controllers)
 
     def _notice(self) -> None:
-        """A host notice that a node's process has ended: right, late, or wrong."""
+        """Send a host notice that a node's process has ended: a correct, late or wrong one."""
         core = self._controller().core
         if core is not None:
             registered = {broker.incarnation_id for broker in core.image.brokers.values()}
@@ -421,7 +421,7 @@ class Faults:
         self._controller().pause.begin(self._random.randrange(1, 3_000))
 
     def _reassign(self) -> None:
-        """An operator reassigns a partition, or cancels its reassignment."""
+        """Reassign a partition, or cancel its reassignment."""
         cluster = self._cluster
         count = cluster.plan.replication
         replicas = tuple(self._random.sample(sorted(cluster.nodes), count))
@@ -432,7 +432,7 @@ class Faults:
         self._ask(registry.ALTER_PARTITION_REASSIGNMENTS, request)
 
     def _controller_stop(self) -> None:
-        """A clean shutdown: an active controller resigns first."""
+        """Shut a controller down cleanly: an active controller resigns first."""
         controller = self._controller()
         controller.step(events.StopRequested())
         if controller.is_alive:
@@ -466,7 +466,7 @@ class Faults:
         self._ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((altered,)))
 
     def _erase(self) -> None:
-        """An operator sends DeleteRecords."""
+        """Send DeleteRecords."""
         self._cluster.eraser.erase_some()
 
     def _retain(self) -> None:
@@ -489,5 +489,5 @@ class Faults:
             node.awake("moves a replica", node.move)
 
     def _elect(self) -> None:
-        """An operator requests preferred leader elections."""
+        """Request preferred leader elections."""
         self._ask(registry.ELECT_LEADERS, ElectLeadersRequest(0, None))

@@ -23,7 +23,7 @@ class Stored(NamedTuple):
     crc: int
     producer_id: int
     producer_epoch: int
-    last_sequence: int  # below 0 without a producer
+    last_sequence: int  # below 0 without a producer id
 
 
 def buffers(log: Log, offset: int, end_offset: int) -> Iterator[Any]:

@@ -32,7 +32,7 @@ FAIR = Weather()
 
 
 class Network:
-    """All links of one world."""
+    """All links of one simulation."""
 
     def __init__(self, world: World, weather: Weather = FAIR) -> None:
         self.world = world
@@ -47,7 +47,7 @@ class Network:
         self._dropped_ms = 0
 
     def send(self, source: Hashable, target: Hashable, label: str, deliver: Callable[[], None]) -> None:
-        """Call `deliver` after a delay; never if the message is lost, twice if it is duplicated."""
+        """Call `deliver` after a delay; not if the message is lost, twice if it is duplicated."""
         link, weather, copies = (source, target), self.weather, 1
         if link in self._cut:
             copies = 0
@@ -81,7 +81,7 @@ class Network:
         self._changed_ms[source, target] = self.world.now_ms + duration_ms
 
     def drop(self) -> None:
-        """Lose all messages in flight, as when the switches lose power, too."""
+        """Lose all messages in flight, as in a power loss of the network switches."""
         self._era += 1
         self._dropped_ms = self.world.now_ms
 

@@ -1,6 +1,6 @@
 """The controller quorum in simulation: production cores over fake disks and a fake network.
 
-A run has three acts: controllers start and write; faults of all kinds; everything heals, and the quorum must
+A run has three phases: controllers start and write; faults of all kinds; all faults end, and the quorum must
 make progress in bounded virtual time. The laws are checked after every event (quorum_laws.py).
 """
 
@@ -42,13 +42,14 @@ RECORDS_BETWEEN_SNAPSHOTS = 40
 
 
 def log_config() -> Any:
-    """As in production, with small segments, so that log starts advance."""
+    """The config of production, with small segments, so that log start offsets advance."""
     config = metadata_log_config(64 * 2**20)
     object.__setattr__(config, "segment_bytes", SEGMENT_BYTES)
     return config
 
 
 LOG_CONFIG = log_config()
+TIMER_FIRED, FLUSHED = events.TimerFired(), events.Flushed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Plan:
 
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
-        """A random plan: one kind of world per seed, so that common faults do not hide rare ones."""
+        """A random plan; each seed has one kind of fault, so that common faults do not hide rare ones."""
         kinds = (
             "crash",
             "power",
@@ -99,7 +100,7 @@ class Plan:
 
 
 class SimController:
-    """One controller: its disk, and its core while the process lives. `start` begins a new life."""
+    """One controller: its disk, and its core while a process runs. `start` begins the next process."""
 
     def __init__(self, cluster: SimQuorum, node_id: int, *, voters: VoterSet | None) -> None:
         self.cluster, self.node_id = cluster, node_id
@@ -113,13 +114,13 @@ class SimController:
         self.has_bad_disk = False
         self.key = ReplicaKey(node_id, b"")
         self._timer: Any = None
-        self._writes: dict[int, str] = {}  # by offset: this leader's unacknowledged writes
+        self._writes: dict[int, str] = {}  # by offset: unacknowledged writes of this leader
         self.new_disk(voters)
 
-    # --- life and death -----------------------------------------------------------------------------------
+    # --- starts and ends ----------------------------------------------------------------------------------
 
     def new_disk(self, voters: VoterSet | None = None) -> None:
-        """An empty disk; formatted at the beginning of the quorum only."""
+        """An empty disk; formatted only when the quorum is created."""
         self.files = FakeFiles()
         self.key = ReplicaKey(self.node_id, self.cluster.directory_id(self.node_id, voters))
         if voters is not None:
@@ -132,12 +133,12 @@ class SimController:
 
     @property
     def living(self) -> Raft:
-        """The core; the process must be alive."""
+        """The core; a process must run."""
         assert self.raft is not None
         return self.raft
 
     def start(self) -> None:
-        """A new process on the disk."""
+        """Start a new process on the disk."""
         if self.is_alive:
             return
         world = self.cluster.world
@@ -160,10 +161,10 @@ class SimController:
             self.die(power=False)
             return
         self.cluster.laws.on_start(self)
-        self.step(events.TimerFired())
+        self.step(TIMER_FIRED)
 
     def die(self, *, power: bool) -> None:
-        """The process ends in the middle of an operation; a power failure loses unsynced bytes."""
+        """End the process in the middle of an operation; a power loss drops unsynced bytes."""
         self.cluster.world.note(f"{self.node_id} dies")
         if self._timer is not None:
             self._timer.cancel()
@@ -180,7 +181,7 @@ class SimController:
         self.cluster.world.after(delay_ms, f"{self.node_id} restarts", self.start)
 
     def _reset_connections(self) -> None:
-        """The kernel of a dead process closes its connections, which fails the requests to it unless the
+        """Close the connections of an ended process, as its kernel does: requests to it fail unless the
         network is cut."""
         for other in self.cluster.controllers.values():
             if other.raft is None or other is self:
@@ -198,12 +199,13 @@ class SimController:
                     )
 
     def spoil(self, operation: str, after: int) -> None:
-        """Let an operation on the disk fail; the process must end, and may have written anything before."""
+        """Fail one of the next disk operations; the process must end, and may have written anything
+        before."""
         self.has_bad_disk = True
         self.files.fail(operation, "", errno.EIO, after)
 
     def doom(self, operations: int, tear_bytes: int) -> None:
-        """Let the process die in one of its next operations on the disk."""
+        """Kill the process in one of its next disk operations."""
         self.files.crash_at = len(self.files.operations) + operations
         self.files.tear_bytes = tear_bytes
 
@@ -224,10 +226,10 @@ class SimController:
             self.die(power=self.random.random() < 0.6)
         except KafkaStorageError:
             assert self.has_bad_disk
-            self.die(power=False)  # as the shell does: nothing more may be answered
+            self.die(power=False)  # like the server: no further response may be sent
 
     def later(self, label: str, delay_ms: int, event: events.Event) -> Any:
-        """An event for this life of the process."""
+        """Schedule an event for this process only."""
         life = self.life
 
         def happen() -> None:
@@ -237,7 +239,7 @@ class SimController:
         return self.cluster.world.after(delay_ms, f"{self.node_id} {label}", happen)
 
     def awake(self, label: str, action: Any) -> None:
-        """Do it now, or when the pause of the process ends."""
+        """Run `action` now, or when the pause of the process ends."""
         life = self.life
         if not self.pause.is_on:
             action()
@@ -276,7 +278,7 @@ class SimController:
         if self._timer is not None:
             self._timer.cancel()
         delay_ms = max(0, effect.deadline_ms - self.cluster.world.now_ms)
-        self._timer = self.later("timer", delay_ms, events.TimerFired())
+        self._timer = self.later("timer", delay_ms, TIMER_FIRED)
 
     def _send(self, target: int, correlation_id: int, body: Any) -> None:
         target = target if target >= 0 else self.cluster.bootstrap[-target - 1]
@@ -327,9 +329,9 @@ class SimController:
                 return
             except KafkaStorageError:
                 assert self.has_bad_disk
-                self.die(power=True)  # what was written may never have reached the disk
+                self.die(power=True)  # the written bytes may never have reached the disk
                 return
-            self.step(events.Flushed())
+            self.step(FLUSHED)
 
         slow = self.random.random() < 0.02
         delay_ms = int(self.random.expovariate(1 / (150 if slow else 3)))
@@ -355,12 +357,12 @@ class SimController:
 
 
 def over_the_wire(body: Any) -> Any:
-    """The message, encoded and decoded."""
+    """The message after an encoding and a decoding."""
     return msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=type(body))
 
 
 def hash_of(value: str) -> int:
-    """The number in a value: `hash` would differ between processes."""
+    """The number in a value; `hash` would differ between processes."""
     return int(value.lstrip("v"))
 
 
@@ -388,7 +390,7 @@ class SimQuorum:
             voter(ReplicaKey(node, self._disk_id(node, 1)), Endpoint(f"c{node}", 9001)) for node in first
         ]
         everyone = range(1, self.plan.voters + self.plan.observers + 1)
-        # All of them: a list that names only the voters of the beginning is no help once they are gone.
+        # All controllers: a list of only the first voters is useless after they have been removed.
         self.bootstrap = tuple(everyone)
         self.controllers = {
             node: SimController(self, node, voters=VoterSet(tuple(described)) if node in first else None)
@@ -399,7 +401,7 @@ class SimQuorum:
     # --- a run --------------------------------------------------------------------------------------------
 
     def run(self) -> SimQuorum:
-        """All three acts. Errors: AssertionError for a broken law."""
+        """Run all three phases. Errors: AssertionError for a broken law."""
         with uncollected():
             self._run()
         return self
@@ -417,7 +419,7 @@ class SimQuorum:
         self.laws.at_end()
 
     def heal(self) -> None:
-        """End all faults; dead processes restart by themselves."""
+        """End all faults; killed processes restart by themselves."""
         self.has_faults = False
         self.network.heal()
         self.network.weather = FAIR
@@ -431,8 +433,8 @@ class SimQuorum:
         return bool(self.active())
 
     def require_progress(self, limit_ms: int, *, without: tuple[SimController, ...] = ()) -> None:
-        """A new decision is committed on all controllers within the limit, `without` those that died for
-        good."""
+        """Assert that a new decision is committed on all controllers within the limit, except those in
+        `without`, which do not restart."""
         needed = [c for c in self.controllers.values() if c not in without]
         goal: dict[str, int] = {}
 
@@ -458,7 +460,7 @@ class SimQuorum:
         )
 
     def active(self) -> list[SimController]:
-        """The controllers that consider themselves active."""
+        """The controllers whose core is active."""
         return [c for c in self.controllers.values() if c.raft is not None and c.raft.is_active]
 
     def directory_id(self, node: int, voters: VoterSet | None) -> bytes:
@@ -555,7 +557,7 @@ class SimQuorum:
             victim.die(power=False)
 
     def _fault_disk(self, victim: SimController) -> None:
-        """A disk is lost. One voter at a time: otherwise committed records may be lost with both."""
+        """Lose the disk of one voter. Only one at a time, because two could lose committed records."""
         living = [c for c in self.controllers.values() if c.is_alive]
         sets = {keys_of(voters) for c in living for _, voters in c.log.voters.entries}
         is_lost = any(key in self._lost for voters in sorted(sets) for key in voters)
@@ -570,7 +572,7 @@ class SimQuorum:
         victim.new_disk()
 
     def _fault_voters(self, victim: SimController) -> None:
-        """An operator adds or removes a voter, first of all one with a lost disk."""
+        """Add or remove a voter, a voter with a lost disk first."""
         active = self.active()
         if not active:
             return
@@ -589,7 +591,7 @@ class SimQuorum:
 
 
 def simulate(seed: int) -> SimQuorum:
-    """One run. Errors: AssertionError."""
+    """Run one seed. Errors: AssertionError."""
     return SimQuorum(seed).run()
 
 

@@ -1,7 +1,7 @@
 """Planted bugs: each breaks one rule of the quorum, and the simulation must find it.
 
-Each is a function that changes the production classes through pytest's monkeypatch, with the law that the
-simulation must report. A law that no bug breaks might be one that cannot fail.
+Each bug is a function that patches production classes with pytest's monkeypatch, and has the law that the
+simulation must report. Without a bug that breaks it, a law might be one that cannot fail.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def counts_unflushed_records(patch: pytest.MonkeyPatch) -> None:
-    """The leader counts its own log end as durable."""
+    """The leader counts its unflushed log end as durable."""
 
     def advance(self: LeaderState, advance: Any = LeaderState.advance_high_watermark) -> None:
         log, flushed = self._log, self._log.flushed_offset
@@ -86,7 +86,7 @@ def forgets_its_vote(patch: pytest.MonkeyPatch) -> None:
 
 
 def votes_for_any_log(patch: pytest.MonkeyPatch) -> None:
-    """A voter ignores where the candidate's log ends."""
+    """A voter ignores the candidate's log end."""
     grants = raft.grants_vote
     far = raft.LogPosition(1 << 30, 1 << 30)
     patch.setattr(raft, "grants_vote", lambda voter, candidate, _position: grants(voter, candidate, far))
@@ -121,7 +121,7 @@ def does_not_truncate(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignores_divergence(patch: pytest.MonkeyPatch) -> None:
-    """The leader takes any fetch offset for one of its own log."""
+    """The leader accepts any fetch offset as one of its log."""
 
     def find(self: LeaderState, request: Any, find: Any = LeaderState._divergence) -> Any:
         divergence = find(self, request)
@@ -165,7 +165,7 @@ def restarts_in_the_epoch_of_its_candidacy(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_unflushed_records(patch: pytest.MonkeyPatch) -> None:
-    """A follower takes the leader's high watermark as it is."""
+    """A follower takes the leader's high watermark without a limit at its flushed offset."""
     patch.setattr(
         FollowerState,
         "advance_high_watermark",
@@ -207,7 +207,7 @@ def forgets_snapshots(patch: pytest.MonkeyPatch) -> None:
 
 
 def stops_flushing(patch: pytest.MonkeyPatch) -> None:
-    """After some time no flush is requested any more: no law is broken, but there is no progress."""
+    """After some time no flush is requested: no safety law is broken, but there is no progress."""
     count = [0]
 
     def flush(self: QuorumContext, flush: Any = QuorumContext.flush) -> None:
@@ -233,7 +233,7 @@ def never_checks_its_quorum(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_its_epoch(patch: pytest.MonkeyPatch) -> None:
-    """A restart takes the epoch of the log's last record for the current one."""
+    """After a restart the current epoch is that of the last record in the log."""
 
     def recover(self: QuorumContext, recover: Any = QuorumContext.recover_vote) -> None:
         recover(self)
@@ -265,7 +265,7 @@ CHANGES = Plan(
     fault_gap_ms=150,
 )
 
-# bug -> (the law that it breaks, in which world, within how many seeds)
+# bug -> (the law that it breaks, the plan, the number of seeds to try)
 BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, Plan | None, int]] = {
     counts_unflushed_records: ("MajorityReachedHighWatermark", None, 5),
     fetches_before_the_flush: ("MajorityReachedHighWatermark", None, 5),
@@ -288,7 +288,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, Plan | None, int]] =
     forgets_snapshots: ("SnapshotAtLogStart", None, 10),
     stops_flushing: ("no progress", None, 20),
 }
-# The first seed that shows the bug, where seed 1 does not: it is tried first.
+# The seed that finds the bug soonest, if it is not seed 1: it is tried first.
 FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     votes_for_any_log: 4,
     wins_without_a_majority: 4,

@@ -1,10 +1,10 @@
-"""The laws of the controller quorum, checked after every event and at every commit. A law that Kafka's
-RaftEventSimulationTest has is named as there. Only the controller that an event touched can have changed, so
-only that one is checked."""
+"""The laws of the controller quorum, checked after every event and at every commit. Laws of Kafka's
+RaftEventSimulationTest have the same names. An event changes one controller only, so only that one is
+checked."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.controller.quorum.roles import Role
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Batch(NamedTuple):
-    """The identity of a batch: logs have the same one or none."""
+    """The identity of a batch; equal in all logs that have the batch."""
 
     base_offset: int
     next_offset: int
@@ -31,19 +31,21 @@ class _Batch(NamedTuple):
 
 
 class Laws:
-    """The history of a run, and what must hold because of it."""
+    """The history of a run, and the laws that follow from it."""
 
     def __init__(self, cluster: SimQuorum) -> None:
         self._cluster = cluster
         self._leaders: dict[int, ReplicaKey] = {}  # by epoch
         self._votes: dict[tuple[ReplicaKey, int], Any] = {}
         self._epochs: dict[ReplicaKey, int] = {}
-        self._high_watermarks: dict[tuple[ReplicaKey, int], int] = {}  # by key and life
+        self._high_watermarks: dict[tuple[ReplicaKey, int], int] = {}  # by voter key and process
         self._durable: dict[ReplicaKey, int] = {}
-        self._seen_ends: dict[ReplicaKey, int] = {}  # of logs, already matched
+        self._seen_ends: dict[ReplicaKey, int] = {}  # log ends up to which logs were compared
         self._cuts: dict[ReplicaKey, int] = {}
+        # by key: batches read so far that are not committed yet
+        self._uncommitted: dict[ReplicaKey, deque[_Batch]] = defaultdict(deque)
         self._written: dict[tuple[int, int], tuple[_Batch, int]] = {}  # (epoch, offset): batch, epoch before
-        self.marks: Counter[str] = Counter()  # what has happened in this run at all
+        self.marks: Counter[str] = Counter()  # marks of events that occurred in this run
         self.committed: dict[int, _Batch] = {}  # by base offset
         self.committed_end = 0
         self._images: dict[int, MetadataImage] = {0: MetadataImage()}  # by end offset
@@ -71,18 +73,21 @@ class Laws:
         self._match_logs(controller)
 
     def _match_logs(self, controller: SimController) -> None:
-        """LogMatching: batches with the same epoch and offset are the same in all logs, and so are those
-        before."""
+        """LogMatching: batches with the same epoch and offset are equal in all logs, and so are all batches
+        before them."""
         key, log = controller.key, controller.log
-        start = self._seen_ends.get(key, 0)
-        if log._log.reader.invalidations != self._cuts.get(key, 0):
-            self._cuts[key], start = log._log.reader.invalidations, 0
+        start, end_offset = self._seen_ends.get(key, 0), log.end_offset
+        cuts = log._log.reader.invalidations
+        if cuts != self._cuts.get(key, 0):
+            self._cuts[key], start = cuts, 0
+            self._uncommitted[key].clear()
             self.marks["truncated"] += 1
-        if start == log.end_offset:
+        if start == end_offset:
             return
-        start = max(min(start, log.end_offset), log.start_offset)
+        start = max(min(start, end_offset), log.start_offset)
         epoch_before = log.epoch_of(start - 1) if start > log.start_offset else -1
-        for batch in batches(log, start, log.end_offset):
+        uncommitted = self._uncommitted[key]
+        for batch in batches(log, start, end_offset):
             known, known_before = self._written.setdefault(
                 (batch.epoch, batch.base_offset), (batch, epoch_before)
             )
@@ -93,19 +98,21 @@ class Laws:
                 assert known_before == epoch_before, f"LogMatching: {key} before {batch}"
             assert batch.epoch >= epoch_before, f"MonotonicEpoch: {key} has {batch} after {epoch_before}"
             epoch_before = batch.epoch
-        self._seen_ends[key] = log.end_offset
+            uncommitted.append(batch)
+        self._seen_ends[key] = end_offset
 
     # --- at events ----------------------------------------------------------------------------------------
 
     def on_start(self, controller: SimController) -> None:
-        """A process starts: its high watermark may be lower than before."""
+        """Note the start of a process, whose high watermark may be lower than before."""
         key = controller.key
         self._seen_ends[key] = 0
+        self._uncommitted[key].clear()
         self._cuts[key] = controller.log._log.reader.invalidations
         self.on_applied(controller)
 
     def on_death(self, controller: SimController) -> None:
-        """Its flushed records still count."""
+        """Note the end of a process; its flushed records still count."""
         self.marks["died"] += 1
 
     def on_reply(self, controller: SimController, token: Any, body: Any) -> None:
@@ -115,7 +122,7 @@ class Laws:
         if isinstance(body, VoteResponse) and body.vote_granted:
             raft = controller.living
             if raft.context.voted is None or raft.context.voted.replica_id != token[0]:
-                return  # a pre-vote, which does not bind the voter
+                return  # a pre-vote does not bind the voter
             vote = self._votes.setdefault((controller.key, body.leader_epoch), raft.context.voted)
             assert vote == raft.context.voted, f"VoteOnce: {controller.key} for {vote} and another"
 
@@ -123,7 +130,7 @@ class Laws:
         """ConsistentCommittedData, MajorityReachedHighWatermark: a controller advances its high watermark."""
         self.marks["committed"] += 1
         log, raft = controller.log, controller.living
-        for batch in batches(log, controller.image.offset + 1, end_offset):
+        for batch in self._committed_batches(controller, end_offset):
             known = self.committed.setdefault(batch.base_offset, batch)
             assert known == batch, f"ConsistentCommittedData: {controller.key} has {batch}, others {known}"
         if raft.role is Role.LEADER:
@@ -135,8 +142,23 @@ class Laws:
             )
         self.committed_end = max(self.committed_end, end_offset)
 
+    def _committed_batches(self, controller: SimController, end_offset: int) -> Iterator[_Batch]:
+        """The batches from the end of the image to `end_offset`. Those that were read since they were
+        appended are taken from `_uncommitted`; after a truncation, and while some are missing, all are
+        read."""
+        key, log, start = controller.key, controller.log, controller.image.offset + 1
+        read = self._uncommitted[key]
+        while read and read[0].base_offset < start:
+            read.popleft()
+        is_stale = log._log.reader.invalidations != self._cuts.get(key, 0)
+        if is_stale or not read or read[0].base_offset > start or self._seen_ends[key] < end_offset:
+            yield from batches(log, start, end_offset)
+            return
+        while read and read[0].next_offset <= end_offset:
+            yield read.popleft()
+
     def on_applied(self, controller: SimController) -> None:
-        """ConsistentCommittedData again, for images: equal offsets give equal images."""
+        """ConsistentCommittedData for images: equal offsets have equal images."""
         image = controller.image
         end_offset = image.offset + 1
         if end_offset not in self._images:
@@ -144,7 +166,7 @@ class Laws:
         assert self._images[end_offset] == image, f"ConsistentCommittedData: image of {controller.key}"
 
     def _extend_images(self, controller: SimController) -> None:
-        """Replay from the longest known image on; the first controller that commits defines the next one."""
+        """Replay records onto the newest image; the first controller that commits defines the next one."""
         known = max(self._images)
         image = self._images[known]
         for base_offset, records in controller.log.committed(known, controller.image.offset + 1):
@@ -152,7 +174,7 @@ class Laws:
             self._images[image.offset + 1] = image
 
     def on_snapshot_loaded(self, controller: SimController) -> None:
-        """LeaderNeverLoadsSnapshot; and the snapshot has the committed image."""
+        """LeaderNeverLoadsSnapshot; the snapshot must equal the committed image."""
         assert controller.living.role is not Role.LEADER, f"LeaderNeverLoadsSnapshot: {controller.key}"
         self.on_applied(controller)
         self.marks["snapshot loaded"] += 1
@@ -183,10 +205,10 @@ def batches(log: MetadataLog, offset: int, end_offset: int) -> Iterator[_Batch]:
     while offset < end_offset:
         read = stored.reader.read(offset, 1 << 20, upto_offset=end_offset)
         for buffer in read.data:
-            view = memoryview(buffer)
-            while len(view):
-                header = read_batch_header(view)
+            position = 0
+            while position < len(buffer):
+                header = read_batch_header(buffer, position)
                 yield _Batch(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
-                view = view[header.size_bytes :]
+                position += header.size_bytes
         assert read.next_offset > offset
         offset = read.next_offset

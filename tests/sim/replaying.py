@@ -1,4 +1,4 @@
-"""Checks that a simulation depends on nothing but its seed."""
+"""Checks that a simulation depends only on its seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEED = 2  # a short run with most features
 
 
 def check_seed_says_everything(simulation: Callable[[int], Any], name: str) -> None:
-    """Equal traces twice here and in a process with another hash seed; another seed has another trace."""
+    """Two runs here and one in a process with another hash seed have equal traces; another seed differs."""
     here = {simulation(SEED).run().world.trace_hash for _ in range(2)}
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("run.py")), str(SEED), "1", "--sim", name],

@@ -11,13 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "fakes")]
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "fakes"), str(HERE.parents[1])]
 
 from seeds import SIMULATIONS, run_all, run_one  # noqa: E402
 
 
 def main() -> int:
-    """Parse, run, count."""
+    """Parse the command line, run the seeds, print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seed", type=int, nargs="?", default=1)
     parser.add_argument("count", type=int, nargs="?", default=1)

@@ -1,4 +1,4 @@
-"""Scripted faults of a simulated cluster, in place of random ones: each leads to one rare situation.
+"""Scripted faults of a simulated cluster; each script leads to one rare situation.
 
 A plan names a script (`Plan.scenario`), which runs between the start and the recovery, while clients work. It
 waits for its conditions with `SimCluster.require`, so that nearly every seed reaches the situation.
@@ -27,7 +27,7 @@ OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 2
 
 
 def power_after_a_swap(cluster: SimCluster) -> None:
-    """Six times a node loses power just after a cleaned segment has replaced the old ones."""
+    """Six times a node loses power just after a cleaned segment replaced the old ones."""
     nodes = list(cluster.nodes.values())
     for _ in range(6):
         before = {node.name: node.swaps for node in nodes}
@@ -90,7 +90,7 @@ def coordinators_are_cut_off(cluster: SimCluster) -> None:
 
 def drained_node_is_paused(cluster: SimCluster) -> None:
     """A drained node leaves the ISR, is paused, and is undrained within its session, so that the leader waits
-    for it until it is fenced; producers send a few more records and are then silent."""
+    for it until it is fenced; producers send a few more records and then stop."""
     node = cluster.nodes[2]
     cluster.faults.set_drained(node, is_drained=True)
     cluster.require(PATIENCE_MS, lambda: 2 not in _isr(cluster, ("t", 0)), "a drained node stays in the ISR")
@@ -102,6 +102,18 @@ def drained_node_is_paused(cluster: SimCluster) -> None:
     cluster.world.run(100)  # fewer batches than producers may have in flight
     cluster.silent_until_ms = cluster.world.now_ms + pause_ms
     cluster.world.run(pause_ms)
+
+
+def nodes_miss_removed_rules(cluster: SimCluster) -> None:
+    """Rules change while one node is cut off from the servers and another one is paused; users reach both all
+    the time, and the paused one reads their requests before the controllers' responses."""
+    first, second, _ = cluster.nodes.values()
+    _isolate(cluster, first)
+    cluster.world.run(6_000)
+    cluster.network.heal()
+    second.pause.begin(5_000)
+    second.deaf_ms = 20
+    cluster.world.run(7_000)
 
 
 def power_after_a_deletion(cluster: SimCluster) -> None:
@@ -169,6 +181,7 @@ SCENARIOS: dict[str, Callable[[SimCluster], None]] = {
         leader_lacks_an_epoch,
         coordinators_are_cut_off,
         drained_node_is_paused,
+        nodes_miss_removed_rules,
         power_after_a_deletion,
     )
 }

@@ -1,4 +1,4 @@
-"""Runs of the simulations by seed, one after the other in processes of their own."""
+"""Runs simulations by seed, in worker processes, each with several runs in sequence."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cluster
 import quorum
+import sim_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# name -> the class of its runs; a run has a `world`, and `run` raises AssertionError for a broken law
-SIMULATIONS: dict[str, Callable[..., Any]] = {"quorum": quorum.SimQuorum, "cluster": cluster.SimCluster}
-RUNS_PER_PROCESS = 8  # a run leaves some 10 MB
+# name -> class of a run, which has a `world`; `run` raises AssertionError for a broken law
+SIMULATIONS: dict[str, Callable[..., Any]] = {
+    "quorum": quorum.SimQuorum,
+    "cluster": cluster.SimCluster,
+    "streams": sim_tasks.SimTasks,
+}
+RUNS_PER_PROCESS = 8  # a run leaves about 10 MB of memory
 
 
 class Outcome(NamedTuple):
@@ -32,8 +37,8 @@ class Outcome(NamedTuple):
 
 
 def run_one(name: str, seed: int, trace_path: str = "") -> Outcome:
-    """One run of one simulation. With `trace_path`, all its events are written there, and the history of the
-    clients beside it, as JSONL."""
+    """Run one simulation with one seed. With `trace_path`, all its events are written there, and the clients'
+    history to a JSONL file in the same folder."""
     simulation = SIMULATIONS[name](seed, keep_trace=bool(trace_path))
     fault = ""
     try:
@@ -49,11 +54,11 @@ def run_one(name: str, seed: int, trace_path: str = "") -> Outcome:
 
 
 def run_all(runs: Sequence[tuple[str, int]], jobs: int) -> list[Outcome]:
-    """All runs (simulation, seed), in `jobs` processes at a time; the outcomes in the same order. Errors:
+    """Do all runs (simulation, seed) in `jobs` processes; returns the outcomes in the same order. Errors:
     RuntimeError if a process ends without its outcomes.
 
-    A process ends after `RUNS_PER_PROCESS` runs and collects no garbage: the search for the reference cycles
-    of a finished run takes as long as a tenth of the run.
+    A process ends after `RUNS_PER_PROCESS` runs and does not collect garbage, because the search for the
+    reference cycles of a finished run takes a tenth of its time.
     """
     starts = range(0, len(runs), RUNS_PER_PROCESS)
     lots = [runs[start : start + RUNS_PER_PROCESS] for start in starts]

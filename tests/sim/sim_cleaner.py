@@ -28,7 +28,7 @@ class SimCleaner:
         node = self._node
         if node.is_closing or not node.cluster.plan.compacts:
             return
-        # Not by the node's own wall clock, which may jump: it would delete tombstones too early.
+        # Not the node's wall clock, which may jump and would delete tombstones too early.
         job = node.running.cleaner.next_job(FullSpeed(), node.world.now_ms, node.world.wall_ms)
         if job is not None:
             self._on_thread(job, job.cleaning.index, lambda _: self._rewrite(job))

@@ -192,7 +192,7 @@ class SimProducer(SimClient):
 
     @property
     def is_done(self) -> bool:
-        """Whether it has stopped and every record has its outcome."""
+        """Whether the producer has stopped and every record has an outcome."""
         return not self.is_sending and not self.accumulator.live
 
     def start(self) -> None:
@@ -227,7 +227,7 @@ class SimProducer(SimClient):
             self.accumulator.try_append(queue, self.world.wall_ms, None, value + padding, ())
         self.sent += 1
         batch = queue.open or queue.batches[-1]
-        # A value that an unclean leader does not have may be appended again after it was read.
+        # A value may be read, be lost in an unclean election, and be appended again.
         may_repeat = not self.is_idempotent or is_unclean((topic, partition))
         send = self.process.send((topic, partition), value, may_repeat=may_repeat)
         batch.delivery.append(send)
@@ -311,6 +311,7 @@ class SimConsumer(SimClient):
         self.may_seek = may_seek
         self.is_reading = True  # pending requests still get their responses after it stops
         self.topics = cluster.topics
+        self._added_of: ClusterView | None = None  # the view whose partitions of `topics` are all added
         self._performer = EffectPerformer(
             f.Effect,
             on(f.SendFetch, self._send(registry.FETCH, self.fetcher.on_fetched)),
@@ -333,22 +334,30 @@ class SimConsumer(SimClient):
         if not self.is_reading:
             return
         self._look()
-        for name in self.topics:
-            found = self.view.topics.get(name)
-            if found is None and self.cluster.plan.is_brisk:
-                self.refresh()  # the topic was not created at the last metadata request
-            for number in range(len(found.partitions) if found else 0):
-                self.fetcher.add(TopicPartition(name, number), EARLIEST_TIMESTAMP)
+        if self._added_of is not self.view:
+            self._add_partitions()
         self._take()
         self._do(self.fetcher.poll(self.view, self.world.now_ms))
         self._poll_in(self.fetcher.next_due_ms())
+
+    def _add_partitions(self) -> None:
+        self._added_of = self.view
+        for name in self.topics:
+            found = self.view.topics.get(name)
+            if found is None:
+                self._added_of = None
+                if self.cluster.plan.is_brisk:
+                    self.refresh()  # the topic was not created at the last metadata request
+                continue
+            for number in range(len(found.partitions)):
+                self.fetcher.add(TopicPartition(name, number), EARLIEST_TIMESTAMP)
 
     def _do(self, effects: tuple[f.Effect, ...]) -> None:
         self._performer.perform_all(effects)
         self.fetcher.check()
 
     def _send(self, api: Api, took: Callable[..., Any]) -> Callable[[Any], None]:
-        """Performs an effect that sends a request: `took` gets the response."""
+        """Perform an effect that sends a request; `took` gets the response."""
         return lambda sent: self.ask(sent.node_id, api, sent.request, (), self._done(sent, took))
 
     def _looked_up(self, sent: Any, response: Any, _frames: Any, now_ms: int) -> tuple[Any, ...]:
@@ -377,10 +386,10 @@ class SimConsumer(SimClient):
         self.fetcher.seek(tp, None if offset < 0 else offset, EARLIEST_TIMESTAMP)
         if is_cut:
             self.cluster.rules.marks["reader got truncation error"] += 1
-            self.process.move(tuple(tp))  # a deletion needs no such note: reads go on at the log start
+            self.process.move(tuple(tp))  # not noted after a deletion: reads continue at the log start offset
 
     def _take(self) -> None:
-        """Take all fetched records, as one poll of an application."""
+        """Take all fetched records, like one poll of an application."""
         for tp, state in self.fetcher.states.items():
             if state.error is not None:
                 self._start_over(tp, state.error)

@@ -68,7 +68,7 @@ class SimControllerNode(SimController):
     # --- requests -----------------------------------------------------------------------------------------
 
     def receive(self, request: SimRequest) -> None:
-        """Handle a request: a read is answered at once, a decision when it is committed."""
+        """Handle a request: respond to a read immediately, to a decision when it is committed."""
         now_ms = self.cluster.world.now_ms
         core = self.core
         try:
@@ -86,7 +86,7 @@ class SimControllerNode(SimController):
             self._answer_when_committed(request, decision.reply)
 
     def gone(self, session: int) -> None:
-        """No delay: the polls of a controller need no thread."""
+        """Nothing to do when a client's connection ends."""
 
     def _answer_when_committed(self, request: SimRequest, answer: Any) -> None:
         """Park the response until the decision is committed. A response without records waits, too: it may
@@ -105,7 +105,7 @@ class SimControllerNode(SimController):
 
     def _append(self, core: Controller, records: Sequence[Any]) -> None:
         if records:
-            # The quorum appends control records of its own in between.
+            # The quorum also appends its control records to this log.
             gap = self.log.end_offset - core.image.offset - 1
             if gap:
                 core.apply(core.image.offset + 1, [NoOpRecord()] * gap)
@@ -133,7 +133,7 @@ class SimControllerNode(SimController):
             self.replies.reply_error(request, NotControllerError(f"{self.name} resigned"))
 
     def later_call(self, label: str, delay_ms: int, action: Any) -> None:
-        """A call after a delay, unless the process has ended by then."""
+        """Schedule a call after a delay; it is dropped if the process has ended by then."""
         life = self.life
         self.cluster.world.after(
             delay_ms,

@@ -1,4 +1,4 @@
-"""Damage to the fake disk of a node while its process is down."""
+"""Damages the fake disk of a node while no process runs."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def rot(files: FakeFiles, log_dir: str, random: random.Random) -> bool:
 
 @dataclass(slots=True)
 class Taken:
-    """A folder that was removed from the disk, with its files, until it is put back."""
+    """A folder that was removed from the disk, with its files."""
 
     folder: str = ""
     contents: dict[str, bytes] = field(default_factory=dict)
-    starts: int = 0  # starts of the node without it, before it is put back
+    starts: int = 0  # starts of the node without the folder, before it is put back
 
     def take(self, files: FakeFiles, folder: str) -> None:
         """Remove a folder: the next process starts without it."""

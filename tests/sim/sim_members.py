@@ -64,7 +64,9 @@ class SimMember(SimConsumer):
         self.fetcher.reset_policy = EARLIEST_TIMESTAMP
         self.group = group
         self.kind = kind = cluster.plan.groups
-        is_static = kind != "streams" and group == READERS and self.random.random() < 0.3
+        is_static = group == READERS and (
+            cluster.plan.static_threads if kind == "streams" else self.random.random() < 0.3
+        )
         self.config = config = MemberConfig(
             group,
             f"instance-{name}" if is_static else None,
@@ -95,14 +97,18 @@ class SimMember(SimConsumer):
         )
 
     def _become_thread(self) -> None:
-        """Begin as a thread of a streams application, which is unknown to the group."""
+        """Start as a new thread of a streams application, which is not a member of the group yet."""
         self._lives += 1
         self.core = member_core(
             self.cluster, self.config, self.name, self.topic, self._lives, is_stateful=self.group == READERS
         )
 
     def die(self) -> None:
-        """The thread dies without a word to its group, and begins again."""
+        """End the thread without a LeaveGroup request, and start it again. A static member may unsubscribe
+        first, and the group keeps its tasks."""
+        if self.config.group_instance_id is not None and self.random.random() < 0.7:
+            self._perform(self.core.unsubscribe(leave=False, reason="restarts"))
+            self.cluster.rules.marks["static thread restarted"] += 1
         for tp in list(self.fetcher.states):
             self.fetcher.remove(tp)
         self._become_thread()
@@ -161,7 +167,7 @@ class SimMember(SimConsumer):
             self._perform(self.core.on_response(ask, answer, now_ms))
         self._poll()
 
-    # --- its application ----------------------------------------------------------------------------------
+    # --- the application ----------------------------------------------------------------------------------
 
     def _read_and_commit(self) -> Steps:
         """The poll loop: apply changes of the assignment, then take the fetched records and commit."""
@@ -253,7 +259,7 @@ def _fetch_error(answer: Any) -> KafkaError | None:
 
 
 class OffsetPoller(SimClient):
-    """Sends OffsetFetch to any node, coordinator or not: a response without an error must be right."""
+    """Sends OffsetFetch to any node, coordinator or not: a response without an error must be correct."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster, "asker")
@@ -264,7 +270,7 @@ class OffsetPoller(SimClient):
         run(self._poll_offsets())
 
     def stop(self) -> None:
-        """Send no more requests."""
+        """Stop sending requests."""
         self._is_polling = False
 
     def _poll_offsets(self) -> Steps:
@@ -330,7 +336,7 @@ class Copier(TransactionalProducer):
                         return
                     yield from sleep(self, 20)
         self._poll()
-        if self.random.random() < 0.15:  # a rebalance may assign the partitions to other members meanwhile
+        if self.random.random() < 0.15:  # a rebalance may assign the partitions to other members before that
             yield from sleep(self, self.random.randrange(500, TIMEOUT_MS))
         if self.transactions.error is not None:
             return
@@ -370,13 +376,13 @@ class Copier(TransactionalProducer):
 
 
 class _CopyingMember(SimMember):
-    """The member of a `Copier`, which does the reading itself."""
+    """The member of a `Copier`; the copier takes the records itself."""
 
     def _read_and_commit(self) -> Steps:
         yield from ()
 
 
 class CopyingApp(TransactionalApp):
-    """The application of a transactional id whose producers copy."""
+    """The application of a transactional id whose producers copy records."""
 
     make = Copier

@@ -1,8 +1,8 @@
 """A storage node in simulation: the production core, its log manager on a fake disk, its membership.
 
-This shell does what `node_io.py` and `controller_link_io.py` do: it performs effects and feeds their results
-back, each after a delay. A process of a node begins with `start` and ends with `die` or a clean `stop`;
-`life` counts them.
+Like `node_io.py` and `controller_link_io.py`, it performs effects and passes their results to the core, each
+after a delay. A process of a node begins with `start` and ends with `die` or a clean `stop`; `life` counts
+the processes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from fake_files import Crash, FakeFiles
 from headrace.coordinators.assembly import new_coordinators
-from headrace.protocol.errors import (
-    KafkaStorageError,
-)
+from headrace.protocol.errors import KafkaError, KafkaStorageError
+from headrace.storage_node.edge.gate import admitted
 from headrace.storage_node.links import membership as m
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.node import StorageNode
@@ -27,6 +26,7 @@ from world import Pause
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from access import Access
     from cluster import SimCluster
     from headrace.storage_node.configs.node_config import NodeConfig
     from headrace.storage_node.embedded.contract import CoordinatorFactory
@@ -51,23 +51,23 @@ class SimNode(NodeEffects, NodeControl):
         self.random = cluster.world.stream(self.name)
         self.files = FakeFiles()
         self.life = 0
-        self.swaps = 0  # replacements of old segments by cleaned ones, by all processes
+        self.swaps = 0  # number of segment swaps by the cleaner, in all processes
         self.core: StorageNode | None = None
         self.manager: LogManager
         self.membership: m.Membership
         self.replies = SimReplies()
         self.requests: list[SimRequest] = []  # unanswered at the last request
         self.pause = Pause(cluster.world)
-        self.ticked_ms = 0  # the time of its core's last tick
-        self.deaf_ms = 0  # after a pause: requests are read before responses for so long
+        self.ticked_ms = 0  # time of the core's last tick
+        self.deaf_ms = 0  # time after a pause in which requests are read before responses
         self.wall_skew_ms = 0
         self.flush_ms = self.read_ms = USUAL_DISK_MS  # mean; a slow disk has more
         self.has_bad_disk = False
         self.may_restart = True
         self.is_closing = False
-        self.taken = Taken()  # a folder that was removed while no process ran
-        self.busy = 0  # running jobs of threads that use the logs
-        self.is_lossy = False  # lost unsynced bytes, and the controllers do not know yet
+        self.taken = Taken()  # folder that was removed while no process ran
+        self.busy = 0  # number of running thread jobs that use the logs
+        self.is_lossy = False  # unsynced bytes were lost, and no registration has reported it yet
         self.notes: list[str] = []
         self._uuids = 0
         self._timers: dict[str, Any] = {}
@@ -85,7 +85,7 @@ class SimNode(NodeEffects, NodeControl):
 
     @property
     def is_active(self) -> bool:
-        """Whether a process runs that is registered, neither fenced nor about to end."""
+        """Whether a process runs that is registered, not fenced and not stopping."""
         return self.core is not None and self.membership.state is m.MembershipState.ACTIVE
 
     @property
@@ -113,7 +113,7 @@ class SimNode(NodeEffects, NodeControl):
         return self.core
 
     def start(self) -> None:
-        """Start a process on the present disk."""
+        """Start a process on the current disk."""
         if self.is_alive or not self.may_restart:
             return
         self.world.note(f"{self.name} starts")
@@ -172,6 +172,7 @@ class SimNode(NodeEffects, NodeControl):
             coordinators=self.coordinators,
         )
         self.core.coordinators.lease = self.membership.lease
+        self.core.authorization.known = self.membership.known
         self.performer = self._new_performer()
         self.membership_performer = self._new_membership_performer()
         self.core.coordinators.note_time(self.world.now_ms, self.wall_ms)
@@ -179,7 +180,7 @@ class SimNode(NodeEffects, NodeControl):
             purge()
 
     def die(self, *, power: bool) -> None:
-        """End the process; a power loss may lose unsynced bytes. The process restarts by itself."""
+        """End the process; a power loss may drop unsynced bytes. The next process starts after a delay."""
         self.world.note(f"{self.name} dies {'of power' if power else ''}")
         self._end()
         if power:
@@ -187,7 +188,7 @@ class SimNode(NodeEffects, NodeControl):
             self.files = self.files.power_loss(mode)
         else:
             self.files = self.files.restart()
-        # The written bytes of a killed process stay in the page cache, but the node cannot know that.
+        # Written bytes of a killed process stay in the page cache, but the next process cannot rely on it.
         self.is_lossy = True
         self.has_bad_disk = False
         self._restart_soon()
@@ -199,7 +200,7 @@ class SimNode(NodeEffects, NodeControl):
         self.files, self.taken = FakeFiles(capacity_bytes=self.files.capacity_bytes), Taken()
 
     def rot(self) -> None:
-        """Flip a bit in bytes that recovery reads."""
+        """Flip a bit above the recovery point, in bytes that log recovery reads."""
         if rot(self.files, self.random.choice(DIRS), self.random):
             self.cluster.rules.marks["rotten"] += 1
 
@@ -223,7 +224,7 @@ class SimNode(NodeEffects, NodeControl):
             )
 
     def repair(self) -> None:
-        """An operator restarts a node that has an offline log dir."""
+        """Restart a node that has an offline log dir, as an operator would."""
         if self.is_alive and self.manager.dirs.offline:
             self.stop()
 
@@ -233,7 +234,7 @@ class SimNode(NodeEffects, NodeControl):
             self._submit(m.ShutdownRequested())
 
     def _shut_down(self) -> None:
-        """The node leads nothing any more: refuse requests, let threads finish, close the logs."""
+        """After the last leader has moved: reject requests, wait for threads, close the logs."""
         self.is_closing = True
         self.running.cleaner.stop()
         if self.busy:
@@ -281,7 +282,7 @@ class SimNode(NodeEffects, NodeControl):
         self.world.after(delay_ms, f"{self.name} restarts", self.start)
 
     def _on_offline(self, path: str, reason: str) -> None:
-        """A log dir failed; the core gets the event after a delay."""
+        """Report a failed log dir to the core after a delay."""
         error = KafkaStorageError(f"{path}: {reason}")
         if self.is_alive:
             self.later(0, "lost a dir", lambda: self.running.disk_failed(error, self.world.now_ms))
@@ -315,7 +316,7 @@ class SimNode(NodeEffects, NodeControl):
         )
 
     def later(self, delay_ms: int, label: str, action: Callable[[], None]) -> Any:
-        """A call after a delay, unless the process has ended by then."""
+        """Schedule a call after a delay; it is dropped if the process has ended by then."""
         life = self.life
         return self.world.after(
             delay_ms,
@@ -351,10 +352,25 @@ class SimNode(NodeEffects, NodeControl):
             return
         self.requests = [each for each in self.requests if not each.is_answered]
         self.requests.append(request)
-        self.running.handle(request, self.world.now_ms, self.wall_ms)
+        if self.cluster.access is None or self._is_admitted(self.cluster.access, request):
+            self.running.handle(request, self.world.now_ms, self.wall_ms)
+
+    def _is_admitted(self, access: Access, request: SimRequest) -> bool:
+        """As gateway_io.py does. Users ask for one partition: all of it may run, or nothing."""
+        core, is_users = self.running, not request.peer.identity.is_server
+        core.authorization.note_time(self.world.now_ms)
+        try:
+            is_allowed = admitted(core.gate, request, self.replies) is request  # type: ignore[arg-type]
+        except KafkaError as error:
+            access.on_undecided()
+            self.replies.reply_error(request, error)
+            return False
+        if is_users and access.topic_of(request) in core.image.topic_names:  # a handler reports others
+            access.on_decided(self, request, is_allowed=is_allowed)
+        return is_allowed
 
     def gone(self, session: int) -> None:
-        """A client's connection has ended."""
+        """Report the end of a client's connection."""
         self.running.connection_gone(session, self.world.now_ms)
 
     def partition_of(self, key: PartitionKey) -> Partition | None:

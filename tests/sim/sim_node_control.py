@@ -1,4 +1,4 @@
-"""A simulated node and its controller: what `controller_link_io.py` does; see sim_node.py."""
+"""A simulated node's link to the controller, in place of `controller_link_io.py`; see sim_node.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NodeControl:
-    """The part of `SimNode` that talks to the controller; the attributes are the node's."""
+    """The part of `SimNode` that sends requests to the controller; the attributes belong to the node."""
 
     def _submit(self, event: m.Event) -> None:
         self._perform_membership(self.membership.step(event, self.world.now_ms))
@@ -79,7 +79,7 @@ class NodeControl:
         done: Callable[[Any], None],
         failed: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Send a request to the controller, False without a connection. A failure closes the connection."""
+        """Send a request to the controller; False without a connection. A failure closes the connection."""
         link = self._link
         if link is None:
             return False

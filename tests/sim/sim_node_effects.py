@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from headrace.storage_node.replica.partition import Partition
 
-SILENCE_MS = 3_000  # after which a connection counts as lost
+SILENCE_MS = 3_000  # time without a response after which a connection counts as lost
 
 
 class NodeEffects:
-    """The part of `SimNode` that performs effects; the attributes are the node's."""
+    """The part of `SimNode` that performs effects; the attributes belong to the node."""
 
     performer: EffectPerformer  # of this process
 
@@ -80,7 +80,7 @@ class NodeEffects:
         return int(self.random.expovariate(1 / mean_ms))
 
     def _off_loop(self, label: str, work: Any, done: Callable[[Any, int], None]) -> None:
-        """`work.run` as on a thread: it sees the disk of a later time. Then `done(work, now_ms)`."""
+        """Call `work.run` after a delay, as on a thread, and then `done(work, now_ms)`."""
         self.busy += 1
         self.cluster.rules.marks[label] += 1
 
@@ -132,7 +132,7 @@ class NodeEffects:
             link.ask(registry.FETCH, effect.request, (), SILENCE_MS, done)
 
     def _link_to(self, node_id: int) -> Any:
-        """The connection to another node, or to itself."""
+        """The connection to a node, which may be this one."""
         link = self._followed.get(node_id)
         if link is None or not link.is_usable:
             link = self._followed[node_id] = self.cluster.transport.open(self, f"n{node_id}")
@@ -149,7 +149,7 @@ class NodeEffects:
         if link is None or not link.is_usable or not is_known:
             self.later(1, "cannot ask", lambda: done(NetworkError("connection refused")))
         else:
-            link.ask(effect.api, effect.body, (), min(effect.timeout_ms, SILENCE_MS), done)
+            link.ask(effect.api, effect.body, effect.frames, min(effect.timeout_ms, SILENCE_MS), done)
 
     def _propose(self, request: Any) -> None:
         core = self.running
@@ -174,7 +174,7 @@ class NodeEffects:
         self._checkpoint(only_starts=True)
 
     def _checkpoint(self, *, only_starts: bool = False) -> None:
-        """At most one request at a time, and none while FetchMetadata runs."""
+        """Write a checkpoint. Only one at a time, and none while FetchMetadata is in flight."""
         if self.is_closing:
             return
         if self._is_checkpointing:

@@ -1,7 +1,7 @@
 """Sequential scripts of simulated clients, and the link to a coordinator.
 
 A script is a generator that yields functions: each gets `resume` and calls it once, later, with a result. So
-a script reads like the asyncio code of the production shells, and still runs on the world's events.
+a script reads like the asyncio code of production, but runs on the events of the simulation.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CoordinatorLink:
         self._node_id = None
 
     def ask(self, api: Api, body: Any, timeout_ms: int = 0) -> Steps:
-        """The response of the known coordinator, or a KafkaError."""
+        """Send a request to the known coordinator; returns the response, or a KafkaError."""
         client = self._client
         if self._node_id is None:
             node_id = client.random.choice(sorted(client.cluster.nodes))
@@ -88,7 +88,7 @@ class CoordinatorLink:
 
 
 def ask(client: SimClient, node_id: int, api: Api, body: Any, timeout_ms: int = 0) -> Steps:
-    """The node's response, or a KafkaError."""
+    """Send a request to a node; returns the response, or a KafkaError."""
     answer = yield lambda resume: client.ask(
         node_id, api, body, (), lambda found, _frames: resume(found), timeout_ms
     )

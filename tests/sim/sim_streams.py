@@ -1,14 +1,15 @@
 """Streams groups in simulation: the member cores of stream threads, and the laws of their tasks.
 
 A task is a partition of SOURCE. The group of readers is stateful, with standby tasks: two of its members are
-threads of one process. The copiers are stateless. A thread may die at any time, without a word to its group,
-and begins again with another member id.
+threads of one process. The copiers are stateless. A thread may end at any time without a LeaveGroup request,
+and restarts with another member id.
 
 - TopologyKept: a group with members has a topology.
 - OneActive: in the state of a coordinator a task is active at one member, and a process has it once.
 - OneCommitter: of all live threads that read a partition, the coordinator would accept the commits of one.
 - TargetComplete: a target assignment has each task once as active, and each stateful task as standby in as
   many other processes as are configured and live.
+- StaticKept: in one target assignment a static member has the same tasks, whatever its member id.
 - AllAssigned: after the faults have healed, the live threads have all tasks, each in its role.
 """
 
@@ -61,28 +62,48 @@ class StreamsLaws:
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
+        self._kept: dict[Any, Any] = {}  # coordinator, assignment epoch and instance id -> tasks
 
     def groups(self) -> Iterator[StreamsGroup]:
         """The streams groups in the states of all coordinators, also of deposed ones."""
+        return (group for _, group in self._led())
+
+    def _led(self) -> Iterator[tuple[Any, StreamsGroup]]:
+        """Each group with the leadership of its coordinator."""
         for node in self._cluster.nodes.values():
             coordinators: Any = None if node.core is None else node.core.coordinators._coordinators
             for hosted in () if coordinators is None else coordinators._shards.values():
                 if hosted.state is ShardState.ACTIVE:
                     for group in getattr(hosted._shard, "groups", {}).values():
                         if isinstance(group, StreamsGroup):
-                            yield group
+                            yield (hosted.key, hosted.epoch), group
 
     def check(self, members: Iterable[SimMember]) -> None:
-        """TopologyKept, OneActive, TargetComplete, OneCommitter."""
+        """StaticKept, TopologyKept, OneActive, TargetComplete, OneCommitter."""
         members = [each for each in members if isinstance(each.core, StreamsMember) and each.is_reading]
-        for group in self.groups():
+        for led, group in self._led():
+            self._check_static(led, group)
             assert group.topology is not None or group.is_empty, f"TopologyKept: {group.group_id} has none"
             _check_active(group)
             self._check_target(group)
             _check_committers(group, [each for each in members if each.group == group.group_id])
 
+    def _check_static(self, led: Any, group: StreamsGroup) -> None:
+        """StaticKept. A group epoch without an assignment may have lost members."""
+        if group.epoch > group.assignment_epoch:
+            return
+        for member in group.members.values():
+            if member.instance_id is not None:
+                target = group.targets.get(member.member_id, {})
+                place = led, group.group_id, group.assignment_epoch, member.instance_id
+                kept = self._kept.setdefault(place, (member.member_id, target))
+                assert kept[1] == target, f"StaticKept: {member.instance_id} had {kept}, has {target}"
+                if kept[0] != member.member_id:
+                    self._cluster.rules.marks["static thread returned"] += 1
+                    self._kept[place] = member.member_id, target
+
     def _check_target(self, group: StreamsGroup) -> None:
-        """TargetComplete. Members that left since are missing in it."""
+        """TargetComplete, except for members that have left since the assignment."""
         if group.epoch > group.assignment_epoch or group.state is GroupState.NOT_READY or not group.members:
             return
         source = None if group.topology is None else group.topology.subtopologies[0].source_topics[0]
@@ -122,7 +143,7 @@ class StreamsLaws:
 
 
 def _agrees(group: StreamsGroup, cores: list[StreamsMember]) -> bool:
-    """Whether the coordinator's members are these, with their tasks, which are their targets."""
+    """Whether the coordinator has exactly these members, and each has its target tasks."""
     known = {core.member_id: core.tasks for core in cores}
     return group.state is GroupState.STABLE and known == {
         member_id: tuple(
@@ -158,7 +179,7 @@ def _check_committers(group: StreamsGroup, members: list[SimMember]) -> None:
 
 
 def state_of(group: Any) -> Any:
-    """The state of a streams group that its records keep; of other groups nothing."""
+    """The durable state of a streams group; None for other groups."""
     if not isinstance(group, StreamsGroup):
         return None
     return group.metadata, group.topology, group.assignment_epoch, group.members, group.targets

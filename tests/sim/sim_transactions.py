@@ -4,7 +4,7 @@ crashes or stalls.
 A `TransactionalApp` owns one transactional id. It starts a new producer when the last one has crashed or was
 fenced, and sometimes while the last one still works, which then is a zombie until it is fenced. Some
 producers prepare their transaction and end; a `Driver` commits or aborts it later, also after its timeout and
-after a newer producer has asked for the id.
+after a newer producer has sent InitProducerId.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TransactionalProducer(SimProducer):
 
     @property
     def is_usable(self) -> bool:
-        """Whether another transaction may begin."""
+        """Whether the producer may begin another transaction."""
         return self.transactions.state is TxnState.READY
 
     # --- its transactions ---------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class TransactionalProducer(SimProducer):
         elif self.transactions.is_open:
             yield from self._abort()
         else:
-            self._op.outcome = Outcome.FAIL  # fenced before any commit
+            self._op.outcome = Outcome.FAIL  # fenced before the commit
 
     def _begin(self) -> None:
         self.transactions.begin()
@@ -259,14 +259,14 @@ class Driver(SimClient):
         yield from sleep(self, self.random.randrange(2 * TIMEOUT_MS))
         op.outcome = Outcome.OK if is_commit else Outcome.FAIL
         body = EndTxnRequest(self._seat.transactional_id, *identity, is_commit)
-        # A refusal does not change the outcome: a retry may arrive after the next producer has begun.
+        # An error does not change the outcome: a retry may arrive after the next producer has begun.
         yield from self._coordinator.insist(END_TXN, body, error_of, lambda: False)
         self._seat.committed += is_commit
         self._seat.deciding -= 1
 
 
 class TransactionalApp:
-    """The application of one transactional id: starts its producers, and counts as one producer."""
+    """The application of one transactional id, which starts its producers; other code sees one producer."""
 
     make: Callable[[TransactionalApp, str], TransactionalProducer] = TransactionalProducer
 
@@ -308,7 +308,7 @@ class TransactionalApp:
         run(self._driver.decide(op, identity))
 
     def start_another(self) -> None:
-        """Start another producer while the last one, now a zombie, still works."""
+        """Start another producer while the last one, now a zombie, still runs."""
         if self.is_sending:
             self.cluster.rules.marks["zombie"] += 1
             self.start()

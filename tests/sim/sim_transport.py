@@ -2,8 +2,8 @@
 
 A `Link` is one client's connection to one server. Each request on it ends exactly once: with a response, with
 an error of the server, or with NetworkError after a timeout or the loss of the link. The server sees the link
-as a peer with a session, which ends some time after the link. The links of a process that dies end without an
-event for it.
+as a peer with a session, which ends some time after the link. When a process is killed, its links end without
+an event.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from headrace.protocol.errors import KafkaError, NetworkError
 from headrace.protocol.messages import registry
+from headrace.protocol.security.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.protocol.messages.envelope import Api
     from network import Network
 
+SERVER = Identity(is_server=True)
 # The longest time until a server notices that a client's connection is gone.
 MAX_GONE_MS = 2_000
 
@@ -36,7 +38,7 @@ class Process(Protocol):
         """Whether a process runs."""
 
     def awake(self, label: str, action: Callable[[], None]) -> None:
-        """Run `action` now, or when the pause ends; not if the process has ended."""
+        """Run `action` now, or when the pause ends; not if the process has ended by then."""
 
 
 class Server(Process, Protocol):
@@ -46,7 +48,7 @@ class Server(Process, Protocol):
         """Handle a request."""
 
     def gone(self, session: int) -> None:
-        """A client's connection has ended."""
+        """Report the end of a client's connection."""
 
 
 @dataclass(eq=False)
@@ -58,9 +60,10 @@ class Peer:
     key: bytes = b""
     client_id: str = "sim"
     address: str = ""
+    identity: Identity = SERVER
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class SimRequest:
     """One request at a server, which answers it exactly once."""
 
@@ -98,7 +101,7 @@ class SimReplies:
         request.is_answered = True
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Pending:
     request: Any
     done: Callable[[Any, Sequence[bytes]], None]
@@ -172,7 +175,7 @@ class Link:
             self.transport.reset(self)
             return
         if self.peer is None:
-            self.peer, self.server_life = self.transport.new_peer(), server.life
+            self.peer, self.server_life = self.transport.new_peer(self.owner), server.life
         peer = self.peer
         if not peer.is_connected:
             return
@@ -209,7 +212,7 @@ class Link:
 
 
 class Transport:
-    """All links of one world."""
+    """All links of one simulation."""
 
     def __init__(self, network: Network) -> None:
         self.network, self.world = network, network.world
@@ -220,24 +223,25 @@ class Transport:
         self._links: list[Link] = []
 
     def open(self, owner: Process, target: str) -> Link:
-        """A new connection of the owner's present process."""
+        """A new connection of the owner's current process."""
         link = Link(self, owner, target, owner.life)
         self._links.append(link)
         return link
 
-    def new_peer(self) -> Peer:
-        """The server's end of a new connection."""
+    def new_peer(self, owner: Process) -> Peer:
+        """The server's end of a new connection. Only users (access.py) have an identity of their own."""
         self._sessions += 1
-        return Peer(self._sessions, key=self._sessions.to_bytes(8, "big"))
+        identity = getattr(owner, "identity", SERVER)
+        return Peer(self._sessions, key=self._sessions.to_bytes(8, "big"), identity=identity)
 
     def reset(self, link: Link) -> None:
-        """The server does not know the link: often the client gets a reset, otherwise its requests time
-        out."""
+        """Handle a message of a link that the server does not have: often the client gets a reset, otherwise
+        its requests time out."""
         if self._random.random() < 0.8:
             self.world.after(1, f"{link.owner.name} reset by {link.target}", link.close)
 
     def forget(self, link: Link) -> None:
-        """The client has closed the link: the server notices after a delay."""
+        """Handle a link that the client closed: the server notices after a delay."""
         self._links.remove(link)
         peer, server = link.peer, self.servers[link.target]
         if peer is None:
@@ -252,7 +256,7 @@ class Transport:
         self.world.after(delay_ms, f"{link.target} loses {link.owner.name}", gone)
 
     def died(self, process: Process) -> None:
-        """A process has ended: close its links, and reset those to it."""
+        """Handle the end of a process: close its links, and reset those to it."""
         for link in list(self._links):
             if link.owner is process:
                 link.close()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def does_not_await_revocation(patch: pytest.MonkeyPatch) -> None:
-    """The coordinator takes tasks for revoked that the member still reports."""
+    """The coordinator treats tasks as revoked that the member still reports."""
     patch.setattr(reconciliation, "_still_has", lambda *_: False)
 
 
@@ -42,7 +42,7 @@ def keeps_expired_members(patch: pytest.MonkeyPatch) -> None:
 
 
 def shares_tasks_within_a_process(patch: pytest.MonkeyPatch) -> None:
-    """A task is free although another thread of the process has it, whose state directory is the same."""
+    """A task is assigned although another thread of the process, with the same state directory, has it."""
 
     def is_free(member: Any, role: Any, holders: Any) -> bool:
         others = (held for member_id, _, held in holders if member_id != member.member_id)
@@ -52,7 +52,7 @@ def shares_tasks_within_a_process(patch: pytest.MonkeyPatch) -> None:
 
 
 def puts_standbys_beside_active_tasks(patch: pytest.MonkeyPatch) -> None:
-    """The assignor does not know which tasks a process has."""
+    """The assignor ignores which tasks a process has."""
 
     def add(self: Any, task: Any, role: Any, add: Any = sticky_assignor._Member.add) -> None:
         add(self, task, role)
@@ -62,7 +62,7 @@ def puts_standbys_beside_active_tasks(patch: pytest.MonkeyPatch) -> None:
 
 
 def accepts_fenced_commits(patch: pytest.MonkeyPatch) -> None:
-    """Offsets are committed whatever the member id and the member epoch."""
+    """OffsetCommit checks neither the member id nor the member epoch."""
     patch.setattr(StreamsGroup, "check_offset_commit", lambda *_, **__: None)
 
 
@@ -94,11 +94,22 @@ def reports_revocations_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_tasks_when_fenced(patch: pytest.MonkeyPatch) -> None:
-    """A member that the coordinator does not know any more reads on, and rejoins."""
+    """A member that the coordinator has removed continues to read, and rejoins."""
     patch.setattr(StreamsMember, "_has_assignment", property(lambda _: False))
 
 
+def forgets_the_tasks_of_static_members(patch: pytest.MonkeyPatch) -> None:
+    """A static member that returns under another member id waits for the next assignment."""
+
+    def replace(self: StreamsDraft, before: Any, member_id: str, replace: Any = StreamsDraft.replace) -> None:
+        self.write(self.group.target_record(before.member_id, None))
+        replace(self, before, member_id)
+
+    patch.setattr(StreamsDraft, "replace", replace)
+
+
 STREAMS = dataclasses.replace(CLASSIC, groups="streams")
+STREAMS_STATIC = dataclasses.replace(QUIET, groups="streams", static_threads=True)
 STREAMS_QUIET = dataclasses.replace(QUIET, groups="streams")
 STREAMS_AWAY = dataclasses.replace(AWAY, groups="streams")
 WRONG = ("OneCommitter", "OneOwner", "ExactlyOnce", "OffsetsKept")
@@ -114,9 +125,11 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     loads_no_targets: (("CoordinatorState", "TargetComplete", *UNASSIGNED), STREAMS, 10),
     reports_revocations_too_early: (WRONG, STREAMS_QUIET, 10),
     keeps_tasks_when_fenced: ((*WRONG, "AllAssigned"), STREAMS, 10),
+    forgets_the_tasks_of_static_members: (("StaticKept",), STREAMS_STATIC, 5),
 }
-# The seed that shows the bug soonest, where it is not seed 1: it is tried first.
+# The seed that finds the bug soonest, if it is not seed 1: it is tried first.
 FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    accepts_fenced_commits: 8,
     does_not_await_revocation: 4,
     keeps_expired_members: 4,
     shares_tasks_within_a_process: 3,

@@ -1,4 +1,4 @@
-"""Failure detection keeps its laws in simulation; and each law fails under a planted bug."""
+"""Failure detection keeps its laws in simulation, and each law finds a planted bug."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def counts_its_own_stalls(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_the_registration(patch: pytest.MonkeyPatch) -> None:
-    """The wait for the first heartbeat after a registration, as long as the disk takes, counts as delay."""
+    """The time from a registration to the first heartbeat, which depends on the disk, counts as delay."""
     patch.setattr(Sessions, "register", Sessions.touch)
 
 

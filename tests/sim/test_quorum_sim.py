@@ -78,21 +78,21 @@ def leader_of(cluster: SimQuorum) -> SimController:
 
 
 def stop(controller: SimController) -> None:
-    """The process dies for good."""
+    """End a process, which does not restart."""
     controller.start = lambda: None  # type: ignore[method-assign]
     controller.die(power=True)
 
 
 @pytest.mark.parametrize(("voters", "observers"), SIZES)
 def test_elects_a_leader(voters: int, observers: int) -> None:
-    """On formatted disks, up to a decision that every controller has applied."""
+    """From formatted disks to a decision that every controller has applied."""
     for seed in range(5):
         running(seed, voters, observers).laws.at_end()
 
 
 @pytest.mark.parametrize(("voters", "observers"), [(3, 1), (4, 0), (5, 2)])
 def test_new_leader_is_elected_after_one_died(voters: int, observers: int) -> None:
-    """Within the fetch timeout and an election or two."""
+    """A new leader is active within the fetch timeout and one or two elections."""
     for seed in range(5):
         cluster = running(seed, voters, observers)
         old = leader_of(cluster)
@@ -102,7 +102,7 @@ def test_new_leader_is_elected_after_one_died(voters: int, observers: int) -> No
 
 @pytest.mark.parametrize(("voters", "observers"), SIZES)
 def test_quorum_recovers_after_all_died(voters: int, observers: int) -> None:
-    """All controllers lose power."""
+    """After a power loss of all controllers."""
     for seed in range(5):
         cluster = running(seed, voters, observers)
         for controller in cluster.controllers.values():
@@ -113,7 +113,7 @@ def test_quorum_recovers_after_all_died(voters: int, observers: int) -> None:
 
 @pytest.mark.parametrize(("voters", "observers"), [(3, 1), (5, 2)])
 def test_isolated_leader_is_replaced_and_resigns(voters: int, observers: int) -> None:
-    """Within one and a half fetch timeouts."""
+    """The isolated leader resigns within one and a half fetch timeouts."""
     for seed in range(5):
         cluster = running(seed, voters, observers)
         old = leader_of(cluster)
@@ -132,7 +132,7 @@ def test_isolated_leader_is_replaced_and_resigns(voters: int, observers: int) ->
 
 
 def test_majority_makes_progress_during_a_partition() -> None:
-    """Three of five voters; after the partition all of them have every decision."""
+    """Three of five voters commit; after the partition all five have every decision."""
     for seed in range(5):
         cluster = running(seed, 5, 0)
         cluster.network.separate([1, 2], [3, 4, 5])
@@ -146,7 +146,7 @@ def test_majority_makes_progress_during_a_partition() -> None:
 
 
 def test_five_leaders_die_one_after_the_other() -> None:
-    """Each of them right after its election, with five voters."""
+    """Each leader ends right after its election; there are five voters."""
     for seed in range(5):
         cluster = running(seed, 5, 0)
         for _ in range(5):
@@ -157,7 +157,7 @@ def test_five_leaders_die_one_after_the_other() -> None:
 
 
 def test_voter_with_a_lost_disk_returns() -> None:
-    """As an observer that catches up; with auto join it becomes a voter in place of its old directory id."""
+    """It catches up as an observer; with auto join it becomes a voter in place of its old directory id."""
     for auto_join in (False, True):
         for seed in range(3):
             plan = Plan(voters=3, observers=0, fault_ms=0, auto_join=auto_join)

@@ -1,4 +1,4 @@
-"""`make sim` runs the seeds in processes of their own, and counts."""
+"""`make sim` runs the seeds in worker processes and counts the results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_outcomes_are_in_the_order_of_the_runs(jobs: int) -> None:
-    """Also of several processes at once; a broken law does not end the other runs of its process."""
+    """Also with several processes at a time; a broken law does not end the other runs of its process."""
     runs = [("short", seed) for seed in range(1, 5 * seeds.RUNS_PER_PROCESS + 2)]
     outcomes = seeds.run_all(runs, jobs)
     assert [(outcome.name, outcome.seed) for outcome in outcomes] == runs
@@ -45,6 +45,6 @@ def test_outcomes_are_in_the_order_of_the_runs(jobs: int) -> None:
 
 
 def test_a_process_that_ends_early_is_an_error() -> None:
-    """Otherwise its runs would count as clean, or be waited for without end."""
+    """Otherwise its runs would count as clean, or the parent would wait forever."""
     with pytest.raises(RuntimeError, match=r"'short', 99.* ended with 3"):
         seeds.run_all([("short", 1), ("short", 99)], 2)

@@ -156,7 +156,7 @@ def test_ordered_links_keep_the_order_of_messages() -> None:
 
 
 def test_drop_loses_only_messages_in_flight() -> None:
-    """As when the switches lose power, too."""
+    """As in a power loss of the network switches: later messages arrive."""
     world = World(1)
     network, arrived = Network(world), list[str]()
     network.send(1, 2, "m", lambda: arrived.append("before"))

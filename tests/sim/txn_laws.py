@@ -1,4 +1,4 @@
-"""The laws of groups and transactions in a simulated cluster, and the clients that put them to the test.
+"""The laws of groups and transactions in a simulated cluster, and the clients that exercise them.
 
 - OneOwner: in one generation of a group a partition has one owner.
 - OffsetsKept: OffsetFetch returns no offset below an acknowledged commit.
@@ -94,7 +94,7 @@ class Groups:
     # --- during the run -----------------------------------------------------------------------------------
 
     def begun(self, op: Op) -> None:
-        """A transaction begins."""
+        """Note the begin of a transaction."""
         self._ops.append(op)
 
     def check_owners(self, member: SimMember) -> None:
@@ -127,12 +127,12 @@ class Groups:
                         _check_group(group)
 
     def asked(self, member: SimMember, offsets: tuple[CommittedOffset, ...]) -> None:
-        """A member sends OffsetCommit, outside of a transaction; the request may arrive late."""
+        """Note an OffsetCommit of a member outside of a transaction; the request may arrive late."""
         for each in offsets:
             self._asked[member.group, TopicPartition(each.topic, each.partition)][each.offset] += 1
 
     def committed(self, group: str, offsets: tuple[CommittedOffset, ...]) -> None:
-        """The commit of these offsets was acknowledged; its request will not be retried."""
+        """Note the acknowledgement of an OffsetCommit, which will not be retried."""
         for each in offsets:
             key = (group, TopicPartition(each.topic, each.partition))
             self._floors[key] = max(self._floors.get(key, -1), each.offset)
@@ -149,14 +149,15 @@ class Groups:
         self._cluster.rules.marks["offsets fetched"] += offset > 0
 
     def read_by(self, member: SimMember, reads: Reads) -> None:
-        """A member of a group without transactions has read these."""
+        """Note the records that a member of a group without transactions has read."""
         for tp, records in reads.items():
             self._read[member.group, tp].update(value for _, value in records)
 
     # --- the end ------------------------------------------------------------------------------------------
 
     def is_watched(self) -> bool:
-        """Whether the read_committed watcher is at the end of all logs: no transaction is open any more."""
+        """Whether the read_committed watcher has reached the end of all logs, so that no transaction is
+        open."""
         image = self._cluster.rules.image
         positions = self.watcher.positions()
         keys = [(name, n) for name in (SOURCE, COPY) for n in range(len(image.topics[name].partitions))]
@@ -182,7 +183,7 @@ class Groups:
         }
 
     def end(self) -> None:
-        """After the faults have healed. Errors: AssertionError for a broken law."""
+        """Check the laws after the faults have healed. Errors: AssertionError for a broken law."""
         cluster, patience_ms = self._cluster, self._cluster.plan.patience_ms
         for app in self.apps:
             app.is_sending = False
@@ -220,7 +221,8 @@ class Groups:
             assert op.outcome is not Outcome.FAIL or not there, f"AllOrNothing: {there} were aborted"
 
     def _check_whole(self) -> None:
-        """AllOrNothing: as the producer's outcome says; with an unknown outcome all records or none."""
+        """AllOrNothing: the reads agree with the producer's outcome; if that is unknown, all records or
+        none."""
         seen = {value for records in self.watcher.records.values() for value in records}
         for op in self._ops:
             values = [send.value for send in op.sends]
@@ -272,7 +274,7 @@ def _check_group(group: ConsumerGroup) -> None:
 
 
 def _state_of(shard: Any) -> dict[Any, Any]:
-    """The state behind a coordinator's responses: transactions, or offsets and the names of groups."""
+    """The state that a coordinator's responses use: transactions, or offsets and group names."""
     if isinstance(shard, TransactionShard):
         return {name: transaction.value for name, transaction in shard.transactions.items()}
     offsets = {group: dict(each) for group, each in shard.store._committed.items() if each}

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Watch:
     """One partition with one log in one run of a node's process, and its state at the last check.
 
-    `state` is what its laws read and its node can change. Changes by other nodes are found by the checks of
-    those nodes. The parts of the log are kept because every event of the node looks at them.
+    `state` has the values that the laws read and the node can change. The checks of other nodes find changes
+    by those nodes. The parts of the log are stored here because every event of the node reads them.
     """
 
     __slots__ = ("_reader", "_recovery", "_segments", "_start", "fuse", "log", "partition", "state")
@@ -25,7 +25,7 @@ class Watch:
         self.state: tuple[Any, ...] = ()  # never checked
 
     def state_now(self) -> tuple[Any, ...]:
-        """The present state."""
+        """The current state."""
         partition = self.partition
         in_sync = partition.in_sync
         facts = (

@@ -1,4 +1,4 @@
-"""The world of a simulation: one heap of events, one virtual clock, one seed, one trace.
+"""The base of a simulation: one heap of events, one virtual clock, one seed, one trace.
 
 Every event is a call on this heap, in the order of (time, number of the call). No code uses real time, and
 all random numbers come from `random` or from a stream made by `stream`. So a run depends on its seed only,
@@ -25,8 +25,8 @@ HASHED_AT_ONCE = 1_000  # lines of the trace
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """The garbage collector is off inside: a run makes few reference cycles and keeps a long history, and
-    takes a fifth less time like this."""
+    """Disable the garbage collector in the block: a run makes few reference cycles and keeps a long history,
+    and takes a fifth less time without it."""
     is_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -75,7 +75,7 @@ class Pause:
             self._set(self._world.now_ms)
 
     def defer(self, label: str, action: Callable[[], None], extra_ms: int = 0) -> None:
-        """Run it `extra_ms` after the end of the pause."""
+        """Run an action `extra_ms` after the end of the pause."""
         self._number += 1
         number = self._number
 
@@ -96,7 +96,7 @@ class Pause:
 
 
 class World:
-    """Time passes only in `run`. `on_event` is called after every event: laws are checked there.
+    """The clock advances only in `run`. `on_event` is called after every event and checks the laws.
 
     `on_message` is called when a message arrives, before its receiver handles it: source, target, body (the
     KafkaError of a request that failed), frames, and for a response the body of its request, if known.
@@ -135,7 +135,7 @@ class World:
         return random.Random(f"{name}/{self.seed}")
 
     def after(self, delay_ms: int, label: str, action: Callable[[], None]) -> Call:
-        """Plan `action` in `delay_ms`, after all events already planned for that time."""
+        """Schedule `action` in `delay_ms`, after all events already scheduled for that time."""
         assert delay_ms >= 0, f"{label} is {-delay_ms} ms late"
         call = Call(label, action)
         number = self._number = self._number + 1
@@ -154,27 +154,32 @@ class World:
     ) -> bool:
         """Run events until `until` holds; returns whether it did within `duration_ms`.
 
-        Without `until` the whole time passes. Errors: AssertionError after `max_events`: an endless loop.
+        Without `until`, run for the whole duration. Errors: AssertionError after `max_events`: an endless
+        loop.
         """
         with uncollected():
             return self._run(duration_ms, until, max_events)
 
     def _run(self, duration_ms: int, until: Callable[[], bool] | None, max_events: int) -> bool:
         end_ms, end_events = self.now_ms + duration_ms, self.events + max_events
-        heap = self._heap
+        heap, unhashed, lines = self._heap, self._unhashed, self.lines
         while heap and heap[0][0] <= end_ms:
             if until is not None and until():
                 return True
-            self.now_ms, _, call = heappop(heap)
+            now_ms, _, call = heappop(heap)
+            self.now_ms = now_ms
             action = call.action
             if action is None:
                 continue
             self.events += 1
             assert self.events <= end_events, f"{max_events} events in {duration_ms} ms: an endless loop"
-            self.note(call.label)
+            if lines is None:  # like `note`, without a function call
+                unhashed.append(f"{now_ms} {call.label}")
+            else:
+                self.note(call.label)
             action()
             self.on_event()
-            if len(self._unhashed) >= HASHED_AT_ONCE:
+            if len(unhashed) >= HASHED_AT_ONCE:
                 self._hash_lines()
         self.now_ms = end_ms
         return until is not None and until()

@@ -3,6 +3,7 @@
 `python on_ray.py BOOTSTRAP TOPIC TEMP_DIR` prints what it found as JSON.
 """
 
+import faulthandler
 import json
 import sys
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import headrace
 import ray
 from headrace.protocol.errors import ConfigError
+
+LIMIT_S = 450.0  # what hangs ends then, and prints where
 
 
 def main(bootstrap: str, topic: str, temp_dir: str) -> dict[str, Any]:
@@ -35,4 +38,5 @@ def main(bootstrap: str, topic: str, temp_dir: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     sys.stdout.write(f"{json.dumps(main(*sys.argv[1:]))}\n")

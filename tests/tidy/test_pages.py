@@ -39,6 +39,10 @@ FOREIGN_PAGES = {"docs/COMPATIBILITY.md"}
 FOREIGN = {
     "reset_index", "memmove", "zmq_msg_t", "area", "src", "name.tmp", "FastAPI", "lifespan", "post_fork",
     "NAME.json", "NAME", "DEBUG", "session_latest",
+    # of Ray
+    "RAY_USE_TLS", "dashboard-agent-grpc-port", "dashboard-host", "dashboard-port", "max-worker-port",
+    "metrics-export-port", "min-worker-port", "node-ip-address", "node-manager-port", "object-manager-port",
+    "runtime-env-agent-port",
 }  # fmt: skip
 MIGRATING = "docs/MIGRATING.md"
 CLIENT_PACKAGES = {"kafka-python": "kafka", "confluent-kafka": "confluent_kafka", "aiokafka": "aiokafka"}

@@ -54,11 +54,21 @@ MAX_FUNCTION_LINES = 80
 
 # Where Python may sleep, and what for. Everywhere else something tells, and is waited for.
 SLEEPERS = {
-    "runtime/server_host_io.py": "the moment in which Ray can still ask why a start failed",
+    "services/cli/stream_status.py": "the interval of `stream top`",
+    "stream/watch/instance_io.py": "the interval of samples of stacks",
+    "runtime/server_host_io.py": "the moment in which a call is answered before the process ends",
     "runtime/waiting_io.py": "what another program does without a word; the length of a measurement",
     "services/bench/pacing_io.py": "an open loop's intended times",
     "services/line_sources_io.py": "a sampler's period",
 }
+# Bytes that these modules load are code to Python. None of them may have come from the network, but through
+# Ray or Spark, whose own messages are of this kind.
+UNPICKLERS = {
+    "clients/spark/writing_io.py": "results of our own tasks, through Spark",
+    "services/bench/worker_pool.py": "a copy of an error of this process",
+    "stream/ray/program_io.py": "the program of an application, through Ray",
+}
+UNPICKLING = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 
 
 def sources(*more: str) -> list[Path]:
@@ -88,8 +98,8 @@ def is_impure(path: Path) -> bool:
 
 def may_touch_ray(path: Path) -> bool:
     parts = path.relative_to(ROOT).parts
-    of_ray_data = parts[:2] == ("clients", "ray_data") and is_impure(path)
-    return path.stem.endswith("_actor") or parts[0] == "services" or of_ray_data
+    is_for_ray = parts[:2] in (("clients", "ray_data"), ("stream", "ray")) and is_impure(path)
+    return path.stem.endswith("_actor") or parts[0] == "services" or is_for_ray
 
 
 def runtime_imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -220,7 +230,27 @@ def test_only_the_listed_modules_sleep(found: Findings) -> None:
     assert set(found[sleepers]) == set(SLEEPERS)
 
 
-CHECKS = (impure_imports, imports_of_ray, large_things, without_docstrings, sleepers)
+def unpicklers(path: Path, nodes: list[ast.AST]) -> Iterator[str]:
+    if not is_of_a_package(path):
+        return
+    for node in nodes:
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [part for alias in node.names for part in alias.name.split(".")]
+        elif isinstance(node, ast.ImportFrom):
+            names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+        if UNPICKLING & set(names):
+            yield relative(path)
+    if "ray.cloudpickle" in path.read_text():
+        yield relative(path)
+
+
+def test_nothing_from_the_network_is_unpickled(found: Findings) -> None:
+    """What unpickles is listed, with the source of its bytes."""
+    assert set(found[unpicklers]) == set(UNPICKLERS)
+
+
+CHECKS = (impure_imports, imports_of_ray, large_things, without_docstrings, sleepers, unpicklers)
 
 
 @pytest.fixture(scope="module")
@@ -291,9 +321,12 @@ def test_every_wire_error_is_used_somewhere() -> None:
 
 
 def test_the_reference_pages_are_current() -> None:
-    """docs/CONFIG.md, ERRORS.md, PROTOCOL.md and STATES.md are what `make docs` writes now."""
+    """docs/AUTHORIZATION.md, CONFIG.md, ERRORS.md, PROTOCOL.md and STATES.md are what `make docs` writes
+    now."""
     from headrace.services import reference
 
+    page = (ROOT / "docs" / "AUTHORIZATION.md").read_text()
+    assert page == reference.authorization_page(), "run `make docs`"
     assert (ROOT / "docs" / "CONFIG.md").read_text() == reference.config_page(), "run `make docs`"
     assert (ROOT / "docs" / "ERRORS.md").read_text() == reference.errors_page(), "run `make docs`"
     assert (ROOT / "docs" / "PROTOCOL.md").read_text() == reference.protocol_page(), "run `make docs`"

@@ -14,8 +14,9 @@ from headrace.stream.errors import InternalTopicError, ProcessingError, StateDir
 from headrace.stream.processors.stateless import KStreamMapValues
 from headrace.stream.task.settings import TaskSettings
 from headrace.stream.topology.topology import Topology
-from headrace.stream.worker.instance_io import REPLACE_THREAD, AppInstance
+from headrace.stream.worker.instance_io import AppInstance
 from headrace.stream.worker.states import InstanceState
+from headrace.stream.worker.uncaught import REPLACE_THREAD
 from waiting import wait_for
 
 if TYPE_CHECKING:

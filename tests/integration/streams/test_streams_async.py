@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.stream.worker.instance_io import AppInstance
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 GUARANTEES = pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 
 

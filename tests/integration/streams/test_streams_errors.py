@@ -10,8 +10,8 @@ from headrace import NewTopic, stream, utf8
 from headrace.services.local_io import LocalCluster
 from headrace.stream.errors import MissingSourceTopicError, StreamsError
 from headrace.stream.task.handlers import LogAndContinue
-from headrace.stream.worker.instance_io import SHUTDOWN_APPLICATION
 from headrace.stream.worker.states import InstanceState
+from headrace.stream.worker.uncaught import SHUTDOWN_APPLICATION
 from waiting import wait_for
 
 if TYPE_CHECKING:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import socket
+import ssl
 import threading
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from certificates import Authority
 from headrace import NewTopic, int64, stream, utf8
+from headrace.protocol.errors import ConfigError
 from headrace.services.local_io import LocalCluster
 from waiting import wait_for
 
@@ -22,14 +24,6 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60.0
 WORDS = [f"w{number:02}" for number in range(40)]
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 class Counting:
@@ -58,7 +52,8 @@ class Counting:
         """One that is not started."""
         config = {
             "state.dir": str(self.folder / str(number)),
-            "application.server": f"127.0.0.1:{free_port()}",
+            "application.server": "127.0.0.1:0",
+            "metrics.recording.level": "TRACE",
         }
         return self.app().instance(self.cluster.bootstrap, config=config)
 
@@ -68,6 +63,13 @@ class Counting:
             for word in words:
                 producer.send(self.source, word, timestamp=5)
                 self.sent[word] = self.sent.get(word, 0) + 1
+
+
+def private(path: Path) -> str:
+    """A new file with a secret."""
+    path.touch(mode=0o600)
+    path.write_text("secret-of-the-queries\n")
+    return str(path)
 
 
 class Running(NamedTuple):
@@ -80,57 +82,72 @@ class Running(NamedTuple):
 
 @pytest.fixture(scope="module")
 def running(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Each word was sent twice, and is counted."""
-    counting = Counting(cluster, "asked", tmp_path_factory.mktemp("asked"))
-    counting.send(*WORDS, *WORDS)
+    """With a secret; each has half of the tasks. Then each word is sent twice, and is counted."""
+    folder = tmp_path_factory.mktemp("asked")
+    counting = Counting(cluster, "asked", folder, config={"query.secret.file": private(folder / "secret")})
     with (
         counting.instance(1) as one,
         counting.instance(2) as other,
         counting.app().queries(cluster.bootstrap, timeout_s=PATIENCE_S) as queries,
     ):
-        wait_for(lambda: all(each.threads[0].tasks for each in (one, other)), "both have tasks", PATIENCE_S)
+        tasks_of = [lambda each=each: len(each.threads[0].tasks) for each in (one, other)]
+        wait_for(lambda: [count() for count in tasks_of] == [6, 6], "both have half of the tasks", PATIENCE_S)
+        counting.send(*WORDS, *WORDS)
         for word in WORDS:
             wait_for(lambda word=word: queries.get("counts", word) == 2, f"{word} is counted", PATIENCE_S)
         yield Running(counting, (one, other), queries)
 
 
+def local_stores(instance: stream.AppInstance, name: str) -> list[Any]:
+    """The store of an instance; none if it has tasks of other stores only."""
+    store = instance.store(name, values_only=True)
+    try:
+        store.get(WORDS[0])
+    except stream.StoreMigratedError:
+        return []
+    return [store]
+
+
 def test_any_key_from_outside_and_from_any_instance(running: Running) -> None:
-    """The owner answers, wherever the query begins; the owners are both instances."""
-    queries = running.queries
-    assert {queries.owner("counts", word).active for word in WORDS} == set(queries.hosts())
+    """The owner answers, wherever the query begins; the owners are both instances, of one store or of two."""
+    queries, stores = running.queries, ("counts", "windows")
+    assert {queries.owner(name, word).active for name in stores for word in WORDS} == set(queries.hosts())
     for instance in running.instances:
         assert [instance.queries.get("counts", word) for word in WORDS] == [2] * len(WORDS)
-    here = [instance.store("counts", values_only=True) for instance in running.instances]
+    here = [store for each in running.instances for store in local_stores(each, "counts")]
     for word in WORDS:
-        assert sorted(store.get(word) or 0 for store in here) == [0, 2]
+        assert [found for store in here if (found := store.get(word))] == [2], "one instance has it"
     rows = queries.query("counts", stream.RangeQuery()).partitions.values()
     assert sorted(row for each in rows for row in each.value) == [(word, 2) for word in WORDS]
     window = queries.query("windows", stream.WindowKeyQuery("w00"))
     assert [found.value for each in window.partitions.values() for _, found in each.value] == [2]
-    with stream.connect_queries("asked", running.counting.cluster.bootstrap, key=utf8, value=int64) as other:
+    config = running.counting.options["config"]
+    at = running.counting.cluster.bootstrap
+    with stream.connect_queries("asked", at, key=utf8, value=int64, config=config) as other:
         assert other.get("counts", "w07", timeout_s=PATIENCE_S) == 2
 
 
-def test_http(running: Running) -> None:
-    """JSON of keys, ranges and windows; errors by status."""
-    import uvicorn
+def test_http(running: Running, tmp_path: Path) -> None:
+    """JSON of keys, ranges and windows over HTTPS, for a token; errors by status."""
+    authority, tokens = Authority(), private(tmp_path / "tokens")
+    pem = tmp_path / "server.pem"
+    issued = authority.issue("localhost")
+    pem.write_text(issued.key_pem() + issued.chain_pem)
+    context = ssl.create_default_context(cafile=authority.written(tmp_path))
+    with stream.serve_http(running.queries, token_file=tokens, tls_file=str(pem)) as server:
 
-    config = uvicorn.Config(stream.http_app(running.queries), port=0, log_level="warning", ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        wait_for(lambda: server.started, "the server listens", PATIENCE_S)
-        port = server.servers[0].sockets[0].getsockname()[1]
-
-        def ask(path: str) -> tuple[int, Any]:
+        def ask(path: str, token: str = "secret-of-the-queries") -> tuple[int, Any]:
+            request = urllib.request.Request(
+                f"https://127.0.0.1:{server.port}{path}", headers={"authorization": f"Bearer {token}"}
+            )
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as reply:
+                with urllib.request.urlopen(request, timeout=PATIENCE_S, context=context) as reply:
                     return reply.status, json.load(reply)
             except urllib.error.HTTPError as error:
                 with error:
                     return error.code, json.load(error)
 
+        assert ask("/stores/counts/keys/w01", "another")[0] == 401
         status, found = ask("/stores/counts/keys/w01")
         assert (status, found["key"], found["value"]) == (200, "w01", 2)
         assert ask("/stores/counts/keys/w01?timestamped=true")[1]["value"] == {"value": 2, "timestamp": 5}
@@ -148,15 +165,15 @@ def test_http(running: Running) -> None:
         assert ask("/stores/counts/windows/w01?from_time=x")[0] == 400
         assert ask("/stores/counts/keys/w01?key_format=xml")[0] == 400
         assert ask("/stores/counts/keys/w01?isolation=none")[0] == 400
-    finally:
-        server.should_exit = True
-        thread.join(PATIENCE_S)
+    with pytest.raises(ConfigError, match="tokens would be readable"):
+        stream.serve_http(running.queries, "0.0.0.0", token_file=tokens)
 
 
 def test_command_line(running: Running, command_line: CommandLine) -> None:
     """Values, rows and windows as JSON lines."""
     ask = command_line.at(running.counting.cluster.bootstrap)
-    at = ("stream", "query", "--value-serde", "int64", "asked")
+    secret = f"query.secret.file={running.counting.options['config']['query.secret.file']}"
+    at = ("stream", "query", "-X", secret, "--value-serde", "int64", "asked")
     assert ask(*at, "counts", "w01") == (0, "2\n", "")
     assert ask(*at, "counts", "nothing") == (0, "null\n", "")
     _, rows, _ = ask(*at, "counts", "--from", "w01", "--to", "w02")
@@ -165,6 +182,62 @@ def test_command_line(running: Running, command_line: CommandLine) -> None:
     code, _, error = ask(*at, "count", "a")
     assert code != 0
     assert "did you mean 'counts'" in error
+
+
+def test_status(running: Running, command_line: CommandLine, tmp_path: Path) -> None:
+    """Both instances report their threads, tasks and stores; nothing lags; `top` samples the operators."""
+
+    def entries(view: stream.ApplicationView) -> int:
+        stores = (store for _, _, task in view.tasks() if task.role == "active" for store in task.stores)
+        return sum(store.entries or 0 for store in stores if store.name == "counts")
+
+    queries = running.queries
+    wait_for(lambda: entries(queries.status()) >= len(WORDS), "the stores are flushed", PATIENCE_S)
+    view = queries.status(timeout_s=PATIENCE_S)
+    assert (view.application, view.state, view.unassigned) == ("asked", "Stable", ())
+    assert [(each.state, each.problem) for each in view.instances] == [("RUNNING", None)] * 2
+    active = [task for _, _, task in view.tasks() if task.role == "active"]
+    assert len(active) == 12  # three sub-topologies, four partitions
+    assert {task.state for task in active} == {"RUNNING"}
+    assert (view.lag, view.lag_ms) == (0, 0)
+    assert sum(task.records or 0 for task in active) == 6 * len(WORDS)  # lines, and each word in two topics
+    sizes = {store.name: store.size_bytes for task in active for store in task.stores}
+    assert sizes.keys() == {"counts", "windows"}
+    assert all(size is not None and size > 0 for size in sizes.values())
+    metrics = [metric for each in running.instances for metric in each.metrics().items()]
+    values = {name.name: value for name, value in metrics}
+    assert values["alive-stream-threads"] == 1
+    assert str(values["topology-description"]).startswith("Topologies:")
+    processed = [
+        value for name, value in metrics if (name.name, name.group[7:13]) == ("process-total", "thread")
+    ]
+    assert sum(map(float, processed)) == 6 * len(WORDS)
+    consumed = [float(value) for name, value in metrics if name.name == "records-consumed-total"]
+    assert sum(consumed) == 6 * len(WORDS)
+    assert {
+        "record-e2e-latency-max",
+        "put-latency-avg",
+        "hit-ratio-avg",
+        "num-live-versions",
+    } <= values.keys()
+    ask = command_line.at(running.counting.cluster.bootstrap)
+    secret = ("-X", f"query.secret.file={running.counting.options['config']['query.secret.file']}")
+    found = json.loads(ask("stream", "status", "asked", "--topology", *secret, "-o", "json")[1])
+    assert [each["state"] for each in found["instances"]] == ["RUNNING", "RUNNING"]
+    sent = running.counting.app().describe().strip()
+    nodes = [node["name"] for node in found["topology"]]
+    assert all(name in sent for name in nodes)
+    drawing = tmp_path / "t.svg"
+    code, out, _ = ask("stream", "describe", "asked", "--svg", str(drawing))
+    assert (code, out.strip()) == (0, sent), "the members have sent it"
+    assert all(name in drawing.read_text() for name in nodes)
+    code, out, _ = ask("group", "describe", "asked")
+    assert (code, sent in out) == (0, True)
+    code, out, _ = ask("stream", "top", "asked", *secret, "--interval", "0.2", "--count", "2")
+    assert (code, out.count("application asked: Stable, 2 instances")) == (0, 2)
+    code, _, error = ask("stream", "status", "nothing")
+    assert code != 0
+    assert "no instance of application 'nothing' runs" in error
 
 
 def test_queries_while_an_instance_leaves(running: Running, tmp_path: Path) -> None:

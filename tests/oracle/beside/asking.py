@@ -7,6 +7,7 @@ from headrace.protocol.records.header import HEADER_BYTES, Compression, read_bat
 from headrace.runtime.waiting_io import until
 
 from .scene import Scene
+from .secured_io import ADMIN, unsigned_token
 from .wire import KEYS, Closed, Wire
 
 NOW = 1_700_000_000_000
@@ -74,11 +75,14 @@ def batches(data: bytes) -> list[Any]:
 
 
 class Asking:
-    """A scenario's connection to one node. A version that is not advertised is noted as such."""
+    """A scenario's connection to one node. A version that is not advertised is noted as such.
 
-    def __init__(self, scene: Scene, node: int = 1) -> None:
-        self.scene, self.node = scene, node
-        self.wire = Wire(scene.system.address(node))
+    `user`: of a secured system, authenticated by an unsecured token.
+    """
+
+    def __init__(self, scene: Scene, node: int = 1, *, user: str = ADMIN) -> None:
+        self.scene, self.node, self.user = scene, node, user
+        self.wire = self._connected()
         ranges = self.wire.ask("api_versions", 0)["api_keys"]
         self.ranges = {
             each["api_key"]: range(each["min_version"], each["max_version"] + 1) for each in ranges
@@ -90,6 +94,12 @@ class Asking:
     def __exit__(self, *_: object) -> None:
         self.wire.__exit__()
 
+    def _connected(self) -> Wire:
+        wire = Wire(self.scene.system.address(self.node))
+        if self.scene.system.files is not None:
+            wire.authenticate(unsigned_token(self.user))
+        return wire
+
     def ask(self, label: str, api: str, version: int, **fields: Any) -> dict[str, Any]:
         """The response, noted under `label` if that is not empty; {} without a response."""
         answer: dict[str, Any] = {}
@@ -100,10 +110,10 @@ class Asking:
                 noted = answer = self.wire.ask(api, version, **fields)
             except Closed:
                 noted = "closed"
-                self.wire = Wire(self.scene.system.address(self.node))
+                self.wire = self._connected()
             except TimeoutError:
                 noted = "no answer"
-                self.wire = Wire(self.scene.system.address(self.node))
+                self.wire = self._connected()
         if label:
             self.scene.note(label, _opened(noted))
         return answer

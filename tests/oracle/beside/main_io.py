@@ -20,6 +20,7 @@ from .java_io import JavaTools
 from .page import Api, outdated, page
 from .playing_io import Outcome, Player
 from .scene import ALL, Scenario
+from .secured_io import Files
 from .systems_io import Headrace, Kafka, System, running
 from .wire import KEYS, Wire
 
@@ -40,6 +41,7 @@ SLOW = (
     "raw/ISR below min.insync.replicas",
     "raw/a node is unregistered",
     "raw/three nodes described*",
+    "security*/[!r]*",
 )
 # the configuration of a second Kafka, with which the harness must find differences
 PLANTED = {"auto.create.topics.enable": "false", "message.max.bytes": "100000"}
@@ -98,14 +100,16 @@ def _options() -> argparse.Namespace:
 def _run_all(
     scratch: Path, options: argparse.Namespace, chosen: list[Scenario], known: list[Known]
 ) -> tuple[list[Outcome], list[Api], Seen]:
-    """The scenarios of one node, then those of three."""
+    """The scenarios of one node, then those of a secured node, then those of three nodes."""
     outcomes: list[Outcome] = []
     apis: list[Api] = []
     seen: Seen = {}
-    for nodes in sorted({each.nodes for each in chosen}):
-        kafka, other = Kafka(scratch, {}, nodes=nodes), _other(options.against, scratch, nodes)
+    for rig in sorted({each.rig for each in chosen}):
+        files = Files.made(scratch / "files") if rig.is_secured else None
+        kafka = Kafka(scratch, {}, nodes=rig.nodes, files=files)
+        other = _other(options.against, scratch, rig.nodes, files)
         with running(kafka, other):
-            of_these = [each for each in chosen if each.nodes == nodes]
+            of_these = [each for each in chosen if each.rig == rig]
             outcomes += _play(kafka, other, of_these, known, is_shown=options.show)
             apis = apis or _apis(kafka, other)
             for head, clients in other.seen.items():
@@ -113,10 +117,10 @@ def _run_all(
     return outcomes, apis, seen
 
 
-def _other(kind: str, scratch: Path, nodes: int) -> System:
+def _other(kind: str, scratch: Path, nodes: int, files: Files | None) -> System:
     if kind == "headrace":
-        return Headrace(scratch, {}, nodes=nodes)
-    return Kafka(scratch, PLANTED if kind == "planted" else {}, "other", nodes=nodes)
+        return Headrace(scratch, {}, nodes=nodes, files=files)
+    return Kafka(scratch, PLANTED if kind == "planted" else {}, "other", nodes=nodes, files=files)
 
 
 def _play(

@@ -105,4 +105,5 @@ def _names_of_ports(system: System) -> dict[int, str]:
     for number, tap in system.taps.items():
         name = "broker" if len(system.taps) == 1 else f"broker {number}"
         names |= {tap.port: name, tap.target: f"behind the {name}"}
+    names |= {port: f"{listener} of the broker" for listener, port in system.ports.items()}
     return names

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.runtime.waiting_io import until
 
@@ -18,16 +18,23 @@ from .systems_io import System
 SETTLE_S = 5.0
 
 
+class Rig(NamedTuple):
+    """The systems that a scenario needs: 1 or 3 nodes of each; or one with users and an authorizer."""
+
+    nodes: int = 1
+    is_secured: bool = False
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Requests of one `client`. Both systems run `play`, each with its own scene; `play_pair` gets both
-    scenes, Kafka's first. `nodes`: of each system, 1 or 3."""
+    scenes, Kafka's first."""
 
     client: str
     title: str
     play: Callable[[Scene], None] | None = None
     play_pair: Callable[[tuple[Scene, Scene]], None] | None = None
-    nodes: int = 1
+    rig: Rig = field(default_factory=Rig)
 
     @property
     def name(self) -> str:
@@ -116,12 +123,12 @@ def _add(new: Scenario) -> None:
 
 
 def scenario(
-    client: str, title: str, *, nodes: int = 1
+    client: str, title: str, *, nodes: int = 1, is_secured: bool = False
 ) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
     """Add a function to `ALL` as a scenario."""
 
     def add(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
-        _add(Scenario(client, title, play, nodes=nodes))
+        _add(Scenario(client, title, play, rig=Rig(nodes, is_secured)))
         return play
 
     return add

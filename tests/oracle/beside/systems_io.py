@@ -8,8 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headrace.benchmarks.servers.kafka_cluster_io import KafkaCluster
+from headrace.protocol.security.server_keys import CONTROLLER, NODE, ServerName
 from headrace.runtime.ports_io import reserve_ports
+from headrace.runtime.server_security_config import SSL
+from headrace.services.server_keys_io import ServerKeyFolder
 
+from . import secured_io
+from .secured_io import MUTUAL, OPEN, SEALED, Files
 from .tap_io import Tap
 
 # settings of both systems; all others are defaults
@@ -42,9 +47,13 @@ JVM = ("-Xms256m", "-Xmx512m", "-Djava.awt.headless=true")
 class System(ABC):
     """Nodes 1, 2, ... on loopback, each behind a tap, so that addresses survive restarts."""
 
-    def __init__(self, name: str, nodes: int) -> None:
+    def __init__(self, name: str, nodes: int, files: Files | None = None) -> None:
+        """With `files` the only node has an authorizer and the listeners of `secured_io`."""
         self.name = name
+        self.files = files
         self.taps = {number: Tap() for number in range(1, nodes + 1)}
+        # of other listeners than that behind the tap, which cannot read what is encrypted
+        self.ports = dict(zip((SEALED, MUTUAL), reserve_ports(2), strict=True)) if files else {}
         self.log_dirs: dict[int, Path] = {}
         self.second_dirs: dict[int, Path] = {}  # of nodes that have two
 
@@ -81,8 +90,14 @@ class System(ABC):
         """host:port of one node."""
         return f"127.0.0.1:{self.taps[number].port}"
 
+    def address_of(self, listener: str) -> str:
+        """host:port of a listener of the only node of a secured system."""
+        return f"127.0.0.1:{self.ports.get(listener, self.taps[1].port)}"
+
     def settings_of(self, number: int) -> dict[str, str]:
-        """A node's own settings: its address, and its rack in a cluster."""
+        """A node's own settings: its address, its security, and its rack in a cluster."""
+        if self.files is not None:
+            return secured_io.settings(self.files, {OPEN: self.taps[number].port, **self.ports})
         own = {"advertised.listeners": f"PLAINTEXT://{self.address(number)}"}
         if number in self.second_dirs:
             own["log.dirs"] = f"{self.log_dirs[number]},{self.second_dirs[number]}"
@@ -119,10 +134,16 @@ class Kafka(System):
     """Apache Kafka, each node broker and controller in one JVM."""
 
     def __init__(
-        self, scratch: Path, settings: Mapping[str, str], name: str = "kafka", *, nodes: int = 1
+        self,
+        scratch: Path,
+        settings: Mapping[str, str],
+        name: str = "kafka",
+        *,
+        nodes: int = 1,
+        files: Files | None = None,
     ) -> None:
-        super().__init__(name, nodes)
-        self._folder = scratch / f"{name}-{nodes}"
+        super().__init__(name, nodes, files)
+        self._folder = scratch / f"{name}-{nodes}{'-secured' if files else ''}"
         self._place(self._folder)
         self._settings = {**SETTINGS, **settings}
         if nodes > 1:
@@ -132,8 +153,14 @@ class Kafka(System):
 
     def start(self) -> None:
         if self._cluster is None:
-            own = {number: self.settings_of(number) for number in self.taps}
-            self._cluster = KafkaCluster(self._folder, len(self.taps), self._settings, None, own=own, jvm=JVM)
+            ports = reserve_ports(2 * len(self.taps))
+            pairs = dict(zip(self.taps, zip(ports[::2], ports[1::2], strict=True), strict=True))
+            own, jvm = {number: self.settings_of(number) for number in self.taps}, JVM
+            if self.files is not None:
+                broker, controller = pairs[1]
+                own[1] |= secured_io.kafka_settings({OPEN: broker, **self.ports}, controller)
+                jvm += secured_io.kafka_jvm(self.files)
+            self._cluster = KafkaCluster(self._folder, pairs, self._settings, None, own=own, jvm=jvm)
             for number, tap in self.taps.items():
                 tap.target = self._cluster.port(number)
         else:
@@ -169,9 +196,11 @@ class Kafka(System):
 class Headrace(System):
     """Storage nodes with a listener for Kafka clients, and as many controllers, each in its own process."""
 
-    def __init__(self, scratch: Path, settings: Mapping[str, str], *, nodes: int = 1) -> None:
-        super().__init__("headrace", nodes)
-        self._folder = scratch / f"headrace-{nodes}"
+    def __init__(
+        self, scratch: Path, settings: Mapping[str, str], *, nodes: int = 1, files: Files | None = None
+    ) -> None:
+        super().__init__("headrace", nodes, files)
+        self._folder = scratch / f"headrace-{nodes}{'-secured' if files else ''}"
         self._folder.mkdir()
         self._place(self._folder)
         self._settings, self._of_controllers = {**SETTINGS, **settings}, {}
@@ -189,6 +218,9 @@ class Headrace(System):
         self._ports = []
         for number in self.taps:
             pairs = {"controller.id": str(number), **self._of_controllers}
+            if self.files is not None:
+                pairs |= {"delegation.token.secret.key": secured_io.TOKEN_SECRET}
+                pairs |= self._server_keys(ServerName(CONTROLLER, number))
             if number > 1:
                 first = f"127.0.0.1:{self._ports[0]}"
                 pairs |= {
@@ -216,13 +248,22 @@ class Headrace(System):
         _terminate(process)
 
     def restart(self, number: int) -> None:
+        first = "PLAINTEXT" if self.files is None else OPEN
+        listeners = {first: self.taps[number].target, **self.ports}
         pairs = {
             "node.id": str(number),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.taps[number].target}",
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
             **self._settings,
             **self.settings_of(number),
+            **({} if self.files is None else self._server_keys(ServerName(NODE, number))),
         }
         self._nodes[number], _ = self._start("node", number, ",".join(self._ports), pairs)
+
+    def _server_keys(self, name: ServerName) -> dict[str, str]:
+        """Servers know each other by these, so that rules are for clients alone."""
+        folder = ServerKeyFolder(self._folder / "security")
+        folder.make([name])
+        return {"native.security.protocol": SSL, **folder.config_of(name)}
 
     def _start(
         self, kind: str, number: int, ports: str, pairs: Mapping[str, str]

@@ -81,6 +81,13 @@ class Wire:
         self._socket.sendall(frame(api, version, fields, next(self._numbers), self.client_id))
         return parsed(api, version, self.answer())
 
+    def authenticate(self, token: str) -> None:
+        """By OAUTHBEARER. Errors: Closed."""
+        self.ask("sasl_handshake", 1, mechanism="OAUTHBEARER")
+        data = f"n,,\1auth=Bearer {token}\1\1".encode()
+        if self.ask("sasl_authenticate", 1, auth_bytes=data)["error_code"] != "none":
+            raise Closed
+
     def send(self, data: bytes) -> None:
         """Raw bytes."""
         self._socket.sendall(data)

@@ -31,6 +31,7 @@ from .functions import (
     values,
 )
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
 KINDS = {
     "kv": StoreKind.KEY_VALUE,
     "timestamped": StoreKind.TIMESTAMPED_KEY_VALUE,
@@ -215,7 +216,7 @@ class Building:
         label = {"label": node["label"]} if "label" in node else {}
         source.print(
             mapper=lambda key, value: text(f(key, value)),
-            write=lambda line: lines.append(line.removesuffix("\n")),
+            write=lambda line: lines.extend(_LINE_END.split(line)[:-1]),  # as Java reads its file
             **label,
             **_named(node),
         )

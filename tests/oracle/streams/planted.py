@@ -96,7 +96,6 @@ TABLE_JOIN = PROCESSORS + "table_joins:KTableKTableJoin."
 LOOKUP = PROCESSORS + "stream_table_joins:KStreamKTableJoinProcessor."
 FOREIGN = PROCESSORS + "foreign_key_joins:"
 SUPPRESS = PROCESSORS + "suppress:SuppressProcessor."
-ADVANCE = "if timestamp > stream_time:"
 
 BUGS: dict[str, Planted] = {
     # windows
@@ -107,9 +106,9 @@ BUGS: dict[str, Planted] = {
         WINDOW_AGGREGATE, "start + size_ms <= close_time", "start + size_ms < close_time", WINDOWS
     ),
     "window_grace_is_ignored": Planted(
-        WINDOW_AGGREGATE, "= stream_time - grace_ms", "= stream_time", WINDOWS
+        WINDOW_AGGREGATE, "= observed[0] - grace_ms", "= observed[0]", WINDOWS
     ),
-    "stream_time_goes_back": Planted(WINDOW_AGGREGATE, ADVANCE, "if True:", WINDOWS),
+    "stream_time_goes_back": Planted(WINDOW_AGGREGATE, "if timestamp > observed[0]:", "if True:", WINDOWS),
     "window_keeps_the_last_timestamp": Planted(
         WINDOW_AGGREGATE, "if found_timestamp > timestamp:", "if False:", WINDOWS
     ),
@@ -196,7 +195,7 @@ BUGS: dict[str, Planted] = {
         LOOKUP + "process", "if value is None or (", "if (", ("stream_table_join", "stream_table_left_join")
     ),
     "grace_join_reads_the_latest_version": Planted(
-        LOOKUP + "_join", "if self._is_versioned else", "if False else", GRACE_JOINS
+        LOOKUP + "_row_of", "if self._is_versioned else", "if False else", GRACE_JOINS
     ),
     "table_join_takes_its_own_timestamp": Planted(
         TABLE_JOIN + "_bind", "if other_timestamp > timestamp:", "if False:", TABLE_JOINS
@@ -418,6 +417,6 @@ BUGS: dict[str, Planted] = {
     ),
     "dropped_records_do_not_count": Planted(TASK + "context:TaskContext.dropped", "+ 1", "+ 0", ("count",)),
     "description_has_no_stores": Planted(
-        "headrace.stream.topology.description:_line", "java_order.grown(spec.stores)", "()", ("count",)
+        "headrace.stream.topology.description:_said", "java_order.grown(spec.stores)", "()", ("count",)
     ),
 }

@@ -197,8 +197,8 @@ def test_groups_are_chosen_by_workload_or_id() -> None:
 
 
 def test_both_modes_have_every_workload() -> None:
-    """W1 to W13, bare loops, three nodes, fail-over, the cleaner and Kafka's own clients."""
-    wanted = {f"W{number}" for number in range(1, 14)} | {"BARE", "R3", "FAILOVER", "CLEANER", "W18"}
+    """W1 to W13, bare loops, three nodes, fail-over, the cleaner, Kafka's own clients and security."""
+    wanted = {f"W{number}" for number in range(1, 14)} | {"BARE", "R3", "FAILOVER", "CLEANER", "W18", "W20"}
     for is_quick in (True, False):
         assert {group.workload for group in chosen(set(), is_quick=is_quick)} == wanted
 

@@ -56,7 +56,7 @@ def test_unknown_key_error_suggests_the_nearest_name() -> None:
 
 def test_unsupported_keys_of_kafka_are_errors() -> None:
     """To ignore them could lose data."""
-    for key in ("security", "sasl_mechanism"):
+    for key in ("security", "ssl.keystore.location"):
         with pytest.raises(ConfigError, match="unknown config key"):
             given(None, {key: "x"}, ClientConfigs)
 
@@ -178,8 +178,11 @@ def test_configs_that_contradict_explicit_idempotence_are_errors(given: dict[str
         ("bootstrap.servers", "use `bootstrap`"),
         ("value_serializer", "use `value=`"),
         ("key.deserializer", "use `key=`"),
-        ("security.protocol", "not supported yet"),
-        ("sasl_mechanism", "not supported yet"),
+        ("ssl.ca.location", "CURVE keys instead of certificates"),
+        ("sasl.mechanisms", "use `sasl_mechanism`"),
+        ("sasl_plain_username", "use `username`"),
+        ("sasl.kerberos.kinit.cmd", "sasl_kerberos_keytab"),
+        ("oauth_cb", "use `sasl_oauthbearer_token`"),
         ("queue.buffering.max.ms", "use `linger_ms`"),
         ("consumer_timeout_ms", "use `iter_timeout`"),
         ("stats_cb", "metrics()"),
@@ -212,7 +215,7 @@ def test_advice_names_existing_keys_and_arguments() -> None:
         "name",
         "send",
     }
-    for name, advice in foreign_names._ADVICE.items():
+    for name, advice in {**foreign_names._ADVICE, **foreign_names._SECURITY}.items():
         for word in re.findall(r"`([a-z_]+)`", advice):
             if word not in arguments and word not in ("position", "end_offsets", "add_done_callback"):
                 assert dotted(word, ClientConfigs), name

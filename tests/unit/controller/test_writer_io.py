@@ -119,6 +119,8 @@ class Core:
 
     def tick(self, _now_ms: int) -> None: ...
 
+    def learn_wall_clock(self, _now_ms: int, _wall_ms: int) -> None: ...
+
     def note_disconnected(self, node_id: int, broker_epoch: int, _now_ms: int) -> None:
         self._world.events.append(f"disconnected {node_id} {broker_epoch}")
 

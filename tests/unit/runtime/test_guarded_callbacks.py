@@ -44,11 +44,15 @@ async def test_exception_in_the_nodes_timer_ends_the_node() -> None:
         def endpoint_of(self, node_id: int) -> None:
             raise AssertionError(f"no request to node {node_id} is sent here")
 
+    class Link:
+        security = None
+
     core: Any = Core()
+    link: Any = Link()
     unused: Any = None
     tasks = TaskOwner()
     effects = NodeEffects(
-        core, unused, unused, tasks, is_ending=lambda: False, is_closed=lambda: False, log=unused
+        core, unused, link, tasks, is_ending=lambda: False, is_closed=lambda: False, log=unused
     )
     effects.perform()
     await asyncio.wait_for(tasks.wait_stopping(), 60)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -65,6 +66,17 @@ def test_server_starts_reports_status_and_stops() -> None:
     assert host.status()["state"] == "stopped"
     assert ends.codes == []
     host.stop(WAIT_S)  # again: nothing to do
+
+
+def test_restart_stops_cleanly_and_ends_the_process_behind_the_call() -> None:
+    """With a code after which the supervisor starts it again."""
+    server, ends = FakeServer(), Ends()
+    host = ServerHost("node-1", lambda: server, ends)
+    host.wait_ready(WAIT_S)
+    host.restart(WAIT_S)
+    assert server.was_stopped
+    assert ends.happened.wait(WAIT_S)
+    assert ends.codes == [1]
 
 
 def test_on_ready_runs_once_before_the_endpoint_is_known() -> None:
@@ -131,3 +143,12 @@ def test_slow_start_raises_a_timeout() -> None:
     release.set()
     host.wait_ready(WAIT_S)
     host.stop(WAIT_S)
+
+
+def test_server_with_a_low_priority_logs_a_warning() -> None:
+    """Ray starts its workers with niceness 15 unless its environment says otherwise."""
+    lines = "import logging, os; from headrace.runtime.server_host_io import settle_process"
+    program = f"{lines}; logging.basicConfig(); os.nice(3); settle_process()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "WARNING:headrace.host:this server runs with niceness" in done.stderr
+    assert "set RAY_worker_niceness=0 in the environment of `ray start`" in done.stderr

@@ -14,8 +14,13 @@ pytestmark = pytest.mark.usefixtures("home")
 # A complete command line of every command that reads. Those of NEEDS_NO_CLUSTER connect to none, and
 # `status` is about the default cluster, because scripts start it when `status` fails.
 NEEDS_NO_CLUSTER = {"version", "config keys", "log dump", "completion", "stream describe"}
-NEVER_FALLS_BACK = {"status"}
+NEVER_FALLS_BACK = {"status", "security ray-env", "security status"}
 READING = {
+    "acl explain": "--user ann --operation read --topic orders",
+    "acl lint": "",
+    "acl list": "",
+    "token list": "",
+    "user list": "",
     "client-metrics describe": "",
     "client-metrics list": "",
     "completion": "bash",
@@ -31,9 +36,16 @@ READING = {
     "node list": "",
     "quorum status": "",
     "quota describe": "",
+    "audit": "",
+    "security ray-env": "",
+    "security status": "",
     "status": "",
     "stream describe": "copying_app:app",
+    "stream diff": "copying_app:app",
     "stream query": "shop counts ann",
+    "stream serve": "shop",
+    "stream status": "shop",
+    "stream top": "shop --count 1",
     "topic describe": "orders",
     "topic list": "",
     "txn describe": "id",
@@ -45,6 +57,14 @@ READING = {
 # A complete command line of every command that can change something. Those of HAS_OWN_CLUSTER start one.
 HAS_OWN_CLUSTER = {"up", "quickstart"}
 CHANGING = {
+    "acl create": "--user ann --operation read --topic orders",
+    "acl delete": "--topic orders",
+    "token create": "",
+    "token expire": "aGk=",
+    "token renew": "aGk=",
+    "user create": "ann --password-stdin",
+    "user delete": "ann",
+    "user passwd": "ann --password-stdin",
     "bench consume": "",
     "bench latency": "",
     "bench mixed": "",
@@ -65,9 +85,12 @@ CHANGING = {
     "quickstart": "",
     "quorum add-voter": "2 host:1",
     "quorum remove-voter": "2",
+    "security rotate": "",
     "quota alter": "--user ann --set producer_byte_rate=5",
     "stream reset": "shop -t orders --to-earliest --execute",
     "stream run": "copying_app:app",
+    "stream scale": "shop 2",
+    "stream stop": "shop",
     "topic add-partitions": "orders 5",
     "topic create": "orders",
     "topic delete": "orders --yes",

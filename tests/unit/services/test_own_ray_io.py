@@ -10,9 +10,11 @@ import psutil
 import pytest
 from headrace.services import own_ray_io
 from headrace.services.own_ray_io import (
+    ONE_MACHINE,
     OwnRay,
     RayStartError,
     _interpreter,
+    env_of_own_ray,
     is_running,
     processes_of,
     start_own_ray,
@@ -115,9 +117,9 @@ def test_slow_ray_is_started_again(
     monkeypatch.setattr(own_ray_io, "_command", command)
     if count == 1:
         with pytest.raises(RayStartError, match=text):
-            start_own_ray(300)
+            start_own_ray({}, 300)
     else:
-        own = start_own_ray(300)
+        own = start_own_ray({}, 300)
         assert own.address == "h:1"
         stop_own_ray(own)
     assert mark.stat().st_size == count
@@ -127,15 +129,37 @@ def test_slow_ray_is_started_again(
 
 def test_settings_of_the_user_have_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without one, servers have the usual priority, and no worker is started in advance."""
-    ours = ("RAY_worker_niceness", "RAY_prestart_worker_first_driver", "RAY_AUTH_MODE")
+    ours = ("RAY_worker_niceness", "RAY_prestart_worker_first_driver")
     for name in ours:
         monkeypatch.delenv(name, raising=False)
-    found = own_ray_io._environment()
-    assert [found[name] for name in ours] == ["0", "0", "disabled"]
+    found = own_ray_io._environment({})
+    assert [found[name] for name in ours] == ["0", "0"]
     for name in ours:
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("RAY_ADDRESS", "h:1")
-    found = own_ray_io._environment()
-    assert [found[name] for name in ours] == ["1", "1", "1"]
+    found = own_ray_io._environment({})
+    assert [found[name] for name in ours] == ["1", "1"]
     assert "RAY_ADDRESS" not in found
     assert os.environ["RAY_ADDRESS"] == "h:1"
+
+
+def test_own_ray_has_a_new_token_that_others_cannot_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of the home folder or the environment, which is another Ray's; none if disabled."""
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "of another Ray")
+    path = tmp_path / "clusters" / "c.ray_token"
+    first = env_of_own_ray(path)
+    token = path.read_text()
+    assert first["RAY_AUTH_TOKEN_PATH"] == str(path)
+    assert (first["RAY_AUTH_MODE"], first[ONE_MACHINE]) == ("token", "0")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "RAY_AUTH_TOKEN" not in own_ray_io._environment(first)
+    env_of_own_ray(path)
+    assert len(token) == 64
+    assert path.read_text() != token
+    path.unlink()
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert env_of_own_ray(path) == {"RAY_AUTH_MODE": "disabled", ONE_MACHINE: "0"}
+    assert not path.exists()

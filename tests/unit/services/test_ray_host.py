@@ -14,13 +14,13 @@ from headrace.services.ray_host import (
     UpOptions,
     _active,
     _merged,
-    _reason,
     _wait_for_machines,
     _with,
     _with_those_there,
     down,
     namespace_of,
 )
+from headrace.services.ray_readiness import reason_of
 
 BEFORE = ClusterFile("c", "h:1", ("h:2",), 3, "/data")
 
@@ -133,8 +133,8 @@ def test_servers_are_sorted_by_number() -> None:
 
 def test_error_of_ray_is_cut_to_its_last_line() -> None:
     """That line is the error itself."""
-    assert _reason(RuntimeError("Traceback\n  File\nValueError: bad\n")) == "ValueError: bad"
-    assert _reason(RuntimeError()) == "RuntimeError"
+    assert reason_of(RuntimeError("Traceback\n  File\nValueError: bad\n")) == "ValueError: bad"
+    assert reason_of(RuntimeError()) == "RuntimeError"
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,16 @@ def test_default_cluster_needs_no_name_in_the_remedy() -> None:
         _merged(UpOptions("default", config={"num.partitions": "4"}), running)
 
 
-def test_ray_of_the_environment_keeps_its_auth_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_of_the_environment_keeps_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """`status` and `down` from another shell join the Ray as `up` did."""
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    assert _merged(UpOptions("c"), None).auth_mode == "disabled"
+    assert _merged(UpOptions("c"), None).ray_env == {"RAY_AUTH_MODE": "disabled"}
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    assert _merged(UpOptions("c"), None).auth_mode == "token"
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/token")
+    assert _merged(UpOptions("c"), None).ray_env == {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": "/token",
+    }
 
 
 class FakeRay:

@@ -67,3 +67,10 @@ def test_default_replication_factor_of_several_nodes() -> None:
     assert found == {1: (1, 1), 2: (2, 1), 3: (3, 2), 9: (3, 2)}
     asked = replicated({"default.replication.factor": "2", "num.partitions": "4"}, 3)
     assert asked == {"default.replication.factor": "2", "min.insync.replicas": 2, "num.partitions": "4"}
+
+
+def test_references_are_resolved_by_the_server() -> None:
+    """This machine may not have the file; the keys of providers go to all servers."""
+    pairs = {"listener.host": "${file:/absent:host}", "config.providers": "file"}
+    node, controller = split_config(pairs)
+    assert node == controller == pairs

@@ -60,7 +60,8 @@ def test_a_name_that_gives_no_app_is_explained(
     command_line: CommandLine, module: str, target: str, text: str
 ) -> None:
     """For `describe` and for `run`, before a cluster is searched."""
-    for command in ("describe", "run"):
+    commands = ("describe", "run") if ":" in target else ("run",)  # without a colon it is an id
+    for command in commands:
         code, _, err = command_line("stream", command, target.format(module))
         assert code in (1, 2)
         assert text in err

@@ -16,6 +16,7 @@ from ..scene import Scene, scenario
 CLIENT = "java tools"
 TOOLS = "org.apache.kafka.tools"
 TOPICS, CONFIGS = f"{TOOLS}.TopicCommand", "kafka.admin.ConfigCommand"
+USER = "--entity-type users --entity-name {topic}"
 PRODUCER, CONSUMER = f"{TOOLS}.ConsoleProducer", f"{TOOLS}.consumer.ConsoleConsumer"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 WAIT = "--timeout-ms 15000 --max-messages"
@@ -135,6 +136,22 @@ SCRIPTS: dict[str, list[Call]] = {
             "--alter --entity-type clients --entity-name c --add-config producer_byte_rate=9999999",
         ),
         call("describe quota", CONFIGS, "--describe --entity-type clients --entity-name c", awaits="rate="),
+    ],
+    "kafka-configs of users": [
+        call("sha 256", CONFIGS, f"--alter {USER} --add-config SCRAM-SHA-256=[iterations=8192,password=p]"),
+        # Kafka names two mechanisms in no fixed order
+        call("describe", CONFIGS, f"--describe {USER}", awaits="SHA-256"),
+        call("sha 512", CONFIGS, f"--alter {USER} --add-config SCRAM-SHA-512=[password=p]"),
+        call("few", CONFIGS, f"--alter {USER} --add-config SCRAM-SHA-512=[iterations=4095,password=p]"),
+        call("many", CONFIGS, f"--alter {USER} --add-config SCRAM-SHA-512=[iterations=16385,password=p]"),
+        call("delete", CONFIGS, f"--alter {USER} --delete-config SCRAM-SHA-256"),
+        call("deleted again", CONFIGS, f"--alter {USER} --delete-config SCRAM-SHA-256"),
+        call("described again", CONFIGS, f"--describe {USER}"),
+    ],
+    "kafka-acls without an authorizer": [
+        call("add", f"{TOOLS}.AclCommand", "--add --allow-principal User:a --operation Read --topic t"),
+        call("list", f"{TOOLS}.AclCommand", "--list"),
+        call("remove", f"{TOOLS}.AclCommand", "--remove --force --topic t"),
     ],
     "offsets and records": [
         MAKE,

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from headrace.benchmarks.loops.connections import Visitors
+from headrace.benchmarks.loops.connections import Transport, Visitors
 from headrace.benchmarks.loops.frames import Requests, error_codes, frame, frame_and_response_size
 from headrace.services.bench.pacing import Schedule
 from headrace.services.bench.pacing_io import now_ns
@@ -87,7 +87,7 @@ def test_response_with_an_error_code_has_no_reference_size(server: Server) -> No
 
 def run(server: Server, size: int, schedule: Schedule | None = None) -> Visitors:
     """Three at a time, two requests each, until ten are finished."""
-    with Visitors(server.address, [[(b"request", size)] * 2], 3, now_ns()) as visitors:
+    with Visitors(server.address, [[(b"request", size)] * 2], 3, now_ns(), Transport()) as visitors:
         visitors.run(lambda: visitors.finished[0] >= 10, schedule)
     return visitors
 

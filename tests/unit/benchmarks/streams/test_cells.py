@@ -13,10 +13,10 @@ from headrace.benchmarks.streams.cells import (
     RECORDS_PER_CPU_S,
     ROWS,
     Sample,
-    chosen,
     rates,
     rounds,
 )
+from headrace.benchmarks.streams.registry import ALL, chosen
 
 
 def test_a_rate_counts_from_the_first_to_the_last_commit_inside_of_the_input() -> None:
@@ -40,7 +40,7 @@ def test_systems_run_forwards_and_backwards_in_turn() -> None:
 def test_groups_are_chosen_by_id() -> None:
     """An unknown one is named."""
     assert [group.id for group in chosen("join, restore")] == ["join", "restore"]
-    assert chosen("") == list(GROUPS)
+    assert chosen("") == list(ALL)
     with pytest.raises(KeyError, match="no group spark"):
         chosen("spark")
 

@@ -11,6 +11,16 @@ import pytest
 from fake_cluster import Fault
 from headrace.clients.admin.admin_types import EARLIEST, LATEST, ElectionType, NewTopic, Resource
 from headrace.clients.aio.admin_io import AsyncAdmin
+from headrace.clients.security import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+    ScramMechanism,
+    ScramPassword,
+)
 from headrace.protocol.errors import HeadraceError, TopicAlreadyExistsError
 from headrace.protocol.model import TopicPartition
 
@@ -102,6 +112,9 @@ async def test_request_to_a_silent_leader_moves_to_the_new_one(fake: Any, cluste
 
 PLACE, SHORT_S, SMALL_S = TopicPartition("t", 0), 3.0, 0.1
 QUOTA = (("client-id", "c"),)
+RULE = AclBinding(
+    ResourceType.TOPIC, "t", PatternType.LITERAL, "User:u", "*", AclOperation.READ, AclPermission.ALLOW
+)
 SHORT_CALLS: dict[str, Callable[..., Any]] = {
     "list_topics": lambda admin, **t: admin.list_topics(**t),
     "describe_topics": lambda admin, **t: admin.describe_topics("t", **t),
@@ -137,6 +150,16 @@ SHORT_CALLS: dict[str, Callable[..., Any]] = {
     "alter_client_quotas": lambda admin, **t: admin.alter_client_quotas(
         {QUOTA: {"producer_byte_rate": 1}}, **t
     ),
+    "describe_acls": lambda admin, **t: admin.describe_acls(**t),
+    "create_acls": lambda admin, **t: admin.create_acls(RULE, **t),
+    "delete_acls": lambda admin, **t: admin.delete_acls(AclFilter(), **t),
+    "describe_users": lambda admin, **t: admin.describe_users(**t),
+    "set_passwords": lambda admin, **t: admin.set_passwords({"u": ScramPassword("p")}, **t),
+    "delete_passwords": lambda admin, **t: admin.delete_passwords({"u": ScramMechanism.SCRAM_SHA_256}, **t),
+    "create_delegation_token": lambda admin, **t: admin.create_delegation_token(**t),
+    "renew_delegation_token": lambda admin, **t: admin.renew_delegation_token(b"h", **t),
+    "expire_delegation_token": lambda admin, **t: admin.expire_delegation_token(b"h", **t),
+    "describe_delegation_tokens": lambda admin, **t: admin.describe_delegation_tokens(**t),
     "describe_cluster": lambda admin, **t: admin.describe_cluster(**t),
     "alter_partition_reassignments": lambda admin, **t: admin.alter_partition_reassignments(
         {PLACE: [1]}, **t

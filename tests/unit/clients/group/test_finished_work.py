@@ -59,7 +59,7 @@ def filled(fake: Any) -> None:
 async def rest(consumer: Any) -> Values:
     """Everything until nothing comes for a while."""
     found: Values = []
-    while batch := await consumer.poll(5.0):
+    while batch := await consumer.poll(11.0):  # two heartbeat intervals
         found += [record.value for record in batch]
     return found
 

@@ -99,6 +99,19 @@ def test_new_target_waits_for_a_change_that_has_begun() -> None:
     assert core.pending == member.OwnershipChange(member.ChangeKind.REVOKED, (T0,))
 
 
+def test_an_empty_first_assignment_outlives_a_second_response() -> None:
+    """The consumer has not adopted it yet: its listener and `poll` wait for the first assignment."""
+    core = new()
+    core.on_response(beat(core.poll(0)), target(1), 0)
+    nothing = member.OwnershipChange(member.ChangeKind.ASSIGNED, ())
+    assert core.pending == nothing
+    core.on_response(beat(core.poll(5_000)), same(1), 5_000)
+    assert core.begin() == nothing
+    core.on_response(beat(core.on_done(5_000)), same(1), 5_000)
+    core.on_response(beat(core.poll(10_000)), same(1), 10_000)
+    assert (core.pending, core.state) == (None, S.STABLE)
+
+
 def test_partitions_of_unknown_topics_wait_for_the_metadata() -> None:
     """Partitions of known topics are adopted meanwhile."""
     core = new()

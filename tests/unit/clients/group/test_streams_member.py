@@ -22,13 +22,17 @@ from headrace.protocol.records.streams_group_records import (
     KeyValue,
     StreamsGroupTopologyValue,
     Subtopology,
+    SubtopologyGraph,
     TaskIds,
+    TopologyDescription,
+    TopologyNode,
 )
 
 A0, A1, A2, B0 = (TopicPartition(topic, number) for topic, number in (("a", 0), ("a", 1), ("a", 2), ("b", 0)))
 CONFIG = member.MemberConfig("g", max_poll_interval_ms=60_000, rack_id="r", client_id="c")
 TOPOLOGY = StreamsGroupTopologyValue(0, (Subtopology("0", ("a", "b")), Subtopology("1", ("c",))))
 SOURCES = {"0": frozenset(("a", "b")), "1": frozenset("c")}
+DESCRIPTION = TopologyDescription((SubtopologyGraph("0", False, (TopologyNode("read", 1),)),))
 COUNTS = {"a": 3, "b": 1, "c": 1}
 TAGS = (KeyValue("zone", "z"),)
 S, K = MemberState, member.ChangeKind
@@ -39,7 +43,12 @@ class Member:
 
     def __init__(self, config: member.MemberConfig = CONFIG, **counts: int) -> None:
         self.application = StreamsApplication(
-            TOPOLOGY, "process", SOURCES, endpoint=Endpoint("here", 80), client_tags=TAGS
+            TOPOLOGY,
+            "process",
+            SOURCES,
+            endpoint=Endpoint("here", 80),
+            client_tags=TAGS,
+            description=DESCRIPTION,
         )
         self.core = StreamsMember(config, "me", Backoff(100, 100, Random(1)), self.application)
         self.core.polled(0)
@@ -114,6 +123,7 @@ def test_join_has_all_fields_and_later_heartbeats_have_changes() -> None:
     assert (first.process_id, first.rack_id, first.client_tags) == ("process", "r", TAGS)
     assert (first.user_endpoint, first.rebalance_timeout_ms) == (Endpoint("here", 80), 60_000)
     assert (first.client_id, first.endpoint_information_epoch) == ("c", -1)
+    assert first.topology_description == DESCRIPTION
     assert me.core.poll(99) == (), "one request at a time"
     me.answer(3, "00 02", "10")
     assert me.perform() == member.OwnershipChange(K.ASSIGNED, (A0, A2, B0))
@@ -121,6 +131,7 @@ def test_join_has_all_fields_and_later_heartbeats_have_changes() -> None:
     report = me.last.request
     assert (report.active, report.standby, report.warmup) == (ids("00", "02"), ids("10"), ())
     assert (report.member_epoch, report.topology, report.process_id) == (3, None, None)
+    assert report.topology_description is None, "once, when it joins"
     assert (report.rebalance_timeout_ms, report.client_tags, report.user_endpoint) == (-1, None, None)
     assert me.core.state is S.ACKNOWLEDGING
     me.answer(3)

@@ -122,7 +122,7 @@ def test_precedence_of_timestamps_and_offsets() -> None:
         ({"topic": "t"}, "did you mean 'subscribe'?"),
         ({"topics": "t"}, "did you mean 'subscribe'?"),
         ({**TOPIC, "kafka.fetch.max.bites": "1"}, "'kafka.fetch.max.bytes'"),
-        ({**TOPIC, "kafka.security.protocol": "SSL"}, "no authentication or encryption"),
+        ({**TOPIC, "kafka.security.protocol": "SSL"}, "needs server.public.key"),
         ({**TOPIC, "isolation.level": "read_committed"}, "did you mean 'kafka.isolation.level'?"),
         ({**TOPIC, "kafka.enable.auto.commit": "true"}, "not supported"),
         ({**TOPIC, "kafka.isolation.level": "none"}, "read_uncommitted, read_committed"),

@@ -374,7 +374,10 @@ def test_a_group_has_configs_before_it_exists(driver: Driver) -> None:
     assert alter(driver, GROUP, consumer_session_timeout_ms=8_000).error_code == 0
     assert alter(driver, CLUSTER, group_consumer_session_timeout_ms=60_000).error_code == 0
     described = driver.ask(control.DescribeConfigsRequest((GROUP,), include_synonyms=True)).results[0]
-    session, interval = (each for each in described.entries if each.name.startswith("consumer."))
+    session, interval = (
+        next(each for each in described.entries if each.name == f"consumer.{name}.ms")
+        for name in ("session.timeout", "heartbeat.interval")
+    )
     assert [(each.name, each.value, each.source) for each in session.synonyms] == [
         ("consumer.session.timeout.ms", "8000", 8),
         ("group.consumer.session.timeout.ms", "60000", 3),

@@ -496,3 +496,28 @@ def test_lost_responses_during_a_revocation_do_not_fence(rig: ConsumerGroupRig) 
     first.settle()
     run(first, *others)
     assert len(held_by(first, *others)) == 6
+
+
+def test_assignments_wait_for_their_interval() -> None:
+    """The first one is not delayed; members that join meanwhile share the next one, which no heartbeat has to
+    wait for (KIP-1263). A group may have an interval of its own."""
+    rig = ConsumerGroupRig(group_consumer_assignment_interval_ms=1_000)
+    rig.set_topics(events=6)
+    first, *others = (member(rig, name) for name in "abc")
+    first.beat()
+    assert first.owned == {"events": {0, 1, 2, 3, 4, 5}}
+    for each in others:
+        each.beat()
+    rig.advance(999)
+    assert (rig.group.epoch, rig.group.assignment_epoch) == (3, 1)
+    assert rig.group.state is GroupState.ASSIGNING
+    rig.advance(1)
+    assert (rig.group.assignment_epoch, rig.group.state) == (3, GroupState.RECONCILING)
+    run(first, *others)
+    assert [len(each.owned["events"]) for each in (first, *others)] == [2, 2, 2]
+    rig.image = replace(
+        rig.image, configs={(GROUP_RESOURCE, GROUP): {"consumer.assignment.interval.ms": "0"}}
+    )
+    others[0].leave()
+    first.beat()
+    assert rig.group.assignment_epoch == rig.group.epoch == 4

@@ -70,3 +70,15 @@ def test_deleted_group_is_not_counted(pacing: HeartbeatPacing) -> None:
     pacing.forget("a")
     assert interval(pacing, "b", 0, 1, 0, members=2) == 100
     assert interval(pacing, "a", 1, 1, 0) == LONGEST_MS
+
+
+def test_members_of_a_small_shard_heartbeat_often_without_changes() -> None:
+    """The interval grows with the members of all groups; a deleted group does not count."""
+    pacing = HeartbeatPacing(1_000, 50)
+    assert interval(pacing, "a", 1, 1, 0, members=2) == 1_000
+    assert interval(pacing, "b", 1, 1, 0, members=38) == 2_000
+    assert interval(pacing, "a", 1, 1, 0, members=62) == LONGEST_MS
+    pacing.forget("b")
+    assert interval(pacing, "a", 1, 1, 0, members=22) == 1_100
+    assert interval(pacing, "a", 1, 2, 0, members=22) == 220
+    assert interval(pacing, "c", 1, 1, 0, members=1, longest_ms=500) == 500

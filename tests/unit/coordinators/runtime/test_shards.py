@@ -453,13 +453,13 @@ def test_end_of_leadership_answers_all_requests() -> None:
 
 
 def test_closed_connection_drops_its_requests(rig: CoordinatorRig) -> None:
-    """In its shards only; its responses are not sent."""
+    """Its responses are not sent; shards hear of every connection."""
     mine, others = rig.park("a", session=5), rig.park("b", session=6)
     rig.all.connection_gone(5, rig.host.at())
     rig.all.connection_gone(99, rig.host.at())
     assert mine.answer is None
     assert others.is_waiting
-    assert rig.shard.gone == [5]
+    assert rig.shard.gone == [5, 99]
     rig.set(1, "a")
     rig.set(1, "b")
     assert others.answer == LeaveGroupResponse(0)

@@ -11,6 +11,8 @@ from headrace.protocol.messages import registry
 from headrace.protocol.messages.streams_groups import StatusCode, StreamsGroupHeartbeatRequest
 from headrace.protocol.metadata.image import GROUP_RESOURCE
 from headrace.protocol.records.streams_group_records import KeyValue, Subtopology, TaskIds
+from headrace.protocol.security.acls import AclOperation, Resource, ResourceType
+from headrace.protocol.security.identity import Identity
 
 from tests.fakes.consumer_group_rig import SimMember, with_config
 from tests.fakes.streams_group_rig import (
@@ -261,7 +263,28 @@ def test_member_with_an_older_topology(rig: StreamsGroupRig) -> None:
     with pytest.raises(errors.InvalidRequestError, match="stop all instances"):
         StreamsMember(rig, "c", topology=topology(MAPPING, epoch=2)).beat()
     with pytest.raises(errors.InvalidRequestError, match="stop all instances"):
-        StreamsMember(rig, "c", topology=topology(epoch=3)).beat()
+        StreamsMember(rig, "c", topology=topology(epoch=4)).beat()
+    others = MAPPING._replace(source_topics=("others",))
+    with pytest.raises(errors.InvalidRequestError, match="stop all instances"):
+        StreamsMember(rig, "c", topology=topology(others, epoch=3)).beat()
+
+
+def test_next_topology_epoch_with_the_same_tasks_is_taken(rig: StreamsGroupRig) -> None:
+    """A rolling upgrade: the members of the older one are told so, and keep tasks; one more joins both."""
+    before = StreamsMember(rig, "a", topology=topology(MAPPING))
+    before.beat()
+    store = MAPPING._replace(state_changelog_topics=(topic("app-late-changelog", 0),))
+    rig.set_topics(events=6, **{"app-late-changelog": 6})
+    after = StreamsMember(rig, "b", topology=topology(store, epoch=1))
+    run_app(after, before, rounds=4)
+    assert rig.app.topology == after.topology
+    assert before.statuses == (_S.STALE_TOPOLOGY,)
+    assert _S.STALE_TOPOLOGY not in after.statuses
+    assert len(before.tasks()) == len(after.tasks()) == 3
+    rig.reload()
+    assert rig.app.topology == after.topology
+    with pytest.raises(errors.InvalidRequestError, match="stop all instances"):
+        StreamsMember(rig, "c", topology=topology(store._replace(source_topics=("other",)), epoch=2)).beat()
 
 
 def test_empty_group_takes_a_new_topology(rig: StreamsGroupRig) -> None:
@@ -509,3 +532,38 @@ def test_refused_append_changes_nothing(rig: StreamsGroupRig) -> None:
     rig.refuses = None
     rig.advance(SESSION_MS)
     assert rig.app.is_empty
+
+
+class Rules:
+    """Implements Authorizer: a principal may create the topics that begin with its name."""
+
+    is_ready = True
+
+    def allows(self, identity: Identity, operation: AclOperation, resource: Resource) -> bool:
+        assert operation is AclOperation.CREATE
+        return resource.name.startswith(f"app-{identity.principal.name}")
+
+    def allows_some(self, identity: Identity, operation: AclOperation, resource_type: ResourceType) -> bool:
+        raise AssertionError
+
+
+def test_missing_topics_that_a_member_may_not_create_are_left_to_others(rig: StreamsGroupRig) -> None:
+    """As in Kafka: the member joins, and its status names them. Another member's heartbeat creates them."""
+    rules = rig.authorizer = Rules()
+    rig.set_topics(events=4)
+    both = Subtopology(
+        "0", ("events",), state_changelog_topics=(topic("app-alice-changelog"), topic("app-bob-changelog"))
+    )
+    first = StreamsMember(rig, "a", topology=topology(both))
+    detail = rig.send(first.request(creator=("User:alice", "10.0.0.1"))).status[0].status_detail
+    assert detail == (
+        "Internal topics are missing: app-alice-changelog, app-bob-changelog;"
+        " Unauthorized to CREATE on topics app-bob-changelog."
+    )
+    assert rig.sent == []
+    rules.is_ready = False
+    with pytest.raises(errors.CoordinatorNotAvailableError):
+        rig.send(first.request(creator=("User:alice", "10.0.0.1")))
+    rig.authorizer = None
+    first.beat()
+    assert rig.create_topics() == {"app-alice-changelog": 4, "app-bob-changelog": 4}

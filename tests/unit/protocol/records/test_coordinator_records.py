@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 import pytest
 from headrace.protocol.errors import InvalidRecordError
 from headrace.protocol.records import group_records as groups
+from headrace.protocol.records import streams_group_records as streams
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
 from headrace.protocol.records.transaction_records import TransactionKey, TransactionTopic, TransactionValue
 from hypothesis import given
@@ -31,7 +32,18 @@ CLASSIC = st.none() | st.builds(
     groups.ClassicMemberMetadata, INT32, tuples(st.builds(groups.ClassicProtocol, TEXT, OCTETS))
 )
 TOPICS = st.none() | tuples(st.builds(TransactionTopic, TEXT, INTS))
+TEXTS = tuples(TEXT)
+NODES = tuples(
+    st.builds(streams.TopologyNode, TEXT, st.integers(-128, 127), TEXTS, TEXT, TEXTS, TEXTS, TEXTS)
+)
 RECORDS = st.one_of(
+    st.tuples(
+        st.builds(streams.StreamsGroupTopologyDescriptionKey, TEXT),
+        st.builds(
+            streams.TopologyDescription,
+            tuples(st.builds(streams.SubtopologyGraph, TEXT, st.booleans(), NODES)),
+        ),
+    ),
     st.tuples(
         st.builds(groups.OffsetCommitKey, TEXT, TEXT, INT32),
         st.builds(groups.OffsetCommitValue, INT64, INT32, TEXT, INT64, st.just(-1), ID)

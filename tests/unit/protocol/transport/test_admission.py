@@ -8,6 +8,7 @@ from headrace.protocol.messages.envelope import ApiVersionsRequest, RequestHeade
 from headrace.protocol.messages.registry import CREATE_TOPICS, METADATA
 from headrace.protocol.transport import wire
 from headrace.protocol.transport.admission import Admission
+from headrace.protocol.transport.door import Door as Kinds
 from headrace.protocol.transport.peers import Peer, PeerTable, RouterLimits, ServerIdentity
 from headrace.protocol.transport.pending import PendingBytes
 from transport_kit import APIS, ASK
@@ -23,8 +24,9 @@ class Door:
         self.peers = PeerTable(self.limits.max_peers)
         self.pending = PendingBytes()
         self.identity = ServerIdentity()
-        self.admission = Admission(APIS, self.identity, self.limits, self.peers, self.pending)
-        self.peer = Peer(b"k", 5)
+        kinds = Kinds(None, APIS)
+        self.admission = Admission(kinds, self.identity, self.limits, self.peers, self.pending)
+        self.peer = Peer(b"k", 5, served=kinds.all)
         self.peers.admit(self.peer)
 
     def knock(

@@ -282,25 +282,6 @@ async def test_connections_beyond_the_limit_are_refused() -> None:
         assert (await fourth.answer(API_VERSIONS, 3))[0] == 1
 
 
-async def test_requests_are_authorized_before_their_handler_runs() -> None:
-    """With the principal of the connection, the api and the request."""
-    seen = []
-
-    def authorize(peer: Any, api: Any, body: Any) -> Any:
-        seen.append((peer.principal.name, api.name))
-        return errors.InvalidRequestError("no") if api.name == "Produce" else None
-
-    async with listening(authorize) as rig:
-        client = await rig.client()
-        ask_produce(client, 1)
-        client.send(METADATA, 9, 2, name=TOPIC)
-        _, body = await client.answer(PRODUCE, 9)
-        assert int(body.responses[0].partition_responses[0].error_code) == 42
-        (await rig.host.request(0)).answered(MetadataResponse("c", 1, 5, (), ()), ())
-        await client.answer(METADATA, 9)
-        assert seen == [("ANONYMOUS", "Produce"), ("ANONYMOUS", "Metadata")]
-
-
 async def test_an_exception_in_a_handler_closes_the_connection_alone(
     rig: ListenerRig, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,7 +3,7 @@
 import socket
 
 import pytest
-from headrace.services.kafka_listener.listener_io import KafkaListener
+from headrace.services.kafka_listener.assembly import new_kafka_listener
 from kafka_listener_rig import FakeHost, listening
 
 
@@ -14,11 +14,11 @@ async def test_the_port_of_the_last_run_is_used_if_it_is_free() -> None:
         assert rig.host.ports == {"PLAINTEXT": first}
     host = FakeHost()
     host.ports = {"PLAINTEXT": first}
-    listener = KafkaListener(host)
+    listener = new_kafka_listener(host)
     assert listener.bind() == (("PLAINTEXT", "127.0.0.1", first),)
     listener.close()
     with socket.create_server(("127.0.0.1", first)):
-        other = KafkaListener(host)
+        other = new_kafka_listener(host)
         ((_, _, port),) = other.bind()
         assert port not in (0, first)
         other.close()
@@ -29,7 +29,7 @@ async def test_a_configured_port_that_is_taken_is_an_error() -> None:
     """Listeners that were bound before it are closed."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        listener = KafkaListener(FakeHost(listeners=f"A://127.0.0.1:0,B://127.0.0.1:{port}"))
+        listener = new_kafka_listener(FakeHost(listeners=f"A://127.0.0.1:0,B://127.0.0.1:{port}"))
         with pytest.raises(OSError, match=rf"listener B: cannot listen on 127.0.0.1:{port}: .*in use"):
             listener.bind()
         assert listener.status()["connections"] == 0

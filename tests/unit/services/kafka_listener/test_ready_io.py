@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from headrace.protocol.errors import PolicyViolationError, UnknownTopicOrPartitionError
+from authorization_kit import Rights
+from headrace.protocol.errors import UnknownTopicOrPartitionError
 from headrace.protocol.messages.data import (
     MetadataResponse,
     PartitionMetadata,
@@ -12,7 +13,7 @@ from headrace.protocol.messages.data import (
     TopicMetadata,
 )
 from headrace.services.kafka_listener.ready import MAX_ANSWERS, MAX_REQUEST_BYTES
-from kafka_listener_rig import TOPIC, TOPIC_ID, ListenerRig, WireClient, listening
+from kafka_listener_rig import TOPIC, TOPIC_ID, ListenerRig, WireClient
 from kafka_wire import example_request, framed, request_frame
 from node_rig import until
 
@@ -83,27 +84,12 @@ async def test_each_connection_has_its_own_software_name(rig: ListenerRig) -> No
     assert [peer.client_id for peer in peers] == ["c"] * 3
 
 
-async def test_ready_responses_are_authorized() -> None:
-    """Also after another client got the same response."""
-    asked: list[tuple[int, int]] = []
-    denied: set[int] = set()
-
-    def authorize(peer: Any, api: Any, _body: Any) -> Any:
-        asked.append((peer.session, api.key))
-        return PolicyViolationError("no") if peer.session in denied else None
-
-    async with listening(authorize) as rig:
-        await ask_metadata(rig, 1, asks_node=True)
-        await ask_metadata(rig, 2, asks_node=False)
-        assert len({session for session, _ in asked}) == len(asked) == 2
-        client = await rig.client()
-        client.send(API_VERSIONS, 3, client_software_name="x")
-        await client.answer(API_VERSIONS, 3)
-        denied.add(asked[-1][0])
-        client.send(METADATA, 9, name=TOPIC, allow_auto_topic_creation=False)
-        _, body = await client.answer(METADATA, 9)
-        assert [int(topic.error_code) for topic in body.topics] == [PolicyViolationError.code]
-        assert len(rig.host.requests) == 1
+async def test_with_an_authorizer_metadata_is_asked_for_each_client(rig: ListenerRig) -> None:
+    """It has what the client may see."""
+    rig.host.gate.authorizer = Rights()
+    for number in range(2):
+        await ask_metadata(rig, number, asks_node=True)
+    assert len(rig.listener.ready) == 0
 
 
 async def test_clients_with_quotas_get_no_ready_response(rig: ListenerRig) -> None:

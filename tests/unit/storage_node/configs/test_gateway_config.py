@@ -37,7 +37,6 @@ def test_bound_and_advertised_addresses() -> None:
         ("PLAINTEXT://h:99999", "", "NAME://host:port"),
         ("PLAINTEXT://h:1,plaintext://h:2", "", "twice"),
         ("PLAINTEXT://0.0.0.0:9092", "", "advertised.listeners"),
-        ("SSL://h:9093", "", "SSL"),
         ("PLAINTEXT://h:1", "OTHER://h:1", "OTHER"),
         ("PLAINTEXT://h:1", "PLAINTEXT://0.0.0.0:1", "advertised.listeners"),
         (",".join(f"L{number}://h:{number}" for number in range(1, 18)), "", "16"),

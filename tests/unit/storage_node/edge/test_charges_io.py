@@ -10,6 +10,8 @@ from headrace.protocol.messages import data, registry
 from headrace.protocol.messages.control import CreateTopicsResponse
 from headrace.protocol.messages.quotas import DescribeClientQuotasRequest
 from headrace.protocol.metadata.image import BrokerRegistration, MetadataImage
+from headrace.protocol.security.identity import Identity
+from headrace.protocol.security.principals import user
 from headrace.protocol.transport.peers import Peer, Request
 from headrace.runtime.clock_io import monotonic_ms
 from headrace.storage_node.configs.node_config import NodeConfig
@@ -103,6 +105,16 @@ async def test_a_producer_above_its_quota_is_muted(acks: int) -> None:
     assert rig.quotas.status()["throttled"] == {"producer_byte_rate": 1}
     await until(lambda: len(rig.own.answered) == 4)
     assert rig.handled[2:] == late
+
+
+async def test_a_quota_of_a_user_is_that_of_its_connections() -> None:
+    """By the name that authentication gave; others are not throttled."""
+    rig = Rig()
+    of_alice = {(("user", "alice"),): {"producer_byte_rate": 100_000.0}}
+    rig.image = replace(rig.image, client_quotas=of_alice)
+    assert rig.produce(1 << 20).throttle_ms == 0
+    rig.peer.identity = Identity(user("alice"), mechanism="PLAIN")
+    assert rig.produce(1 << 20).throttle_ms > 0
 
 
 async def test_a_consumer_above_its_quota_is_muted() -> None:

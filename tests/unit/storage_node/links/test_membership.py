@@ -276,3 +276,15 @@ def test_the_configured_heartbeat_interval_wins() -> None:
     core.step(m.Connected(), 0)
     effects = core.step(REGISTERED, 0)
     assert m.SetTimer(m.HEARTBEAT_TIMER, 40) in effects
+
+
+def test_metadata_is_known_up_to_the_last_answered_heartbeat(active: Driver) -> None:
+    """In every state, also of a fenced node, and once the metadata of the answer is applied."""
+    active(beat(fenced=True, offset=12, sent_ms=400))
+    assert active.core.known.until_ms == 400
+    active(m.Disconnected(), 500)
+    active(beat(offset=13, sent_ms=500), 500)
+    active(beat(error=errors.NotControllerError.code, offset=13, sent_ms=600), 600)
+    assert active.core.known.until_ms == 400
+    active(m.MetadataApplied(13), 700)
+    assert active.core.known.until_ms == 500

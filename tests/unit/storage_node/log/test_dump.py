@@ -184,6 +184,24 @@ def test_small_files_of_a_log_dir(files: FakeFiles) -> None:
     assert kinds(dump(files, f"{FOLDER}/{5:020d}.txnindex")) == ["aborted_transaction", "fault"]
 
 
+def test_credentials_in_the_metadata_log_are_hidden() -> None:
+    """The value of such a record is not shown; that of a rule is."""
+    from headrace.protocol.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+    from headrace.protocol.records.codec import active_codec
+    from headrace.protocol.security.scram import ScramMechanism, credential_from_password
+    from headrace.protocol.transport.wire import encode
+
+    mechanism = ScramMechanism.SCRAM_SHA_256
+    credential = credential_from_password(mechanism, "secret", b"some salt")
+    builder = active_codec().builder(max_bytes=1000)
+    builder.append(NOW, None, encode(UserScramCredentialRecord("alice", credential)), [])
+    builder.append(NOW, None, removal := encode(RemoveUserScramCredentialRecord("alice", mechanism)), [])
+    files = FakeFiles()
+    append(open_log(files), builder.build())
+    values = [entry.facts["value"] for entry in dump(files, LOG) if entry.kind == "record"]
+    assert values == [b"[hidden]", removal]
+
+
 def test_snapshots_of_the_metadata_log_are_segments(files: FakeFiles) -> None:
     """They hold batches from offset 0 on, whatever their name."""
     for name in (f"{12:020d}-{3:010d}.checkpoint", "bootstrap.checkpoint"):

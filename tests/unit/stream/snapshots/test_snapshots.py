@@ -326,6 +326,18 @@ def test_folders_of_a_killed_process_are_deleted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_task_without_committed_stores_has_no_snapshot(
+    machines: list[Machine], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That is no failure, which the log would repeat with each interval."""
+    machine = machines[0]
+    engine = machine.open()
+    machine.snapshots.take(TASK, {"store": engine}, IDS, 0)
+    assert caplog.text == ""
+    assert stored(tmp_path, "*") == []
+    assert {path.name for path in machine.folder.iterdir()} == {str(TASK)}
+
+
 def test_places(tmp_path: Path) -> None:
     """Without snapshot.dir there are none. URLs: test_streams_object_store.py."""
     assert isinstance(open_objects(str(tmp_path), "app"), FolderObjects)

@@ -52,6 +52,16 @@ def test_positions_decide_when_it_is_done() -> None:
     assert store.restored == [0, 4]
 
 
+def test_the_position_does_not_pass_the_end() -> None:
+    """Records behind it are not restored: those of the next owner of the task, if this one has lost it."""
+    store = FakeStore()
+    one = restoration(store)
+    one.use_ends({LOG: 2}, {})
+    one.apply(LOG, records(0, 1, 2, 3), position=4)
+    assert store.restored == [0, 1]
+    assert (one.is_done, one.changelogs[LOG].position) == (True, 2)
+
+
 def test_a_deleted_start_moves_the_position() -> None:
     """A changelog of a window store loses its oldest segments."""
     one = restoration(FakeStore())

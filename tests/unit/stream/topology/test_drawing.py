@@ -23,18 +23,17 @@ def app() -> stream.App:
 
 def test_every_node_topic_and_store_is_drawn() -> None:
     """Names of topics are escaped; the text stays inside of its box."""
-    built = app().build("shop-1")
-    root = ElementTree.fromstring(drawing(built))
+    graph = app().topology().graph()
+    root = ElementTree.fromstring(drawing(graph))
     texts = {text.text for text in root.iter(f"{SVG}text")}
-    nodes = [node for number in built.sub_topology_ids for node in built.sub_topology(number).nodes]
-    assert {node.name for node in nodes} <= texts
-    assert {"per-value", "orders", "pattern more-<.*>", "shop-1-per-value-repartition", "counts"} <= texts
-    assert {"Sub-topology 0", "Global stores", "rates"} <= texts
+    assert {node.name for each in graph.subtopologies for node in each.nodes} <= texts
+    assert {"per-value", "orders", "pattern more-<.*>", "per-value-repartition", "counts"} <= texts
+    assert {"Sub-topology 0", "Global store 2", "rates"} <= texts
 
 
 def test_boxes_of_a_layer_do_not_overlap() -> None:
     """Neither do layers, nor sub-topologies."""
-    root = ElementTree.fromstring(drawing(app().build("shop-1")))
+    root = ElementTree.fromstring(drawing(app().topology().graph()))
     boxes = [
         tuple(float(box.attrib[name]) for name in ("x", "y", "width", "height"))
         for box in root.iter(f"{SVG}rect")

@@ -171,3 +171,25 @@ def test_a_lost_transaction_repeats_calls_of_async_functions(tmp_path: Path, err
     rig.manager.commit()
     assert rig.committed() == {FIRST: 2}
     assert rig.counts() == [("a", 1), ("b", 1)]
+
+
+def test_a_task_that_leaves_before_it_is_restored_claims_nothing(tmp_path: Path) -> None:
+    """The thread had the task before, and knows how far its changelog was: the files that the task has now,
+    after its disk was wiped, are empty, and stay at no offset."""
+    rig = WorkerRig(tmp_path)
+    rig.send("a", "b")
+    rig.assign(FIRST)
+    rig.work()
+    rig.manager.commit(rig.manager.running)
+    assert rig.files.engines["0_0"].offset() == 2
+    rig.lose(FIRST)
+    rig.directory.wipe(TaskId(0, 0))
+    rig.assign(FIRST)
+    assert rig.manager.running == []
+    rig.revoke(FIRST)
+    assert rig.files.engines["0_0"].offset() is None
+    rig.assign(FIRST)
+    rig.send("a")
+    rig.work()
+    rig.manager.commit(rig.manager.running)
+    assert rig.counts() == [("a", 1), ("b", 1), ("a", 2)]

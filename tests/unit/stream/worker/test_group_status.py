@@ -35,6 +35,11 @@ def test_time_begins_again_when_the_status_ends() -> None:
     [
         (StatusCode.INCORRECTLY_PARTITIONED_TOPICS, "{a=1, b=2}", True),
         (StatusCode.MISSING_INTERNAL_TOPICS, f"{INTERNAL.status_detail}; Creation failed: no", True),
+        (
+            StatusCode.MISSING_INTERNAL_TOPICS,
+            f"{INTERNAL.status_detail}; Unauthorized to CREATE on topics x",
+            True,
+        ),
         (StatusCode.MISSING_INTERNAL_TOPICS, INTERNAL.status_detail, False),
         (StatusCode.ASSIGNMENT_DELAYED, "", False),
         (StatusCode.STALE_TOPOLOGY, "", False),

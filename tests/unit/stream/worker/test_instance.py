@@ -96,7 +96,7 @@ def test_server_and_tags_of_an_instance(tmp_path: Path) -> None:
     assert prepared.plan.client_tags == {"zone": "a"}
     assert app.config.endpoint == ("::1", 8080)
     assert counting_app().config.endpoint is None
-    for wrong in ("host", "host:", ":1", "host:0", "host:65536", "host:x"):
+    for wrong in ("host", "host:", ":1", "host:-1", "host:65536", "host:x"):
         with pytest.raises(ConfigError, match=r"application\.server .* is not host:port"):
             counting_app(application_server=wrong)
 

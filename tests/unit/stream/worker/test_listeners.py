@@ -19,8 +19,8 @@ from headrace.stream import (
 )
 from headrace.stream.errors import StreamsError
 from headrace.stream.task.states import TaskState
-from headrace.stream.worker.instance_io import SHUTDOWN_APPLICATION
 from headrace.stream.worker.listeners_io import StateNotices
+from headrace.stream.worker.uncaught import SHUTDOWN_APPLICATION
 from stream_clients import FakeStreamsCluster
 from worker_rig import SOURCE, Files, ThreadRig, counting_app
 

@@ -74,3 +74,23 @@ def test_a_transaction_that_an_earlier_process_left_open_is_aborted_first(rig: W
     rig.work()
     rig.manager.commit()
     assert rig.counts() == [("a", 6)]
+
+
+def test_a_zombie_that_restores_does_not_skip_what_the_next_owner_wrote(rig: WorkerRig) -> None:
+    """It was paused while it waited for the end of a transaction, and another member got its task. When it
+    has the task again, its store lacks those records."""
+    rig.cluster.append(rig.changelog.topic, b"a", int64.dumps(1), timestamp=3)
+    rig.cluster.open_from[rig.changelog] = 0
+    rig.assign(FIRST)
+    rig.manager.restore(0)
+    for count in (2, 3):
+        rig.cluster.append(rig.changelog.topic, b"a", int64.dumps(count), timestamp=3)
+    rig.cluster.open_from.clear()
+    rig.manager.restore(0)
+    rig.lose(FIRST)
+    assert rig.stored_offset() == 1
+    rig.assign(FIRST)
+    rig.send("a")
+    rig.work()
+    rig.manager.commit()
+    assert rig.counts() == [("a", 4)]

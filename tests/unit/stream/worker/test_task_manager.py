@@ -25,6 +25,7 @@ from headrace.stream.errors import (
 )
 from headrace.stream.records import TaskId
 from headrace.stream.state.engines import StoreFullError
+from headrace.stream.task import restored_writes
 from worker_rig import COUNTS, SOURCE, WorkerRig
 
 if TYPE_CHECKING:
@@ -436,8 +437,9 @@ def test_a_disk_that_stays_full_ends_the_task(rig: WorkerRig) -> None:
     assert isinstance(found.value.__cause__, StoreFullError)
 
 
-def test_a_full_disk_holds_up_restoring(rig: WorkerRig) -> None:
+def test_a_full_disk_holds_up_restoring(rig: WorkerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing more is read until the store has written what it holds: memory is bounded."""
+    monkeypatch.setattr(restored_writes, "MOST_BYTES", 0)
     for word in ("a", "b"):
         rig.cluster.append(rig.changelog.topic, word.encode(), int64.dumps(5), timestamp=3)
     rig.cluster.max_poll_records = 1

@@ -1,0 +1,100 @@
+"""The asyncio admin client's part about rules, users and delegation tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...protocol.security.acls import AclFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping, Sequence
+
+    from ...protocol.security.acls import AclBinding
+    from ...protocol.security.scram import ScramMechanism
+    from ..admin.admin_io import AdminEngine
+    from ..admin.admin_types import Results
+    from ..admin.security_io import SecurityEngine
+    from ..admin.security_types import IssuedToken, ScramCredentialInfo, ScramPassword
+
+T = TypeVar("T")
+
+
+class AsyncSecurityAdmin:
+    """Base of the admin client. Names of rules are in `headrace.security`."""
+
+    async def describe_acls(
+        self, selected: AclFilter | None = None, *, timeout: float | None = None
+    ) -> list[AclBinding]:
+        """The rules that a filter selects, by default all. Names of rules are in `headrace.security`."""
+        return await self._run(self._security.describe_acls(selected or AclFilter(), timeout=timeout))
+
+    async def create_acls(
+        self, *rules: AclBinding, timeout: float | None = None
+    ) -> Results[AclBinding, None]:
+        """Create rules; those that exist already stay."""
+        return await self._run(self._security.create_acls(rules, timeout=timeout))
+
+    async def delete_acls(
+        self, *filters: AclFilter, timeout: float | None = None
+    ) -> Results[AclFilter, list[AclBinding]]:
+        """Delete the rules that each filter selects; gives the deleted ones."""
+        return await self._run(self._security.delete_acls(filters, timeout=timeout))
+
+    async def describe_users(
+        self, *users: str, timeout: float | None = None
+    ) -> Results[str, list[ScramCredentialInfo]]:
+        """The SCRAM credentials of users, by default of all that have some."""
+        return await self._run(self._security.describe_scram(users, timeout=timeout))
+
+    async def set_passwords(
+        self, passwords: Mapping[str, ScramPassword], *, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Set SCRAM credentials of users; a user has one of each mechanism."""
+        return await self._run(self._security.set_passwords(passwords, timeout=timeout))
+
+    async def delete_passwords(
+        self, mechanisms: Mapping[str, ScramMechanism], *, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Delete the SCRAM credential of a mechanism of each user."""
+        return await self._run(self._security.delete_scram(mechanisms, timeout=timeout))
+
+    async def create_delegation_token(
+        self,
+        *,
+        renewers: Sequence[str] = (),
+        owner: str = "",
+        max_lifetime_ms: int = -1,
+        timeout: float | None = None,
+    ) -> IssuedToken:
+        """Create a delegation token. Principals are text like `User:alice`; the default owner is the user of
+        this client, the default lifetime the longest one."""
+        return await self._run(self._security.create_token(renewers, owner, max_lifetime_ms, timeout=timeout))
+
+    async def renew_delegation_token(
+        self, hmac: bytes, *, period_ms: int = -1, timeout: float | None = None
+    ) -> int:
+        """Let a token expire later, by default as late as possible; gives the wall-clock time in ms."""
+        return await self._run(self._security.renew_token(hmac, period_ms, timeout=timeout))
+
+    async def expire_delegation_token(
+        self, hmac: bytes, *, period_ms: int = -1, timeout: float | None = None
+    ) -> int:
+        """Let a token expire after this time, by default now; gives the wall-clock time in ms."""
+        return await self._run(self._security.expire_token(hmac, period_ms, timeout=timeout))
+
+    async def describe_delegation_tokens(
+        self, owners: Sequence[str] | None = None, *, timeout: float | None = None
+    ) -> list[IssuedToken]:
+        """The tokens that this client may see; with `owners` those that one of them may renew."""
+        return await self._run(self._security.describe_tokens(owners, timeout=timeout))
+
+    @property
+    def _security(self) -> SecurityEngine:
+        return self._engine.security
+
+    @property
+    def _engine(self) -> AdminEngine:
+        raise NotImplementedError
+
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Principals, identities of connections, ACLs, and the messages of authentication mechanisms."""

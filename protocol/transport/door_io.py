@@ -1,0 +1,146 @@
+"""Between a listener with users and its handler: runs the exchanges of SASL, and passes on what users send.
+
+A refusal is sent late, so that passwords cannot be tried fast on one connection, and the connection is closed
+a little after it: ZeroMQ drops what it has not sent when a connection is shut down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import IllegalSaslStateError, KafkaError
+from ..messages.registry import SASL_HANDSHAKE
+from ..security.identity import ANONYMOUS_IDENTITY
+from ..security.sasl import Pending
+from ..security.server_requests import check_sender
+from .door import SASL_KEYS, Refusal
+from .peers import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
+
+    import msgspec
+
+    from ..messages.sasl import SaslAuthenticateResponse
+    from ..security.sasl import SaslOutcome
+    from .door import Door, Exchange
+    from .peers import Peer, PeerTable, Request
+    from .stats import RouterStats
+
+
+class _Answers(Protocol):
+    """A router, for its entrance."""
+
+    stats: RouterStats
+    warn: Callable[[str, str], None]
+
+    def reply(self, request: Request, body: msgspec.Struct) -> None:
+        """Answer."""
+
+    def reply_error(self, request: Request, error: KafkaError) -> None:
+        """Answer with an error."""
+
+
+class Entrance:
+    """The handler of a listener with security."""
+
+    def __init__(
+        self,
+        door: Door,
+        peers: PeerTable,
+        handler: Callable[[Request], None],
+        router: _Answers,
+        delay_ms: int,
+    ) -> None:
+        """`delay_ms`: of refusals."""
+        self._door, self._peers, self._handler, self._router = door, peers, handler, router
+        self._delay_s = delay_ms / 1000
+
+    def take(self, request: Request) -> None:
+        """A request of a peer that may send it. Errors: KafkaError, its response."""
+        if request.api.key in SASL_KEYS:
+            self._authenticate(request)
+        else:
+            check_sender(request.peer.identity, request.api, request.body)
+            self._handler(request)
+
+    def _authenticate(self, request: Request) -> None:
+        peer, now_ms, wall_ms = request.peer, _now_ms(), _wall_ms()
+        with self._refusing(request):
+            if request.api is SASL_HANDSHAKE:
+                self._router.reply(request, self._door.begin(peer, request.body, now_ms))
+                return
+            response = self._door.step(peer, request.body, now_ms, wall_ms)
+            if isinstance(response, Pending):
+                self._await(request, response.outcome)
+            else:
+                self._answer(request, response)
+
+    def _await(self, request: Request, outcome: Future[SaslOutcome]) -> None:
+        loop, exchange = asyncio.get_running_loop(), request.peer.exchange
+        assert exchange is not None, "it has a pending outcome"
+
+        def arrived(future: Future[SaslOutcome]) -> None:
+            # after the end of the threads, or of the loop, there is no peer to answer to
+            if not future.cancelled():
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._resume, request, exchange, future)
+
+        outcome.add_done_callback(arrived)
+
+    def _resume(self, request: Request, exchange: Exchange, outcome: Future[SaslOutcome]) -> None:
+        peer = request.peer
+        if not peer.is_connected or peer.exchange is not exchange:
+            text = "the connection has ended, or its authentication has failed meanwhile"
+            self._router.reply_error(request, IllegalSaslStateError(text))
+            return
+        with self._refusing(request):
+            result = outcome.result()
+            self._answer(request, self._door.resume(peer, exchange, result, _now_ms(), _wall_ms()))
+
+    def _answer(self, request: Request, response: SaslAuthenticateResponse) -> None:
+        """Errors: ThrottlingQuotaExceededError if there is no place for another user."""
+        peer = request.peer
+        if peer.exchange is None:
+            self._peers.promote(peer)
+            self._router.stats.authentications += 1
+        self._router.reply(request, response)
+
+    @contextlib.contextmanager
+    def _refusing(self, request: Request) -> Iterator[None]:
+        try:
+            yield
+        except Refusal as refusal:
+            self._refuse(request, refusal.answer, refusal.reason)
+        except KafkaError as error:
+            self._refuse(request, error, str(error))
+
+    def _refuse(self, request: Request, answer: KafkaError, reason: str) -> None:
+        peer = request.peer
+        self._router.stats.authentications_failed += 1
+        where = f"{peer.address} {peer.client_id}"
+        self._router.warn("authentication failed", f"authentication of {where} failed: {printable(reason)}")
+        _close_to(peer)
+        asyncio.get_running_loop().call_later(self._delay_s, self._answer_late, request, answer)
+
+    def _answer_late(self, request: Request, answer: KafkaError) -> None:
+        self._router.reply_error(request, answer)
+        request.peer.expires_ms = 0  # the sweep finds it
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _close_to(peer: Peer) -> None:
+    """The peer may do nothing any more."""
+    peer.served, peer.exchange = {}, None
+    peer.identity = ANONYMOUS_IDENTITY

@@ -1,0 +1,1 @@
+"""Enforcement of the table of required operations on requests of both planes."""

@@ -1,0 +1,163 @@
+"""`headrace acl …`: rules of authorization."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .acl_options import filter_of, one_resource, pattern_options, rule_options, rules_of
+from .admin import open_admin, raise_first
+from .common import (
+    Settings,
+    bootstrap_option,
+    changing_command,
+    cluster_option,
+    config_option,
+    form_option,
+    reading_command,
+)
+from .output import note, print_object, print_rows
+
+if TYPE_CHECKING:
+    from ...clients.sync.admin_io import Admin
+    from ...protocol.security.acls import AclBinding
+    from ...protocol.security.authorizer import RuleAuthorizer
+
+_COLUMNS = ("permission", "principal", "host", "operation", "resource", "name", "pattern")
+
+
+@click.group()
+def acl() -> None:
+    """Create, delete, list and explain the rules of authorization."""
+
+
+@acl.command()
+@rule_options(is_filter=False)
+@click.option("--deny", is_flag=True, help="Rules that deny, and that come before those that allow.")
+@changing_command(bootstrap_option, cluster_option, config_option)
+def create(settings: Settings, **given: Any) -> None:
+    """Create rules: one for each principal, host, operation and resource. Those that exist stay."""
+    rules = rules_of(given)
+    with open_admin(settings, settings.client_config()) as admin:
+        results = admin.create_acls(*rules)
+    raise_first({rule_text(rule): error for rule, error in results.errors.items()}, len(rules), "rules")
+    note(f"created: {len(rules)} rules" if len(rules) > 1 else f"created: {rule_text(rules[0])}")
+
+
+@acl.command()
+@rule_options(is_filter=True)
+@click.option("--deny/--allow", "deny", default=None, help="Only rules that deny, or that allow.")
+@click.option("--all", "is_all", is_flag=True, help="All rules, if no other option selects some.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
+def delete(settings: Settings, *, is_all: bool, dry_run: bool, **given: Any) -> None:
+    """Delete the rules that all options select, and show them."""
+    selected = filter_of(given)
+    if selected.is_everything and not is_all:
+        raise click.UsageError("select rules by options, or give --all")
+    with open_admin(settings, settings.client_config()) as admin:
+        rules = admin.describe_acls(selected) if dry_run else admin.delete_acls(selected)[selected]
+    _print(settings, rules)
+    note(f"{'would be deleted' if dry_run else 'deleted'}: {len(rules)} rules")
+
+
+@acl.command("list")
+@rule_options(is_filter=True)
+@click.option("--deny/--allow", "deny", default=None, help="Only rules that deny, or that allow.")
+@click.option("--matching", is_flag=True, help="All rules that concern the resource, also prefixes and *.")
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+def list_rules(settings: Settings, **given: Any) -> None:
+    """List rules: those that all options select, or all."""
+    with open_admin(settings, settings.client_config()) as admin:
+        rules = admin.describe_acls(filter_of(given))
+    _print(settings, rules)
+    if not rules and settings.form == "text":
+        note("no rules match")
+
+
+@acl.command()
+@click.option("--user", required=True, help="The user, or a principal like User:alice.")
+@click.option("--host", default="", help="Address of the connection.")
+@click.option("--operation", required=True, metavar="NAME", help="read, write, create, describe, …")
+@pattern_options
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+def explain(settings: Settings, *, user: str, host: str, operation: str, **given: Any) -> None:
+    """Show whether a user may do something, and the rule that decides it."""
+    from ...protocol.security.acls import AclOperation
+    from ...protocol.security.identity import Identity
+    from ...protocol.security.principals import parse_principal
+    from .acl_options import member_of, principal_text
+
+    wanted = member_of(AclOperation, operation)
+    resource = one_resource(given)
+    identity = Identity(parse_principal(principal_text(user)), host)
+    with open_admin(settings, settings.client_config()) as admin:
+        verdict = _authorizer(admin).explain(identity, wanted, resource)
+    facts = {"allowed": verdict.is_allowed, "because": verdict.reason.value}
+    print_object({**facts, "rule": verdict.rule and rule_text(verdict.rule)}, settings.form)
+
+
+@acl.command("lint")
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+def lint_rules(settings: Settings) -> None:
+    """List rules without effect: those that never match, and those that another rule makes useless."""
+    from ...protocol.security.lint import lint
+
+    with open_admin(settings, settings.client_config()) as admin:
+        authorizer = _authorizer(admin)
+    rows = [
+        {
+            "rule": rule_text(found.rule),
+            "reason": found.reason,
+            "because_of": rule_text(found.because_of) if found.because_of else None,
+        }
+        for found in lint(authorizer.rules, authorizer.super_users)
+    ]
+    if rows or settings.form != "text":
+        print_rows(rows, ("rule", "reason", "because_of"), settings.form)
+    else:
+        note("every rule has an effect")
+
+
+def _authorizer(admin: Admin) -> RuleAuthorizer:
+    """The rules of the cluster, with the settings of one of its nodes."""
+    from ...clients.admin.admin_types import Resource
+    from ...protocol.security.authorizer import RuleAuthorizer, parse_super_users
+    from ...protocol.security.rule_index import RuleIndex
+
+    rules = RuleIndex(admin.describe_acls())
+    node = Resource.broker(min(each.node_id for each in admin.describe_cluster().nodes))
+    configs = admin.describe_configs(node)[node]
+    return RuleAuthorizer(
+        rules,
+        parse_super_users(configs["super.users"].value or ""),
+        allow_if_no_rules=configs["allow.everyone.if.no.acl.found"].value == "true",
+    )
+
+
+def _print(settings: Settings, rules: list[AclBinding]) -> None:
+    if rules or settings.form != "text":
+        print_rows([_row(rule) for rule in rules], _COLUMNS, settings.form)
+
+
+def _row(rule: AclBinding) -> dict[str, str]:
+    return {
+        "permission": rule.permission.name.lower(),
+        "principal": rule.principal,
+        "host": rule.host,
+        "operation": rule.operation.name.lower(),
+        "resource": rule.resource_type.name.lower(),
+        "name": rule.name,
+        "pattern": rule.pattern_type.name.lower(),
+    }
+
+
+def rule_text(rule: AclBinding) -> str:
+    """A rule as a sentence."""
+    facts = _row(rule)
+    pattern = " prefix" if facts["pattern"] == "prefixed" else ""
+    return (
+        f"{facts['permission']} {facts['principal']} from {facts['host']}"
+        f" {facts['operation']} on {facts['resource']}{pattern} {facts['name']}"
+    )

@@ -1,0 +1,114 @@
+"""`headrace token …`: delegation tokens."""
+
+from __future__ import annotations
+
+import binascii
+import datetime
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .acl_options import principal_text
+from .admin import open_admin
+from .common import (
+    Settings,
+    bootstrap_option,
+    changing_command,
+    cluster_option,
+    config_option,
+    form_option,
+    reading_command,
+)
+from .output import note, print_object, print_rows
+
+if TYPE_CHECKING:
+    from ...clients.admin.security_types import IssuedToken
+
+_COLUMNS = ("id", "owner", "requester", "renewers", "issued", "expires", "latest", "hmac")
+
+
+@click.group()
+def token() -> None:
+    """Create, renew, expire and list delegation tokens."""
+
+
+def _hmac(_context: click.Context, _argument: click.Parameter, text: str) -> bytes:
+    """Errors: click.BadParameter."""
+    try:
+        return b64decode(text, validate=True)
+    except binascii.Error:
+        raise click.BadParameter("the HMAC of a token is base64; see `headrace token list`") from None
+
+
+_hmac_argument = click.argument("hmac", callback=_hmac)
+
+
+@token.command()
+@click.option("--owner", default="", help="A user, or a principal like User:alice [default: yourself].")
+@click.option(
+    "--renewer", "renewers", multiple=True, help="Principal that may renew and expire it; repeatable."
+)
+@click.option("--max-lifetime-ms", default=-1, help="[default: the cluster's longest].")
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
+def create(settings: Settings, *, owner: str, renewers: tuple[str, ...], max_lifetime_ms: int) -> None:
+    """Create a token: its id is a user name, and its HMAC the password, with SCRAM."""
+    with open_admin(settings, settings.client_config()) as admin:
+        made = admin.create_delegation_token(
+            renewers=[principal_text(each) for each in renewers],
+            owner=principal_text(owner) if owner else "",
+            max_lifetime_ms=max_lifetime_ms,
+        )
+    print_object(_row(made), settings.form)
+
+
+@token.command()
+@_hmac_argument
+@click.option("--period-ms", default=-1, help="How long it is valid from now [default: the longest].")
+@changing_command(bootstrap_option, cluster_option, config_option)
+def renew(settings: Settings, *, hmac: bytes, period_ms: int) -> None:
+    """Let a token expire later."""
+    with open_admin(settings, settings.client_config()) as admin:
+        note(f"expires: {_time(admin.renew_delegation_token(hmac, period_ms=period_ms))}")
+
+
+@token.command()
+@_hmac_argument
+@click.option("--period-ms", default=-1, help="How long it is valid from now [default: not at all].")
+@changing_command(bootstrap_option, cluster_option, config_option)
+def expire(settings: Settings, *, hmac: bytes, period_ms: int) -> None:
+    """Let a token expire now, or after a time."""
+    with open_admin(settings, settings.client_config()) as admin:
+        note(f"expires: {_time(admin.expire_delegation_token(hmac, period_ms=period_ms))}")
+
+
+@token.command("list")
+@click.option("--owner", "owners", multiple=True, help="Those that this user may renew; repeatable.")
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+def list_tokens(settings: Settings, *, owners: tuple[str, ...]) -> None:
+    """List the tokens that you may see, with their HMACs."""
+    asked = [principal_text(each) for each in owners] or None
+    with open_admin(settings, settings.client_config()) as admin:
+        found = admin.describe_delegation_tokens(asked)
+    if found or settings.form != "text":
+        print_rows([_row(each) for each in found], _COLUMNS, settings.form)
+    else:
+        note("no tokens match")
+
+
+def _row(issued: IssuedToken) -> dict[str, Any]:
+    known = issued.token
+    return {
+        "id": known.token_id,
+        "owner": known.owner,
+        "requester": known.requester,
+        "renewers": ", ".join(known.renewers),
+        "issued": _time(known.issue_ms),
+        "expires": _time(known.expiry_ms),
+        "latest": _time(known.max_ms),
+        "hmac": b64encode(issued.hmac).decode(),
+    }
+
+
+def _time(wall_ms: int) -> str:
+    return datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC).isoformat(timespec="seconds")

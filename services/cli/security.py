@@ -1,0 +1,69 @@
+"""`headrace security …`: keys, secrets and certificates of a cluster of this machine."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..cluster_files_io import known_clusters, read_cluster_file
+from ..discovery import chosen_cluster
+from .common import Settings, changing_command, cluster_option, form_option, reading_command
+from .output import note, print_object, print_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@click.group()
+def security() -> None:
+    """Show and replace the keys, secrets and certificates of a cluster on Ray."""
+
+
+@security.command()
+@reading_command(cluster_option, form_option)
+def status(settings: Settings) -> None:
+    """Show fingerprints and ages of keys, secrets and certificates; never the secrets themselves."""
+    from ..ray_security_io import COLUMNS, security_status
+
+    print_rows(security_status(_cluster(settings)), COLUMNS, settings.form)
+
+
+@security.command()
+@click.option("--keys", is_flag=True, help="The keys of the servers; each is restarted, one after the other.")
+@click.option("--secret", is_flag=True, help="The secret for calls of the cluster's actors.")
+@click.option("--certificates", is_flag=True, help="The certificate for Kafka clients of `up --secure`.")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=120.0, show_default=True, help="Seconds for each server."
+)
+@changing_command(cluster_option)
+def rotate(settings: Settings, *, keys: bool, timeout_s: float, **others: bool) -> None:
+    """Replace keys, secret or certificates while the cluster runs [default: --keys].
+
+    After an error or Ctrl-C the next call continues.
+    """
+    from .. import ray_security_io
+
+    keys = keys or not any(others.values())
+    ray_security_io.rotate(_cluster(settings), note, keys=keys, timeout_s=timeout_s, **others)
+
+
+@security.command("ray-env")
+@reading_command(cluster_option, form_option)
+def ray_env(settings: Settings) -> None:
+    """Print the variables of programs that connect to the Ray of a cluster.
+
+    In a shell: eval "$(headrace security ray-env)"
+    """
+    facts = read_cluster_file(_cluster(settings))
+    variables: Mapping[str, Any] = {"RAY_ADDRESS": facts.ray_address, **facts.ray_env}
+    if settings.form != "text":
+        print_object(variables, settings.form)
+        return
+    for name, value in variables.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+def _cluster(settings: Settings) -> str:
+    return chosen_cluster(settings.cluster_name, known_clusters(), "--cluster")

@@ -1,0 +1,341 @@
+"""TLS for one connection: an SSL object between the descriptor and the frames, over buffers in memory.
+
+Records are read in large pieces, and sealed when the socket takes bytes, so that a response that waits is in
+memory once. Handshakes are steps of a few hundred microseconds: they wait in a queue that has a share of each
+turn of the loop, so that a flood of them does not stall connections that are established.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .output_io import Output
+from .sockets_io import PolledSocket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .sockets_io import Sockets
+
+# Bound: encrypted bytes of one read, which OpenSSL's buffer of the connection then keeps.
+READ_BYTES = 64 * 1024
+# Bound: plain bytes that are sealed at once, before the socket takes them.
+SEAL_BYTES = 256 * 1024
+# The share of handshakes in a turn of the loop.
+TURN_S = 0.002
+
+
+class TlsOwner(Protocol):
+    """The connection, beside Owner of sockets_io.py."""
+
+    def readable(self) -> None:
+        """Read, which makes one step of a handshake."""
+
+    def writable(self) -> None:
+        """The socket takes more bytes."""
+
+    def secured(self, certificate: bytes | None) -> None:
+        """The handshake is complete; the client's certificate in DER, if it showed one."""
+
+    def handshake_failed(self, reason: str) -> None:
+        """The connection is closed next."""
+
+
+class HandshakeTurns:
+    """The queue of handshake steps of a listener."""
+
+    def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
+        self._soon = soon
+        self._waiting: deque[TlsSocket] = deque()
+        self._is_scheduled = False
+
+    def add(self, socket: TlsSocket) -> None:
+        """Run one step of this handshake in turn."""
+        self._waiting.append(socket)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._waiting and not self._is_scheduled:
+            self._is_scheduled = True
+            self._soon(self._run)
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        end_s = time.monotonic() + TURN_S
+        while self._waiting:
+            self._waiting.popleft().take_turn()
+            if time.monotonic() >= end_s:
+                break
+        self._schedule()
+
+
+class TlsSocket(PolledSocket):
+    """A PolledSocket whose bytes are encrypted."""
+
+    __slots__ = (
+        "_buffer",
+        "_has_more",
+        "_incoming",
+        "_is_again_scheduled",
+        "_is_in_turn",
+        "_is_queued",
+        "_outgoing",
+        "_soon",
+        "_tls",
+        "_turns",
+        "_wants_reading",
+        "is_established",
+        "is_flushed",
+        "send_sealed",
+    )
+
+    owner: Any
+
+    def __init__(
+        self,
+        sockets: Sockets,
+        descriptor: int,
+        owner: Any,
+        *,
+        context: ssl.SSLContext,
+        turns: HandshakeTurns,
+        buffer: memoryview,
+        soon: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """`owner` is a TlsOwner; `buffer` is shared with other connections. Set `send_sealed` next."""
+        super().__init__(sockets, descriptor, owner)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._turns, self._buffer, self._soon = turns, buffer, soon
+        self._is_in_turn = self._is_queued = self._has_more = self._is_again_scheduled = False
+        self.is_established = False
+        self.is_flushed = True  # whether everything that was sealed is sent: then the end may be announced
+        self._wants_reading = True
+        self.send_sealed: Callable[[bytes], None] = _drop
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def read(self, room: memoryview) -> int | None:
+        """As PolledSocket.read. In a handshake it makes one step, in its turn."""
+        if not self.is_established:
+            if not self._is_in_turn:
+                self._queue()
+                return None
+            if self._handshake() == 0:
+                return 0
+            if not self.is_established:
+                return None
+        return self._read(room)
+
+    def _read(self, room: memoryview) -> int | None:
+        filled, is_ended = 0, False
+        self._has_more = False
+        while filled < len(room):
+            try:
+                count = self._tls.read(len(room) - filled, room[filled:])
+            except ssl.SSLWantReadError:
+                received = self._receive()
+                if received:
+                    continue
+                is_ended = received == 0
+                break
+            except ssl.SSLZeroReturnError:
+                is_ended = True
+                break
+            if not count:
+                is_ended = True
+                break
+            filled += int(count)
+        else:
+            self._has_more = True
+            self._schedule_again()
+        self._send_pending()
+        if filled and is_ended:  # reported by the next read
+            self._has_more = True
+            self._schedule_again()
+        if filled:
+            return filled
+        return 0 if is_ended else None
+
+    def _receive(self) -> int | None:
+        """Encrypted bytes into OpenSSL's buffer: their number, as of PolledSocket.read."""
+        count = super().read(self._buffer)
+        if count:
+            self._incoming.write(self._buffer[:count])
+        return count
+
+    def _send_pending(self) -> None:
+        if self._outgoing.pending:
+            self.send_sealed(self._outgoing.read())
+
+    def _schedule_again(self) -> None:
+        """Bytes that are in OpenSSL's buffer make no event."""
+        if self._has_more and not self._is_again_scheduled and self._wants_reading:
+            self._is_again_scheduled = True
+            self._soon(self._read_again)
+
+    def _read_again(self) -> None:
+        self._is_again_scheduled = False
+        if self._has_more and self._wants_reading and not self.is_closed:
+            self.owner.readable()
+
+    def set_reading(self, is_polled: bool, /) -> None:
+        """As PolledSocket.set_reading; a handshake that waits for its turn is not polled."""
+        self._wants_reading = is_polled
+        super().set_reading(is_polled and not self._is_queued)
+        self._schedule_again()
+
+    # --- the handshake -----------------------------------------------------------------------------------
+
+    def _queue(self) -> None:
+        if not self._is_queued:
+            self._is_queued = True
+            self._turns.add(self)
+            super().set_reading(False)
+
+    def take_turn(self) -> None:
+        """Make a step of the handshake."""
+        self._is_queued = False
+        if self.is_closed:
+            return
+        super().set_reading(self._wants_reading)
+        self._is_in_turn = True
+        try:
+            self.owner.readable()
+        finally:
+            self._is_in_turn = False
+
+    def _handshake(self) -> int | None:
+        """One step with the bytes that have come; 0 at the end of the stream. Errors: OSError."""
+        received = self._receive()
+        if not received:
+            if received == 0:
+                self.owner.handshake_failed("the client closed the connection within the TLS handshake")
+            return received
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._send_pending()
+            return received
+        except ssl.SSLError as error:
+            self._send_pending()  # the alert
+            self.owner.handshake_failed(f"TLS handshake failed: {_reason(error)}")
+            raise
+        self.is_established = True
+        self._send_pending()
+        self.owner.secured(self._tls.getpeercert(binary_form=True))
+        return received
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    def seal(self, data: bytes) -> bytes:
+        """The records of these bytes, behind whatever TLS itself has to send. Errors: OSError."""
+        view = memoryview(data)
+        while view:
+            view = view[self._tls.write(view) :]
+        return self._outgoing.read()
+
+    def close(self) -> None:
+        """Close it now, and tell the client so if nothing else is on its way."""
+        if not self.is_closed:
+            if self.is_established and self.is_flushed:
+                with contextlib.suppress(OSError):
+                    self._tls.unwrap()
+                with contextlib.suppress(OSError):
+                    os.write(self.descriptor, self._outgoing.read())
+            self.send_sealed = _drop
+            super().close()
+
+
+def _drop(_data: bytes) -> None:
+    pass
+
+
+_REASONS = {
+    "HTTP_REQUEST": "the client sent HTTP",
+    "WRONG_VERSION_NUMBER": "the client does not speak TLS: it needs security.protocol SSL or SASL_SSL",
+    "UNSUPPORTED_PROTOCOL": "the client speaks no enabled version of TLS",
+    "NO_SHARED_CIPHER": "the client has no enabled cipher suite",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate, and ssl.client.auth is required",
+}
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """The cause, without anything that the client chose."""
+    verify = getattr(error, "verify_message", "")
+    reason = error.reason or "the stream ended"
+    return f"the client's certificate is refused: {verify}" if verify else _REASONS.get(reason, reason)
+
+
+class TlsOutput(Output):
+    """An Output that seals its parts. Invariant: the first `_sealed` parts are encrypted."""
+
+    __slots__ = ("_seal", "_sealed")
+
+    def __init__(self, *args: Any, seal: Callable[[bytes], bytes], **more: Any) -> None:
+        """As Output."""
+        super().__init__(*args, **more)
+        self._seal: Callable[[bytes], bytes] = seal
+        self._sealed = 0
+
+    @property
+    def may_lend(self) -> bool:
+        """Never: the kernel has no keys."""
+        return False
+
+    def write_one(self, data: bytes) -> None:
+        """As Output.write_one."""
+        self.write((data,))
+
+    def send_sealed(self, data: bytes) -> None:
+        """Send bytes that are encrypted already, before the parts that are not."""
+        if self._is_closed or not data:
+            return
+        self._parts = self._parts or deque()
+        self._parts.insert(self._sealed, data)
+        self._sealed += 1
+        self.unsent_bytes += len(data)
+        self.held_bytes += len(data)
+        if not (self._is_watched or self._is_pump_scheduled):
+            self._pump()
+
+    def close(self) -> None:
+        """As Output.close."""
+        super().close()
+        self._seal, self._sealed = bytes, 0
+
+    def _send_some(self) -> int:
+        if not self._sealed:
+            self._seal_some()
+        first = self._parts[0]
+        sent = os.write(self._descriptor, memoryview(first)[self._sent :])  # type: ignore[arg-type]
+        self.unsent_bytes -= sent
+        self.held_bytes -= sent
+        self._sent += sent
+        if self._sent == len(first):
+            self._parts.popleft()
+            self._sent, self._sealed = 0, self._sealed - 1
+        return sent
+
+    def _seal_some(self) -> None:
+        """Replace up to SEAL_BYTES of the first parts by their records."""
+        taken: list[memoryview] = []
+        size = 0
+        while self._parts and size < SEAL_BYTES:
+            view = memoryview(self._parts.popleft()).cast("B")  # type: ignore[arg-type]
+            left = SEAL_BYTES - size
+            if len(view) > left:
+                self._parts.appendleft(view[left:])
+                view = view[:left]
+            taken.append(view)
+            size += len(view)
+        sealed = self._seal(b"".join(taken))
+        self._parts.appendleft(sealed)
+        self._sealed = 1
+        self.unsent_bytes += len(sealed) - size
+        self.held_bytes += len(sealed) - size

@@ -1,0 +1,58 @@
+"""The actors of a cluster's servers, with the configs and the keys of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.security.server_keys import server_name
+from ..runtime.server_security_config import PLAINTEXT
+from .discovery import NAMESPACE_PREFIX
+from .placement import PIN_SHARE
+from .secure_up_io import key_folder
+from .server_config import of_node, replicated, scaled, split_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .cluster_files_io import ClusterFile
+
+
+def create_servers(
+    facts: ClusterFile, controllers: Sequence[str], nodes: Sequence[str], pins: Mapping[str, str]
+) -> dict[str, Any]:
+    """The handles of all servers by name: of those that run, or of new ones."""
+    from ..controller.controller_actor import controller_actor
+    from ..coordinators.assembly import new_coordinators
+    from ..storage_node.node_actor import node_actor
+    from .kafka_listener.assembly import new_kafka_listener
+    from .native_sasl import NativeMechanisms
+
+    namespace = NAMESPACE_PREFIX + facts.cluster
+    node_config, controller_config = split_config(facts.config)
+    node_config = scaled(node_config, facts.nodes)
+    controller_config = replicated(controller_config, facts.nodes)
+    loopback = {"listener.host": "127.0.0.1"} if facts.own_ray is not None else {}
+    data_dir = Path(facts.data_dir)
+    keys_of = _keys(facts, [*controllers, *nodes])
+    # Order: only the first controller may form a quorum alone on an empty disk. Further ones join.
+    actors = {}
+    for index, name in enumerate(controllers, 1):
+        config = {**loopback, **controller_config, "metadata.log.dir": str(data_dir / name), **keys_of(name)}
+        pin = {pins[name]: PIN_SHARE}
+        actors[name] = controller_actor(index, namespace, controllers, config, pin)
+    residents = new_coordinators, new_kafka_listener, NativeMechanisms
+    for index, name in enumerate(nodes, 1):
+        config = {**loopback, **of_node(node_config, index, str(data_dir / name)), **keys_of(name)}
+        pin = {pins[name]: PIN_SHARE}
+        actors[name] = node_actor(index, namespace, controllers, config, pin, *residents)
+    return actors
+
+
+def _keys(facts: ClusterFile, names: Sequence[str]) -> Callable[[str], dict[str, str]]:
+    """The config keys with the key files of a server; makes keys that are missing."""
+    if facts.config.get("native.security.protocol", PLAINTEXT) == PLAINTEXT:
+        return lambda _name: {}
+    folder = key_folder(facts)
+    folder.make(map(server_name, names))
+    return lambda name: folder.config_of(server_name(name))

@@ -1,0 +1,55 @@
+"""The authorizer of a node: the rules of its metadata image under its configuration. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.security.authorizer import RuleAuthorizer, parse_super_users
+from ...protocol.security.rule_index import RuleIndex
+from ..links.known_metadata import KnownMetadata
+
+if TYPE_CHECKING:
+    from ...protocol.metadata.image import MetadataDelta, MetadataImage
+    from ..configs.authorization_config import AuthorizationConfig
+
+
+class NodeAuthorization:
+    """`authorizer` is one object for the life of the node, None if none is configured. It decides once the
+    node has the metadata, and obeys each change with the image that has it.
+
+    Invariant: after `note_time` it decides only if the image has every rule that was decided more than
+    `authorizer.metadata.max.age.ms` ago.
+    """
+
+    def __init__(self, config: AuthorizationConfig) -> None:
+        self.authorizer: RuleAuthorizer | None = None
+        self.known = KnownMetadata()  # replaced by the one of the node's membership
+        self._max_age_ms = config.authorizer_metadata_max_age_ms
+        self._is_complete = False
+        if config.authorizer_class_name:
+            self.authorizer = RuleAuthorizer(
+                RuleIndex(),
+                parse_super_users(config.super_users),
+                allow_if_no_rules=config.allow_everyone_if_no_acl_found,
+                is_ready=False,
+            )
+
+    def follow(self, image: MetadataImage, delta: MetadataDelta | None, *, is_complete: bool) -> None:
+        """The node has a new image; without a delta any rule may have changed. Until one `is_complete`, the
+        authorizer decides nothing."""
+        if self.authorizer is None:
+            return
+        rules = self.authorizer.rules
+        changed = tuple(rules.keys() ^ image.acls.keys()) if delta is None else delta.acls
+        if changed:
+            self.authorizer.change(
+                added=[rule for rule in changed if rule in image.acls],
+                removed=[rule for rule in changed if rule not in image.acls],
+            )
+        self._is_complete = self._is_complete or is_complete
+
+    def note_time(self, now_ms: int) -> None:
+        """A request is about to be decided."""
+        if self.authorizer is not None:
+            is_current = self._max_age_ms < 0 or now_ms - self.known.until_ms <= self._max_age_ms
+            self.authorizer.is_ready = self._is_complete and is_current

@@ -1,0 +1,1 @@
+"""The metrics of an instance, by the names of Kafka Streams."""

@@ -1,0 +1,183 @@
+"""The authorizer decides as a scan of all rules does, written from Kafka's text, while rules come and go."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from headrace.protocol.security.acls import (
+    OPERATIONS_OF,
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    Resource,
+    ResourceType,
+)
+from headrace.protocol.security.authorizer import RuleAuthorizer
+from headrace.protocol.security.identity import Identity
+from headrace.protocol.security.lint import lint
+from headrace.protocol.security.principals import user
+from headrace.protocol.security.rule_index import RuleIndex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NAMES = ["*", "a", "ab", "abc", "abd", "b"]
+HOSTS = [
+    "*",
+    "10.0.0.1",
+    "10.0.0.2",
+    "10.0.0.0/30",
+    "10.0.0.0/31",
+    "::1",
+    "0:0:0:0:0:0:0:1",
+    "::/0",
+    "a.host",
+]
+OPERATIONS = [operation for operation in AclOperation if operation > AclOperation.ALL]
+TYPES = [ResourceType.TOPIC, ResourceType.GROUP]
+
+rules = st.builds(
+    AclBinding,
+    st.sampled_from(TYPES),
+    st.sampled_from(NAMES),
+    st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    st.sampled_from(["User:alice", "User:bob", "User:*", "Group:alice"]),
+    st.sampled_from(HOSTS),
+    st.sampled_from([AclOperation.ALL, *OPERATIONS]),
+    st.sampled_from([AclPermission.ALLOW, AclPermission.ALLOW, AclPermission.DENY]),
+)
+identities = st.builds(
+    lambda principal, host: Identity(principal, host),
+    st.sampled_from([user("alice"), user("bob"), user("root")]),
+    st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.9", "::1", ""]),
+)
+resources = st.builds(Resource, st.sampled_from(TYPES), st.sampled_from(NAMES))
+
+READ_KINDS = {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}
+
+
+def _host_matches(rule: AclBinding, host: str) -> bool:
+    if rule.host == "*":
+        return True
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(rule.host)
+    except ValueError:
+        return False
+
+
+def _is_about(rule: AclBinding, resource: Resource) -> bool:
+    if rule.resource_type != resource.type:
+        return False
+    if rule.pattern_type is PatternType.PREFIXED:
+        return resource.name.startswith(rule.name)
+    return rule.name in ("*", resource.name)
+
+
+def _matches(rule: AclBinding, identity: Identity, operation: AclOperation) -> bool:
+    if rule.principal not in (str(identity.principal), "User:*") or not _host_matches(rule, identity.host):
+        return False
+    if rule.operation in (AclOperation.ALL, operation):
+        return True
+    if rule.permission is AclPermission.DENY:
+        return False
+    if operation is AclOperation.DESCRIBE:
+        return rule.operation in READ_KINDS
+    return operation is AclOperation.DESCRIBE_CONFIGS and rule.operation is AclOperation.ALTER_CONFIGS
+
+
+def scanned(
+    every: set[AclBinding], who: Identity, operation: AclOperation, resource: Resource, *, default: bool
+) -> bool:
+    if who.principal == user("root"):
+        return True
+    about = [rule for rule in every if _is_about(rule, resource)]
+    permissions = {rule.permission for rule in about if _matches(rule, who, operation)}
+    if AclPermission.DENY in permissions:
+        return False
+    return AclPermission.ALLOW in permissions or (default and not about)
+
+
+def scanned_type(
+    every: set[AclBinding], who: Identity, operation: AclOperation, kind: ResourceType, *, default: bool
+) -> bool:
+    """authorizeByResourceType of Authorizer.java."""
+    if scanned(every, who, operation, Resource(kind, "hardcode"), default=default):
+        return True
+    about = [
+        rule
+        for rule in every
+        if rule.resource_type is kind
+        and rule.principal in (str(who.principal), "User:*")
+        and rule.operation in (operation, AclOperation.ALL)
+        and _host_matches(rule, who.host)
+    ]
+    denied = {(rule.pattern_type, rule.name) for rule in about if rule.permission is AclPermission.DENY}
+    if (PatternType.LITERAL, "*") in denied:
+        return False
+    for rule in about:
+        if rule.permission is AclPermission.DENY:
+            continue
+        if (rule.pattern_type, rule.name) == (PatternType.LITERAL, "*"):
+            return True
+        prefixes = {(PatternType.PREFIXED, rule.name[:end]) for end in range(1, len(rule.name) + 1)}
+        is_denied = rule.pattern_type is PatternType.LITERAL and (PatternType.LITERAL, rule.name) in denied
+        if not is_denied and not prefixes & denied:
+            return True
+    return False
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), st.booleans())
+def test_decisions_are_those_of_a_scan(data: st.DataObject, default: bool) -> None:
+    authorizer = RuleAuthorizer(RuleIndex(), ["User:root"], allow_if_no_rules=default)
+    current: set[AclBinding] = set()
+    for _ in range(3):
+        added = set(data.draw(st.lists(rules, max_size=12)))
+        removed = {rule for rule in sorted(current) if data.draw(st.booleans())}
+        authorizer.change(sorted(added), sorted(removed))
+        current = (current - removed) | added
+        assert set(authorizer.rules) == current
+        questions = st.tuples(identities, st.sampled_from(OPERATIONS), resources)
+        for who, operation, resource in data.draw(st.lists(questions, min_size=8, max_size=8)):
+            expected = scanned(current, who, operation, resource, default=default)
+            for _ in range(2):  # the second answer is the kept one
+                assert authorizer.allows(who, operation, resource) is expected
+            verdict = authorizer.explain(who, operation, resource)
+            assert verdict.is_allowed is expected
+            assert verdict.rule is None or _matches(verdict.rule, who, operation)
+            some = scanned_type(current, who, operation, resource.type, default=default)
+            assert authorizer.allows_some(who, operation, resource.type) is some
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sets(rules, max_size=12), st.lists(st.tuples(identities, st.sampled_from(OPERATIONS), resources)))
+def test_rules_that_lint_finds_decide_nothing(
+    every: set[AclBinding], questions: list[tuple[Identity, AclOperation, Resource]]
+) -> None:
+    """Without all of them at once every decision about operations that the type has is the same."""
+    found = {finding.rule for finding in lint(every, ["User:root"])}
+    all_of_them = RuleAuthorizer(RuleIndex(every), ["User:root"])
+    rest = RuleAuthorizer(RuleIndex(every - found), ["User:root"])
+    for who, operation, resource in questions:
+        verdict = all_of_them.explain(who, operation, resource)
+        if verdict.rule is not None and verdict.rule in found and not _is_used(resource, operation):
+            continue
+        assert rest.allows(who, operation, resource) is verdict.is_allowed
+
+
+def _is_used(resource: Resource, operation: AclOperation) -> bool:
+    return operation in OPERATIONS_OF[resource.type]
+
+
+@pytest.mark.parametrize(
+    "pattern_type", [PatternType.ANY, PatternType.MATCH, PatternType.LITERAL, PatternType.PREFIXED]
+)
+@given(rule=rules, name=st.sampled_from([None, *NAMES]))
+def test_filters_select_by_pattern(pattern_type: PatternType, rule: AclBinding, name: str | None) -> None:
+    chosen = AclFilter(name=name, pattern_type=pattern_type).matches(rule)
+    if pattern_type is PatternType.MATCH:
+        assert chosen is (name is None or _is_about(rule, Resource(rule.resource_type, name)))
+    else:
+        assert chosen is (pattern_type in (PatternType.ANY, rule.pattern_type) and name in (None, rule.name))

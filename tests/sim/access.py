@@ -1,0 +1,193 @@
+"""Rules of a simulated cluster: an administrator adds and removes them, users fetch from all nodes.
+
+Requests of users pass the gate of the node that receives them, with its caches, as in production; those of
+the other clients are of servers and need no rule. Any node answers the users' fetches, also one that is cut
+off, and one that was paused, before it has read anything else.
+
+Law RuleGone: no node decides by a rule that was removed longer than `bound_ms` ago, nor without one that was
+added before. A node that may lack a removal has to refuse: it knows by its own clock how old its metadata is.
+With one controller the bound is `authorizer.metadata.max.age.ms`. Of several, one that was replaced may
+confirm old metadata until it resigns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.errors import KafkaError, TopicAuthorizationFailedError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import FetchPartition, FetchRequest
+from headrace.protocol.messages.security import CreateAclsRequest, DeleteAclsRequest
+from headrace.protocol.security.acls import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from headrace.protocol.security.identity import Identity
+from headrace.protocol.security.principals import user
+from headrace.storage_node.configs.authorization_config import STANDARD_AUTHORIZER
+from sim_clients import SimClient
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cluster import SimCluster
+    from sim_node import SimNode
+    from sim_transport import SimRequest
+
+TOPIC = "t"
+USERS = ("alice", "bob")
+MAX_AGE_MS = 2_000
+# How long a controller that was replaced, or was paused meanwhile, may go on to answer heartbeats.
+REPLACED_MS = 6_000
+CONFIGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "authorizer.metadata.max.age.ms": MAX_AGE_MS}
+CHANGE_GAP_MS = 400  # mean
+FETCH_GAP_MS = 250  # mean
+TIMEOUT_MS = 1_000
+
+
+def rule_of(name: str) -> AclBinding:
+    """The rule that lets a user read the topic."""
+    return AclBinding(
+        ResourceType.TOPIC,
+        TOPIC,
+        PatternType.LITERAL,
+        str(user(name)),
+        "*",
+        AclOperation.READ,
+        AclPermission.ALLOW,
+    )
+
+
+class Access:
+    """The administrator, the users, and the law. `changed_ms`: when a rule was last added or removed."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster, self._world = cluster, cluster.world
+        self._random = cluster.world.stream("access")
+        self.bound_ms = MAX_AGE_MS + (REPLACED_MS if cluster.plan.controllers > 1 else 0)
+        self._changed_ms = dict.fromkeys(map(rule_of, USERS), -1)
+        self._present: set[AclBinding] = set()  # in the newest committed metadata
+        self._checked: dict[str, tuple[Any, int]] = {}  # by node: image and number of changes
+        self._changes = 0
+        self.is_on = True
+        self.users = [RuledUser(cluster, name) for name in USERS]
+
+    def start(self) -> None:
+        """Begin to change rules and to fetch."""
+        self._go_on()
+        for each in self.users:
+            each.start()
+
+    def end(self) -> None:
+        """Change no more rules."""
+        self.is_on = False
+
+    def _go_on(self) -> None:
+        if self.is_on:
+            self._change(rule_of(self._random.choice(USERS)))
+            gap_ms = 1 + int(self._random.expovariate(1 / CHANGE_GAP_MS))
+            self._world.after(gap_ms, "change a rule", self._go_on)
+
+    def _change(self, rule: AclBinding) -> None:
+        if rule in self._present:
+            chosen = AclFilter(name=TOPIC, principal=rule.principal)
+            self._cluster.ask_controller(registry.DELETE_ACLS, DeleteAclsRequest((chosen,)), lambda _: None)
+        else:
+            self._cluster.ask_controller(registry.CREATE_ACLS, CreateAclsRequest((rule,)), lambda _: None)
+
+    # --- the law ------------------------------------------------------------------------------------------
+
+    def on_metadata(self) -> None:
+        """A controller has applied committed metadata."""
+        present = set(self._cluster.rules.image.acls)
+        for rule in sorted(present ^ self._present):
+            self._changed_ms[rule] = self._world.now_ms
+            self._changes += 1
+            self._cluster.rules.marks["rule removed" if rule in self._present else "rule added"] += 1
+        self._present = present
+
+    def check(self, node: SimNode) -> None:
+        """After every event: of the rules that the node has, none is gone for longer than the bound."""
+        core = node.core
+        if core is None or self._checked.get(node.name) == (core.image, self._changes):
+            return
+        authorization, now_ms = core.authorization, self._world.now_ms
+        authorizer = authorization.authorizer
+        assert authorizer is not None
+        rules = set(authorizer.rules)
+        assert rules == set(core.image.acls), f"RuleGone: {node.name} obeys {rules} at {core.image.offset}"
+        if rules == self._present:
+            self._checked[node.name] = (core.image, self._changes)
+            return
+        authorization.note_time(now_ms)
+        for rule in sorted(rules ^ self._present) if authorizer.is_ready else ():
+            self._require_recent(rule, f"{node.name} at metadata offset {core.image.offset}")
+
+    @staticmethod
+    def topic_of(request: SimRequest) -> bytes:
+        """The id of the topic that a user fetches."""
+        return bytes(request.body.partitions[0].topic_id)
+
+    def on_decided(self, node: SimNode, request: SimRequest, *, is_allowed: bool) -> None:
+        """The gate of a node has decided about a user's request."""
+        rule = rule_of(request.peer.identity.principal.name)
+        if is_allowed != (rule in self._present):
+            self._require_recent(rule, f"{node.name}: a user is {'' if is_allowed else 'not '}allowed")
+            self._cluster.rules.marks["decided by a removed rule"] += is_allowed
+        self._cluster.rules.marks["allowed" if is_allowed else "denied"] += 1
+
+    def on_undecided(self) -> None:
+        """A node has refused to decide: its metadata may be too old."""
+        self._cluster.rules.marks["rules unknown"] += 1
+
+    def _require_recent(self, rule: AclBinding, where: str) -> None:
+        ago_ms = self._world.now_ms - self._changed_ms[rule]
+        change = "added" if rule in self._present else "removed"
+        assert ago_ms <= self.bound_ms, (
+            f"RuleGone: {where}, the rule of {rule.principal} was {change} {ago_ms} ms ago"
+        )
+
+    def is_settled(self) -> bool:
+        """Condition: each user has an answer from each node that obeys the present rules."""
+        return all(
+            each.answers.get(node_id) == (rule_of(each.name) in self._present)
+            for each in self.users
+            for node_id in self._cluster.nodes
+        )
+
+
+class RuledUser(SimClient):
+    """Fetches from all nodes in turn. `answers`: whether it was allowed the last time, None if unknown."""
+
+    def __init__(self, cluster: SimCluster, name: str) -> None:
+        super().__init__(cluster, name)
+        self.identity = Identity(user(name), "10.0.0.1", "PLAIN")
+        self.answers: dict[int, bool | None] = {}
+
+    def _poll(self) -> None:
+        self._look()
+        found = self.view.topics.get(TOPIC)
+        if found is not None:
+            self._fetch(self.random.choice(sorted(self.cluster.nodes)), found.topic_id)
+        self._poll_in(self.world.now_ms + 1 + int(self.random.expovariate(1 / FETCH_GAP_MS)))
+
+    def _look(self) -> None:
+        """Metadata without asking: users may not describe the topic."""
+        self.view = self.cluster.producers[0].view
+
+    def _fetch(self, node_id: int, topic_id: bytes) -> None:
+        def done(response: Any, _frames: Sequence[bytes]) -> None:
+            self.answers[node_id] = _was_allowed(response)
+
+        body = FetchRequest(0, 1, 1, 0, (FetchPartition(topic_id, 0, 0, 1),), -1)
+        self.ask(node_id, registry.FETCH, body, (), done, TIMEOUT_MS)
+
+
+def _was_allowed(response: Any) -> bool | None:
+    if isinstance(response, KafkaError):
+        return None
+    return bool(response.partitions[0].error_code != TopicAuthorizationFailedError.code)
