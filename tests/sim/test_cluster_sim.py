@@ -62,6 +62,7 @@ MARKS = (
 )
 
 
+@pytest.mark.timeout(60 * GROUP)  # a busy machine may take minutes for what takes 2 s a seed
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, GROUP))
 def test_random_faults_break_no_law(first: int) -> None:
     """Each seed is one run; after its faults have healed the cluster makes progress, with equal replicas and
