@@ -110,8 +110,8 @@ class App(Builder):
 
         `bootstrap` as for `Producer`. `config` overrides that of the application, but for the keys that shape
         its topology. `on_uncaught` decides what an error that ends a thread means. `on_state_change` is
-        called with the new and the old InstanceState, and must not wait; `on_restore` hears how stores are
-        restored. Errors: ConfigError.
+        called with the new and the old InstanceState, and must not wait; `on_restore` is called while stores
+        are restored. Errors: ConfigError.
         """
         own, clients = split_config(config or {})
         late = [name for name in own if StreamsConfig.field_of(name) in _OF_THE_TOPOLOGY]

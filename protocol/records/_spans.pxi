@@ -45,7 +45,7 @@ cdef class _Held:
         try:
             PyObject_GetBuffer(buffer, &self._views[self._used], PyBUF_SIMPLE)
         except BufferError as error:
-            raise ValueError("a buffer must lie in one piece") from error
+            raise ValueError("a column's buffer must be contiguous") from error
         self._used += 1
         size[0] = self._views[self._used - 1].len
         return <const uint8_t *>self._views[self._used - 1].buf

@@ -82,7 +82,7 @@ def items(buffer: ReadableBuffer, code: Literal["B", "i", "q"]) -> memoryview:
     contiguous."""
     view = memoryview(buffer)
     if not view.c_contiguous:
-        raise ValueError("a column's buffer must lie in one piece")
+        raise ValueError("a column's buffer must be contiguous")
     size = struct.calcsize(code)
     return view.cast("B")[: view.nbytes // size * size].cast(code)
 

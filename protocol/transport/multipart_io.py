@@ -189,7 +189,7 @@ def ready_part(buffer: Buffer) -> bytes | memoryview:
     if view.nbytes < COPY_BELOW_BYTES:
         return view.tobytes()
     if not view.c_contiguous:
-        raise BufferError("a frame must lie in one piece")
+        raise BufferError("a frame must be contiguous")
     return view.cast("B")
 
 

@@ -47,7 +47,7 @@ class PendingBytes:
         """
         view = memoryview(buffer)
         if not view.c_contiguous:
-            raise BufferError("a frame must lie in one piece")
+            raise BufferError("a frame must be contiguous")
         watch = weakref.ref(view, self._note_end)
         self._views[id(watch)] = (watch, owner, view.nbytes + more)
         self.add(owner, view.nbytes + more)

@@ -1,7 +1,7 @@
 """Buffers for reads from the page cache, reused when they are released.
 
-A fresh megabyte costs more in page faults, or in being zeroed, than the copy into it. Nobody tells when an
-answer has left: the pool sees it by the reference count of the memory, which every view on it raises.
+A fresh megabyte costs more in page faults, or in being zeroed, than the copy into it. There is no
+event when a response has been sent: the pool reads the reference count of the memory, which each view raises.
 """
 
 from __future__ import annotations

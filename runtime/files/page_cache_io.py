@@ -1,6 +1,6 @@
 """Which pages of a file are in the page cache, by cachestat(2), since Linux 6.5.
 
-Where it cannot be asked the answer is no, and whoever asks reads as if this module did not exist.
+Without cachestat(2) the answer is no: the caller reads as if this module did not exist.
 """
 
 from __future__ import annotations

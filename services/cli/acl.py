@@ -29,15 +29,18 @@ _COLUMNS = ("permission", "principal", "host", "operation", "resource", "name", 
 
 @click.group()
 def acl() -> None:
-    """Create, delete, list and explain the rules of authorization."""
+    """Create, delete, list and explain access rules (ACLs)."""
 
 
 @acl.command()
 @rule_options(is_filter=False)
-@click.option("--deny", is_flag=True, help="Rules that deny, and that come before those that allow.")
+@click.option("--deny", is_flag=True, help="Deny the operation: deny rules override allow rules.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def create(settings: Settings, **given: Any) -> None:
-    """Create rules: one for each principal, host, operation and resource. Those that exist stay."""
+    """Create rules, one for each combination of user, host, operation and resource. Existing rules stay.
+
+    Example: headrace acl create --user alice --operation read --topic orders
+    """
     rules = rules_of(given)
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.create_acls(*rules)
@@ -47,12 +50,14 @@ def create(settings: Settings, **given: Any) -> None:
 
 @acl.command()
 @rule_options(is_filter=True)
-@click.option("--deny/--allow", "deny", default=None, help="Only rules that deny, or that allow.")
-@click.option("--all", "is_all", is_flag=True, help="All rules, if no other option selects some.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@click.option("--deny/--allow", "deny", default=None, help="Select deny rules only, or allow rules only.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="Delete all rules; needed if no other option selects rules."
+)
+@click.option("--dry-run", is_flag=True, help="Print the matching rules without deleting them.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def delete(settings: Settings, *, is_all: bool, dry_run: bool, **given: Any) -> None:
-    """Delete the rules that all options select, and show them."""
+    """Delete the rules that match all given options, and print them."""
     selected = filter_of(given)
     if selected.is_everything and not is_all:
         raise click.UsageError("select rules by options, or give --all")
@@ -64,11 +69,13 @@ def delete(settings: Settings, *, is_all: bool, dry_run: bool, **given: Any) -> 
 
 @acl.command("list")
 @rule_options(is_filter=True)
-@click.option("--deny/--allow", "deny", default=None, help="Only rules that deny, or that allow.")
-@click.option("--matching", is_flag=True, help="All rules that concern the resource, also prefixes and *.")
+@click.option("--deny/--allow", "deny", default=None, help="Select deny rules only, or allow rules only.")
+@click.option(
+    "--matching", is_flag=True, help="Include rules of prefixes and of * that apply to the resource."
+)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_rules(settings: Settings, **given: Any) -> None:
-    """List rules: those that all options select, or all."""
+    """List the rules that match all given options; without options, all rules."""
     with open_admin(settings, settings.client_config()) as admin:
         rules = admin.describe_acls(filter_of(given))
     _print(settings, rules)
@@ -77,13 +84,15 @@ def list_rules(settings: Settings, **given: Any) -> None:
 
 
 @acl.command()
-@click.option("--user", required=True, help="The user, or a principal like User:alice.")
-@click.option("--host", default="", help="Address of the connection.")
-@click.option("--operation", required=True, metavar="NAME", help="read, write, create, describe, …")
+@click.option("--user", required=True, help="User, or principal such as User:alice.")
+@click.option("--host", default="", help="Client address of the connection.")
+@click.option(
+    "--operation", required=True, metavar="NAME", help="Operation, such as read, write, create or describe."
+)
 @pattern_options
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def explain(settings: Settings, *, user: str, host: str, operation: str, **given: Any) -> None:
-    """Show whether a user may do something, and the rule that decides it."""
+    """Show whether a user is authorized for an operation, and the rule that decides it."""
     from ...protocol.security.acls import AclOperation
     from ...protocol.security.identity import Identity
     from ...protocol.security.principals import parse_principal
@@ -101,7 +110,7 @@ def explain(settings: Settings, *, user: str, host: str, operation: str, **given
 @acl.command("lint")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def lint_rules(settings: Settings) -> None:
-    """List rules without effect: those that never match, and those that another rule makes useless."""
+    """List rules without effect: they never match, or another rule makes them redundant."""
     from ...protocol.security.lint import lint
 
     with open_admin(settings, settings.client_config()) as admin:

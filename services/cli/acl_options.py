@@ -37,12 +37,12 @@ _NAMED = {
 def pattern_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The resource: one of --topic, --group, and so on."""
     options = [
-        click.option("--topic", metavar="NAME", help="A topic; * for all."),
-        click.option("--group", metavar="NAME", help="A group; * for all."),
-        click.option("--transactional-id", metavar="NAME", help="A transactional id; * for all."),
-        click.option("--delegation-token", metavar="ID", help="A delegation token."),
-        click.option("--on-user", metavar="PRINCIPAL", help="A user, whose tokens it is about."),
-        click.option("--on-cluster", is_flag=True, help="The cluster itself."),
+        click.option("--topic", metavar="NAME", help="Topic of the rule; * for all topics."),
+        click.option("--group", metavar="NAME", help="Group of the rule; * for all groups."),
+        click.option("--transactional-id", metavar="NAME", help="Transactional id of the rule; * for all."),
+        click.option("--delegation-token", metavar="ID", help="Delegation token of the rule; * for all."),
+        click.option("--on-user", metavar="PRINCIPAL", help="Owner of delegation tokens, as User:alice."),
+        click.option("--on-cluster", is_flag=True, help="The cluster as the resource of the rule."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -60,15 +60,19 @@ def rule_options(*, is_filter: bool) -> Callable[[Callable[..., Any]], Callable[
                 "users",
                 multiple=True,
                 metavar="NAME",
-                help=f"A user, * for all, or a principal like User:alice{many}.",
+                help=f"User, or principal such as User:alice; * for all users{many}.",
             ),
             click.option(
-                "--host", "hosts", multiple=True, help=f"An address or a block like 10.0.0.0/8{many}."
+                "--host", "hosts", multiple=True, help=f"Client address, or block such as 10.0.0.0/8{many}."
             ),
             click.option(
-                "--operation", "operations", multiple=True, metavar="NAME", help=f"read, all, …{many}."
+                "--operation",
+                "operations",
+                multiple=True,
+                metavar="NAME",
+                help=f"Operation, such as read, write or all{many}.",
             ),
-            click.option("--prefixed", is_flag=True, help="The resource is a prefix of names."),
+            click.option("--prefixed", is_flag=True, help="Take the name of the resource as a prefix."),
         ]
         for option in reversed(options):
             command = option(command)

@@ -28,18 +28,24 @@ COLUMNS = ("time", "principal", "host", "api", "operation", "resource", "result"
 
 
 @click.command()
-@click.option("--principal", metavar="TYPE:NAME", help="Decisions about this principal, such as User:alice.")
-@click.option("--operation", metavar="NAME", help="Decisions about this operation, such as WRITE.")
-@click.option("--resource", metavar="NAME", help="Decisions about the resource with this name.")
-@click.option("--denied", "result", flag_value="denied", help="Denied operations alone.")
-@click.option("--allowed", "result", flag_value="allowed", help="Allowed operations alone.")
-@click.option("--since", metavar="DURATION", help="Of the last PT1H, P1D, …  [default: all]")
+@click.option(
+    "--principal", metavar="TYPE:NAME", help="Only decisions about this principal, such as User:alice."
+)
+@click.option("--operation", metavar="NAME", help="Only decisions about this operation, such as WRITE.")
+@click.option("--resource", metavar="NAME", help="Only decisions about the resource with this name.")
+@click.option("--denied", "result", flag_value="denied", help="Only denied operations.")
+@click.option("--allowed", "result", flag_value="allowed", help="Only allowed operations.")
+@click.option(
+    "--since",
+    metavar="DURATION",
+    help="Only decisions of this last period, such as PT1H or P1D [default: all].",
+)
 @click.option("-f", "--follow", is_flag=True, help="Print new decisions as they are written, until Ctrl-C.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def audit(settings: Settings, *, since: str | None, follow: bool, **wanted: str | None) -> None:
-    """Show what the authorizer denied, and what it allowed for the operations of audit.allowed.operations.
+    """Show denied operations, and the allowed operations that audit.allowed.operations names.
 
-    Each row is one decision, or several equal ones within a second.
+    Each row is one decision, or several equal decisions within a second.
     """
     from ...clients.durations import duration_ms
     from ...clients.sync.cluster_io import connect

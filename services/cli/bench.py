@@ -40,7 +40,7 @@ _GLOBAL = changing_command(*_ALL)  # it creates and fills temporary topics
 
 @click.group()
 def bench() -> None:
-    """Measure produce, consume or end-to-end latency of a cluster, or both directions at once."""
+    """Measure the throughput and the latency of a cluster."""
 
 
 def _options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -56,14 +56,20 @@ _topic_options = _options(
         "--topic",
         metavar="NAME",
         shell_complete=topic_names,
-        help="An existing topic [default: one that is deleted at the end].",
-    ),
-    click.option("--create", is_flag=True, help="Create --topic if it is missing; it stays."),
-    click.option(
-        "--partitions", type=_positive, help=f"Partitions of a new topic [default: {DEFAULT_PARTITIONS}]."
+        help="Existing topic [default: a temporary topic, deleted at the end].",
     ),
     click.option(
-        "--replication-factor", type=_positive, help="Replicas of a new topic [default: the cluster's]."
+        "--create", is_flag=True, help="Create --topic if it does not exist; it is not deleted at the end."
+    ),
+    click.option(
+        "--partitions",
+        type=_positive,
+        help=f"Number of partitions of a new topic [default: {DEFAULT_PARTITIONS}].",
+    ),
+    click.option(
+        "--replication-factor",
+        type=_positive,
+        help="Replication factor of a new topic [default: the cluster's].",
     ),
 )
 _payload_options = _options(
@@ -72,34 +78,37 @@ _payload_options = _options(
         type=click.IntRange(0, LARGEST_VALUE),
         default=100,
         show_default=True,
-        help="Bytes of a value.",
+        help="Size of a value in bytes.",
     ),
     click.option(
         "--payload",
         type=click.Choice(PAYLOAD_KINDS),
         default="random",
         show_default=True,
-        help="Kind of values.",
+        help="Content of the values.",
     ),
     click.option(
         "--payload-file",
         type=click.Path(exists=True, dir_okay=False),
-        help="Use this file's lines as values.",
+        help="Use the lines of this file as values.",
     ),
+    click.option("--seed", type=int, default=1, show_default=True, help="Seed of the generated values."),
     click.option(
-        "--seed", type=int, default=1, show_default=True, help="The same seed generates the same values."
+        "--keys", type=click.IntRange(min=0), default=0, help="Number of distinct keys [default: no keys]."
     ),
-    click.option("--keys", type=click.IntRange(min=0), default=0, help="Distinct keys [default: no keys]."),
-    click.option("--key-size", type=click.IntRange(1, 65_536), help="Bytes of a key [default: 8]."),
+    click.option("--key-size", type=click.IntRange(1, 65_536), help="Size of a key in bytes [default: 8]."),
 )
 _producer_options = _options(
     click.option(
-        "--producers", type=click.IntRange(1, MOST_WORKERS), default=1, help="Processes [default: 1]."
+        "--producers",
+        type=click.IntRange(1, MOST_WORKERS),
+        default=1,
+        help="Number of producer processes [default: 1].",
     ),
-    click.option("--acks", type=click.Choice(("all", "-1", "0", "1")), help="As the config key acks."),
-    click.option("--linger-ms", type=click.IntRange(min=0), help="As linger.ms."),
-    click.option("--batch-size", type=_positive, help="As batch.size, bytes."),
-    click.option("--compression", type=click.Choice(CODECS), help="As compression.type."),
+    click.option("--acks", type=click.Choice(("all", "-1", "0", "1")), help="Config key acks."),
+    click.option("--linger-ms", type=click.IntRange(min=0), help="Config key linger.ms."),
+    click.option("--batch-size", type=_positive, help="Config key batch.size, in bytes."),
+    click.option("--compression", type=click.Choice(CODECS), help="Config key compression.type."),
 )
 _send_api_options = _options(
     click.option(
@@ -107,10 +116,10 @@ _send_api_options = _options(
         type=click.Choice(SEND_APIS),
         default="send",
         show_default=True,
-        help="How to send; arrow needs pyarrow.",
+        help="Producer method to measure; arrow needs pyarrow.",
     ),
     click.option(
-        "--chunk", type=click.IntRange(1, 1_000_000), help="Records per call of send-many and arrow."
+        "--chunk", type=click.IntRange(1, 1_000_000), help="Records per call, for send-many and arrow."
     ),
 )
 _read_timeout = click.option(
@@ -118,17 +127,20 @@ _read_timeout = click.option(
     type=click.FloatRange(0.1),
     default=10.0,
     show_default=True,
-    help="End after this many seconds without records.",
+    help="End after this many seconds without a new record.",
 )
 _consumer_options = _options(
     click.option(
-        "--consumers", type=click.IntRange(1, MOST_WORKERS), default=1, help="Processes [default: 1]."
+        "--consumers",
+        type=click.IntRange(1, MOST_WORKERS),
+        default=1,
+        help="Number of consumer processes [default: 1].",
     ),
-    click.option("--max-records", type=_positive, help="Records per poll or batch; rows per Arrow batch."),
+    click.option("--max-records", type=_positive, help="Records per poll or batch, or rows per Arrow batch."),
     _read_timeout,
 )
-_records = click.option("--records", type=_positive, help="Total number of records.")
-_duration = click.option("--duration", type=click.FloatRange(0.001), help="Seconds to send for.")
+_records = click.option("--records", type=_positive, help="Total number of records to send.")
+_duration = click.option("--duration", type=click.FloatRange(0.001), help="Duration of the sends in seconds.")
 
 
 def _throughput(default: float | None) -> Callable[[F], F]:
@@ -138,7 +150,7 @@ def _throughput(default: float | None) -> Callable[[F], F]:
         type=click.FloatRange(0, MOST_PER_S, min_open=True),
         default=default,
         show_default=default is not None,
-        help=f"Records/s of all processes together, sent at fixed times{shown_default}",
+        help=f"Records per second of all processes together, at a constant rate{shown_default}",
     )
 
 
@@ -148,7 +160,7 @@ def _read_api(flag: str) -> Callable[[F], F]:
         type=click.Choice(READ_APIS),
         default="poll",
         show_default=True,
-        help="How to read; arrow needs pyarrow.",
+        help="Consumer method to measure; arrow needs pyarrow.",
     )
 
 
@@ -159,12 +171,12 @@ def _read_from(flag: str, default: str) -> Callable[[F], F]:
         type=click.Choice(("beginning", "end")),
         default=default,
         show_default=True,
-        help="Where to start reading.",
+        help="Start offset of the consumers.",
     )
 
 
 _warmup = click.option(
-    "--warmup-records", type=click.IntRange(min=0), default=0, help="Records sent before the measurement."
+    "--warmup-records", type=click.IntRange(min=0), default=0, help="Records to send before the measurement."
 )
 _sending = _options(
     _records,
@@ -177,12 +189,12 @@ _sending = _options(
 )
 
 
-@bench.command(short_help="Send: records per second, time to acknowledgement.")
+@bench.command(short_help="Measure producers: throughput, time to acknowledgement.")
 @_sending
 @_topic_options
 @_GLOBAL
 def produce(settings: Settings, **options: Any) -> None:
-    """Send records: how many are acknowledged per second, and how long that takes."""
+    """Send records, and measure the acknowledged records per second and the time to acknowledgement."""
     from ..bench import runs
 
     target = _target(settings, options)
@@ -192,8 +204,10 @@ def produce(settings: Settings, **options: Any) -> None:
     _finish(outcome, settings)
 
 
-@bench.command(short_help="Read: records per second.")
-@click.option("--records", type=_positive, help="Total number of records [default: all of the topic].")
+@bench.command(short_help="Measure consumers: throughput.")
+@click.option(
+    "--records", type=_positive, help="Total number of records to read [default: all of the topic]."
+)
 @_read_api("--api")
 @_read_from("--from", "beginning")
 @_consumer_options
@@ -201,7 +215,10 @@ def produce(settings: Settings, **options: Any) -> None:
 @_topic_options
 @_GLOBAL
 def consume(settings: Settings, **options: Any) -> None:
-    """Read records. Without --topic a temporary one is filled first, with --records of the payload."""
+    """Read records, and measure the records per second.
+
+    Without --topic, first creates a temporary topic with --records records.
+    """
     from ..bench import runs
 
     target = _target(settings, options)
@@ -216,14 +233,14 @@ def consume(settings: Settings, **options: Any) -> None:
     _finish(outcome, settings)
 
 
-@bench.command(short_help="End to end: from the intended send to the arrival.")
+@bench.command(short_help="Measure end-to-end latency at a fixed rate.")
 @_records
 @_duration
 @_throughput(10_000.0)
 @click.option(
     "--warmup-records",
     type=click.IntRange(min=0),
-    help="Records sent before the measurement [default: those of 1 s].",
+    help="Records to send before the measurement [default: those of 1 s].",
 )
 @_payload_options
 @_producer_options
@@ -231,7 +248,9 @@ def consume(settings: Settings, **options: Any) -> None:
 @_topic_options
 @_GLOBAL
 def latency(settings: Settings, **options: Any) -> None:
-    """Send at a fixed rate while another process reads: the time from intended send to arrival.
+    """Measure end-to-end latency: from the scheduled time of the send to the arrival at a consumer.
+
+    Producers send at a fixed rate while another process reads.
 
     Runs for --duration (default: 10 s) or --records.
     """
@@ -255,13 +274,13 @@ def latency(settings: Settings, **options: Any) -> None:
     _finish(outcome, settings)
 
 
-@bench.command(short_help="Send and read one topic at the same time.")
+@bench.command(short_help="Measure producers and consumers of one topic together.")
 @_sending
 @click.option(
     "--preload-records",
     type=click.IntRange(min=0),
     default=0,
-    help="Records sent before the start, for a cold reader.",
+    help="Records to send before the start, so that the consumers read from disk.",
 )
 @_read_from("--read-from", "end")
 @_read_api("--read-api")
@@ -269,7 +288,7 @@ def latency(settings: Settings, **options: Any) -> None:
 @_topic_options
 @_GLOBAL
 def mixed(settings: Settings, **options: Any) -> None:
-    """Send and read one topic at the same time; the consumers read all of it."""
+    """Send to and read from one topic at the same time; the consumers read all its records."""
     from ..bench import runs
 
     target = _target(settings, options)

@@ -30,8 +30,10 @@ _name_option = click.option("--name", metavar="NAME", help="Name of the subscrip
 
 @click.group("client-metrics")
 def client_metrics() -> None:
-    """List and change subscriptions to metrics that Kafka clients push. `headrace status -o json` shows the
-    metrics."""
+    """Describe and alter subscriptions to client metrics (KIP-714).
+
+    Kafka clients push the metrics of a subscription; `headrace status -o json` shows them.
+    """
 
 
 @client_metrics.command("list")
@@ -62,9 +64,9 @@ def describe(settings: Settings, *, name: str | None) -> None:
 @client_metrics.command()
 @_name_option
 @click.option("--generate-name", is_flag=True, help="Create a subscription with a generated name.")
-@click.option("--metrics", metavar="PREFIX,...", help="Prefixes of metric names; * for all.")
+@click.option("--metrics", metavar="PREFIX,…", help="Prefixes of the names of metrics; * for all metrics.")
 @click.option("--interval", metavar="MS", help="Push interval in ms.")
-@click.option("--match", metavar="FACT=REGEX,...", help="Clients that push, as client_id=app-.*")
+@click.option("--match", metavar="FACT=REGEX,…", help="Clients that push, such as client_id=app-.*.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def alter(
     settings: Settings,

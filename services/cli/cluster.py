@@ -30,25 +30,25 @@ _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "parti
 
 @click.command()
 @click.option(
-    "-n", "--nodes", type=click.IntRange(1, 1000), help="Storage nodes [default: 3, or those of the cluster]."
+    "-n", "--nodes", type=click.IntRange(1, 1000), help="Number of storage nodes [default: 3, or as before]."
 )
 @click.option(
     "--controllers",
     type=click.IntRange(1, 9),
-    help="Controllers in the quorum, which tolerates the loss of a minority [default: 1, or those of the"
-    " cluster].",
+    help="Number of controllers; the quorum tolerates the loss of a minority [default: 1, or as before].",
 )
-@click.option("--data-dir", metavar="DIR", help="Folder of the logs [default: ~/.headrace/data/CLUSTER].")
+@click.option("--data-dir", metavar="DIR", help="Directory of the logs [default: ~/.headrace/data/CLUSTER].")
 @click.option(
     "--ray-address",
     metavar="ADDRESS",
-    help="The Ray to join: host:port, 'auto' for the one on this machine, 'local' to start a new one "
-    "[default: RAY_ADDRESS, or the one on this machine, or a new one].",
+    help="Ray cluster to join: host:port; auto: that of this machine; local: a new one [default: RAY_ADDRESS,"
+    " or that of this machine, or a new one].",
 )
 @click.option(
     "--disk-resource",
     metavar="NAME",
-    help="Tie node I to the machine with Ray resource NAME-I (0: the first controller) [default: node:<ip>].",
+    help="Run node I on the machine with the Ray resource NAME-I (NAME-0: the first controller) [default:"
+    " node:<ip>].",
 )
 @click.option(
     "--machines",
@@ -59,14 +59,23 @@ _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "parti
     "--secure",
     "is_secure",
     is_flag=True,
-    help="Encrypt all connections, with users and rules: makes keys, certificates and the user admin.",
+    help="Encrypt all connections, require users, and apply access rules: creates keys, certificates and the"
+    " user admin.",
 )
 @click.option(
-    "--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds until ready."
+    "--timeout",
+    "timeout_s",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait until all servers are ready.",
 )
 @changing_command(config_option, form_option, cluster_option)
 def up(settings: Settings, **options: Any) -> None:
-    """Start a cluster on Ray, or adopt a running one. It runs until `headrace down`."""
+    """Start a cluster on Ray, or adopt a running one. It runs until `headrace down`.
+
+    -X sets configs of the servers.
+    """
     from .. import ray_host
 
     name = settings.cluster_name
@@ -95,10 +104,10 @@ def kafka_addresses(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 @click.command()
 @click.option("--delete-data", is_flag=True, help="Delete the logs as well: all records are lost.")
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @changing_command(form_option, cluster_option)
 def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
-    """Stop a cluster, and the Ray that was started for it. The logs are kept."""
+    """Stop a cluster, and the Ray that `headrace up` started for it. The logs are kept."""
     from .. import ray_host
 
     name = settings.cluster_name
@@ -120,7 +129,7 @@ def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
 def status(settings: Settings) -> None:
     """Show the servers of a cluster. Exit code 1 if a server that should run does not.
 
-    With -b the storage nodes are asked directly, without Ray.
+    With -b, describes the cluster through its storage nodes, without Ray.
     """
     if settings.bootstrap:
         facts, show = _seen_by_clients(settings), _print_nodes

@@ -153,7 +153,7 @@ def bootstrap_option(command: F) -> F:
         "-b",
         "--bootstrap",
         metavar="HOST:PORT,…",
-        help="Bootstrap addresses of storage nodes [default: discovered].",
+        help="Bootstrap addresses of storage nodes [default: HEADRACE_BOOTSTRAP, or those of --cluster].",
     )(command)
 
 
@@ -165,14 +165,14 @@ def config_option(command: F) -> F:
         multiple=True,
         metavar="KEY=VALUE",
         callback=key_value_pairs,
-        help="A config key; repeatable.",
+        help="Set a config key: of the client, unless the command says otherwise; repeatable.",
     )(command)
 
 
 def form_option(command: F) -> F:
     """-o text, json or jsonl."""
     return click.option(
-        "-o", "--output", "form", type=click.Choice(OUTPUT_FORMATS), help="How results are printed."
+        "-o", "--output", "form", type=click.Choice(OUTPUT_FORMATS), help="Format of the output."
     )(command)
 
 
@@ -182,13 +182,13 @@ def cluster_option(command: F) -> F:
         "--cluster",
         metavar="NAME",
         shell_complete=lambda _context, _option, text: [x for x in known_clusters() if x.startswith(text)],
-        help="Name of the cluster [default: default].",
+        help="Name of a cluster of this machine [default: HEADRACE_CLUSTER, or default].",
     )(command)
 
 
 def debug_option(command: F) -> F:
     """--debug: tracebacks."""
-    return click.option("--debug", "is_debug", is_flag=True, help="Show the traceback of an error.")(command)
+    return click.option("--debug", "is_debug", is_flag=True, help="Print the traceback of an error.")(command)
 
 
 def reading_command(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:

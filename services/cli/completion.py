@@ -32,7 +32,7 @@ _PROGRAM = "headrace"
 @click.argument("shell", type=click.Choice(SHELLS))
 @reading_command()
 def completion(_settings: Settings, *, shell: str) -> None:
-    """Print the script that completes commands, options and names in SHELL.
+    """Print the completion script of a shell: for commands, options and names.
 
     \b
     bash: echo 'eval "$(headrace completion bash)"' >> ~/.bashrc

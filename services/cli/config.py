@@ -39,9 +39,9 @@ def config() -> None:
 
 def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--cluster-wide", is_flag=True, help="The cluster-wide defaults of all nodes."),
+        click.option("--cluster-wide", is_flag=True, help="Defaults of all nodes of the cluster."),
         click.option(
-            "--node", "nodes", multiple=True, type=click.IntRange(min=0), metavar="ID", help="One node."
+            "--node", "nodes", multiple=True, type=click.IntRange(min=0), metavar="ID", help="Storage node."
         ),
         click.option(
             "--group",
@@ -49,7 +49,7 @@ def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             metavar="NAME",
             shell_complete=group_names,
-            help="One group; repeatable.",
+            help="Group; repeatable.",
         ),
         click.option(
             "--topic",
@@ -57,7 +57,7 @@ def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             metavar="NAME",
             shell_complete=topic_names,
-            help="One topic; repeatable.",
+            help="Topic; repeatable.",
         ),
     ):
         command = option(command)
@@ -72,7 +72,7 @@ def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--verbose",
     "is_verbose",
     is_flag=True,
-    help="Show the value of every level, and the meaning of the key.",
+    help="Show the value of each source, and the meaning of the key.",
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(
@@ -85,7 +85,7 @@ def describe(
     is_all: bool,
     is_verbose: bool,
 ) -> None:
-    """Show configs with their sources; without names, of everything that has configs.
+    """Show configs and their sources: of the given topics, groups or nodes, or of all with own configs.
 
     The value of a topic or group overrides that of its node, which overrides that of the cluster, which
     overrides the node's start configuration, which overrides the default.
@@ -123,7 +123,11 @@ def describe(
     help="Set a key; repeatable.",
 )
 @click.option(
-    "--delete", "deleted", multiple=True, metavar="KEY", help="Return to the inherited value; repeatable."
+    "--delete",
+    "deleted",
+    multiple=True,
+    metavar="KEY",
+    help="Remove a key, so that its inherited value applies; repeatable.",
 )
 @click.option(
     "--append",
@@ -131,7 +135,7 @@ def describe(
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_value_pairs,
-    help="Add values to a list.",
+    help="Add values to the list of a key.",
 )
 @click.option(
     "--subtract",
@@ -139,9 +143,9 @@ def describe(
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_value_pairs,
-    help="Remove values from a list.",
+    help="Remove values from the list of a key.",
 )
-@click.option("--dry-run", is_flag=True, help="Validate only.")
+@click.option("--dry-run", is_flag=True, help="Validate the change without making it.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def alter(
     settings: Settings,
@@ -156,7 +160,7 @@ def alter(
     subtracted: dict[str, str],
     dry_run: bool,
 ) -> None:
-    """Change configs at once. All changes of one topic, group or node are made, or none."""
+    """Change configs of topics, groups or nodes. The changes of one topic, group or node are atomic."""
     wanted = _resources(topics, groups, nodes, cluster_wide)
     if not wanted:
         raise click.UsageError("name a resource: --topic NAME, --group NAME, --node ID or --cluster-wide")

@@ -45,19 +45,26 @@ POLL_RECORDS = 5000
     "where",
     multiple=True,
     metavar="OFFSET|FORMAT",
-    help=f"Start: {NOTATION}. Or the output form: text, json, jsonl. Repeatable. [default: beginning]",
+    help=f"Start offset: {NOTATION}. Or the output format: text, json, jsonl. Repeatable [default:"
+    " beginning].",
 )
 @click.option("-e", "--exit-at-end", is_flag=True, help="Exit at the current end of each partition.")
 @click.option("-c", "--count", type=click.IntRange(min=0), help="Exit after this many records.")
 @click.option(
-    "-f", "--format", "text_format", metavar="TEXT", help="Tokens: %t %p %o %T %k %K %s %S %R %h %% \\n."
+    "-f",
+    "--format",
+    "text_format",
+    metavar="TEXT",
+    help="Format of a record, with the tokens %t %p %o %T %k %K %s %S %R %h %% \\n of kcat.",
 )
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Print the key and this before the value.")
+@click.option(
+    "-K", "--key-delimiter", metavar="TEXT", help="Print the key and this delimiter before each value."
+)
 @click.option("-Z", "--null", "shows_null", is_flag=True, help="Print NULL for a null key or value.")
-@click.option("-u", "--unbuffered", is_flag=True, help="Write each record out at once.")
+@click.option("-u", "--unbuffered", is_flag=True, help="Flush the output after each record.")
 @reading_command(bootstrap_option, cluster_option, config_option)
 def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> None:
-    """Print the records of TOPIC…, and new ones as they arrive, until Ctrl-C."""
+    """Print the records of topics, and new records as they arrive, until Ctrl-C."""
     forms = [text for text in options["where"] if text in OUTPUT_FORMATS]
     form = forms[-1] if forms else settings.form
     try:

@@ -45,14 +45,22 @@ _hmac_argument = click.argument("hmac", callback=_hmac)
 
 
 @token.command()
-@click.option("--owner", default="", help="A user, or a principal like User:alice [default: yourself].")
 @click.option(
-    "--renewer", "renewers", multiple=True, help="Principal that may renew and expire it; repeatable."
+    "--owner",
+    default="",
+    help="Owner: user, or principal such as User:alice [default: the user of the connection].",
 )
-@click.option("--max-lifetime-ms", default=-1, help="[default: the cluster's longest].")
+@click.option(
+    "--renewer", "renewers", multiple=True, help="User that may renew and expire the token; repeatable."
+)
+@click.option(
+    "--max-lifetime-ms",
+    default=-1,
+    help="Maximum lifetime in ms [default: delegation.token.max.lifetime.ms].",
+)
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def create(settings: Settings, *, owner: str, renewers: tuple[str, ...], max_lifetime_ms: int) -> None:
-    """Create a token: its id is a user name, and its HMAC the password, with SCRAM."""
+    """Create a delegation token. Clients log in by SCRAM: user name = token id, password = HMAC."""
     with open_admin(settings, settings.client_config()) as admin:
         made = admin.create_delegation_token(
             renewers=[principal_text(each) for each in renewers],
@@ -64,29 +72,33 @@ def create(settings: Settings, *, owner: str, renewers: tuple[str, ...], max_lif
 
 @token.command()
 @_hmac_argument
-@click.option("--period-ms", default=-1, help="How long it is valid from now [default: the longest].")
+@click.option(
+    "--period-ms",
+    default=-1,
+    help="Time until it expires, from now, in ms [default: delegation.token.expiry.time.ms].",
+)
 @changing_command(bootstrap_option, cluster_option, config_option)
 def renew(settings: Settings, *, hmac: bytes, period_ms: int) -> None:
-    """Let a token expire later."""
+    """Extend the expiry time of a token."""
     with open_admin(settings, settings.client_config()) as admin:
         note(f"expires: {_time(admin.renew_delegation_token(hmac, period_ms=period_ms))}")
 
 
 @token.command()
 @_hmac_argument
-@click.option("--period-ms", default=-1, help="How long it is valid from now [default: not at all].")
+@click.option("--period-ms", default=-1, help="Time until it expires, from now, in ms [default: expire now].")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def expire(settings: Settings, *, hmac: bytes, period_ms: int) -> None:
-    """Let a token expire now, or after a time."""
+    """Expire a token now, or after --period-ms."""
     with open_admin(settings, settings.client_config()) as admin:
         note(f"expires: {_time(admin.expire_delegation_token(hmac, period_ms=period_ms))}")
 
 
 @token.command("list")
-@click.option("--owner", "owners", multiple=True, help="Those that this user may renew; repeatable.")
+@click.option("--owner", "owners", multiple=True, help="Only tokens of this owner; repeatable.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_tokens(settings: Settings, *, owners: tuple[str, ...]) -> None:
-    """List the tokens that you may see, with their HMACs."""
+    """List the delegation tokens that the user may describe, with their HMACs."""
     asked = [principal_text(each) for each in owners] or None
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_delegation_tokens(asked)

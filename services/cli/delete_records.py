@@ -30,18 +30,21 @@ _END = "end"
 @click.command("delete-records")
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=topic_names)
 @click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Repeatable."
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Partition; repeatable.",
 )
-@click.option(
-    "--offset", metavar="N|end", help="Delete records before this offset; end: all committed records."
-)
+@click.option("--offset", metavar="N|end", help="Delete records before this offset; end: the high watermark.")
 @click.option(
     "--offset-json-file",
     "path",
     type=click.Path(exists=True, dir_okay=False),
-    help="Partitions and offsets, in the JSON of kafka-delete-records.sh (-1: end).",
+    help="Partitions and offsets in the JSON of kafka-delete-records.sh; -1 is the high watermark.",
 )
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def delete_records(
     settings: Settings,
@@ -52,10 +55,10 @@ def delete_records(
     path: str | None,
     is_sure: bool,
 ) -> None:
-    """Delete the records before an offset, permanently: of partitions of topic NAME, or of those in a file.
+    """Delete the records before an offset permanently: in partitions of topic NAME, or in those of a file.
 
-    Without -p, `--offset end` empties all partitions. Prints the new log start offset of each partition,
-    which holds on all live nodes.
+    Without -p, `--offset end` empties all partitions. Prints the new log start offset of each partition; all
+    live replicas have it.
     """
     _check_usage(name, partitions, offset, path)
     with open_admin(settings, settings.client_config()) as admin:

@@ -42,16 +42,26 @@ _MEMBERS = ("group", "member", "instance", "client", "host", "epoch", "partition
 
 @click.group()
 def group() -> None:
-    """Describe groups of consumers, and reset or delete their committed offsets."""
+    """Describe groups, and reset or delete their committed offsets."""
 
 
 group.add_command(reset)
 
 
 @group.command("list")
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, Empty, ..; repeatable.")
 @click.option(
-    "--type", "types", multiple=True, metavar="TYPE", help="classic, consumer or streams; repeatable."
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help="Only groups in this state, such as Stable or Empty; repeatable.",
+)
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    help="Only groups of this type: classic, consumer or streams; repeatable.",
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str, ...]) -> None:
@@ -71,12 +81,16 @@ def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str
 
 @group.command()
 @click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=group_names)
-@click.option("--all", "is_all", is_flag=True, help="All groups.")
-@click.option("--read-committed", is_flag=True, help="Lag up to the last stable offset.")
+@click.option("--all", "is_all", is_flag=True, help="Show all groups.")
+@click.option(
+    "--read-committed", is_flag=True, help="Compute lag up to the last stable offset, not the high watermark."
+)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_committed: bool) -> None:
-    """Show committed offsets, lag and the consumer of each partition of a group; of a streams group the
-    topology that its members have sent, too."""
+    """Show the committed offset, the lag and the member of each partition of groups.
+
+    Of a streams group, also shows the topology that its members sent.
+    """
     with open_admin(settings, settings.client_config()) as admin:
         found, errors = _described(admin, names, is_all)
         shown = [(_facts(admin, each, read_committed), _topology(admin, each)) for each in found]
@@ -91,7 +105,7 @@ def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_c
 
 @group.command()
 @click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=group_names)
-@click.option("--all", "is_all", is_flag=True, help="All groups.")
+@click.option("--all", "is_all", is_flag=True, help="Show all groups.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None:
     """Show the members of groups and their assignments."""
@@ -111,8 +125,7 @@ def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=group_names)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def tasks(settings: Settings, *, names: tuple[str, ...]) -> None:
-    """Show the tasks of streams groups: the role of each task at each member, and tasks that are about to
-    move there."""
+    """Show the tasks of each member of streams groups: current role and target role."""
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.describe_streams_groups(*dict.fromkeys(names))
     found = [results[name] for name in results if name not in results.errors]
@@ -126,7 +139,7 @@ def tasks(settings: Settings, *, names: tuple[str, ...]) -> None:
 
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=group_names)
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
     """Delete groups without members, and all their committed offsets."""
@@ -150,11 +163,11 @@ def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None
     required=True,
     metavar="T[:P,…]",
     shell_complete=topic_names,
-    help="Repeatable.",
+    help="Topic, or some of its partitions; repeatable.",
 )
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def delete_offsets(settings: Settings, *, name: str, topics: tuple[str, ...]) -> None:
-    """Delete the committed offsets of group NAME in topics that its members do not subscribe to."""
+    """Delete committed offsets of group NAME, of topics that its members do not subscribe to."""
     scopes = [scope_of(text) for text in topics]
     with open_admin(settings, settings.client_config()) as admin:
         places = dict.fromkeys(place for scope in scopes for place in places_of(admin, *scope))

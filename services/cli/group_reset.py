@@ -28,16 +28,35 @@ _COLUMNS = ("group", "topic", "partition", "old", "new")
 def reset_rules(command: Callable[..., Any]) -> Callable[..., Any]:
     """One option per rule, with the names of kafka-consumer-groups."""
     for option in (
-        click.option("--from-file", metavar="CSV", type=click.Path(exists=True, dir_okay=False),
-                     help="Lines of topic,partition,offset, as from --export."),
-        click.option("--shift-by", metavar="N", type=int, help="N records forward, or backward with -N."),
-        click.option("--by-duration", metavar="PnDTnHnMnS", help="The first record of the last such period."),
-        click.option("--to-datetime", metavar="TIME", help="First record from a time on, in ISO 8601."),
-        click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="This offset."),
-        click.option("--to-current", is_flag=True, help="The committed offset, else the end."),
-        click.option("--to-latest", is_flag=True, help="The end."),
-        click.option("--to-earliest", is_flag=True, help="The beginning."),
-    ):  # fmt: skip
+        click.option(
+            "--from-file",
+            metavar="CSV",
+            type=click.Path(exists=True, dir_okay=False),
+            help="Reset to the offsets of this file: lines of topic,partition,offset, as from --export.",
+        ),
+        click.option(
+            "--shift-by",
+            metavar="N",
+            type=int,
+            help="Shift the committed offset by N records, backward if N is negative.",
+        ),
+        click.option(
+            "--by-duration",
+            metavar="PnDTnHnMnS",
+            help="Reset to the first record of the last such period, such as P1D.",
+        ),
+        click.option(
+            "--to-datetime",
+            metavar="TIME",
+            help="Reset to the first record at or after this time, in ISO 8601.",
+        ),
+        click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="Reset to this offset."),
+        click.option(
+            "--to-current", is_flag=True, help="Reset to the committed offset, or without one to the end."
+        ),
+        click.option("--to-latest", is_flag=True, help="Reset to the end."),
+        click.option("--to-earliest", is_flag=True, help="Reset to the beginning."),
+    ):
         command = option(command)
     return command
 
@@ -51,13 +70,15 @@ def reset_rules(command: Callable[..., Any]) -> Callable[..., Any]:
     multiple=True,
     metavar="T[:P,…]",
     shell_complete=topic_names,
-    help="Repeatable.",
+    help="Topic, or some of its partitions; repeatable.",
 )
-@click.option("--all-topics", is_flag=True, help="All partitions with a committed offset of the group.")
+@click.option(
+    "--all-topics", is_flag=True, help="Reset all partitions in which the group has a committed offset."
+)
 @reset_rules
 @click.option("--new-group", is_flag=True, help="Allow a group that does not exist yet.")
-@click.option("--execute", is_flag=True, help="Commit the new offsets; otherwise they are only printed.")
-@click.option("--export", "is_csv", is_flag=True, help="Print CSV for --from-file.")
+@click.option("--execute", is_flag=True, help="Commit the new offsets; without it they are only printed.")
+@click.option("--export", "is_csv", is_flag=True, help="Print the new offsets as CSV for --from-file.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def reset(
     settings: Settings,
@@ -70,7 +91,7 @@ def reset(
     is_csv: bool,
     **rules: Any,
 ) -> None:
-    """Change the committed offsets of group NAME by one of the rules; the group must have no members.
+    """Reset the committed offsets of group NAME, which must have no members, by one of the --to-… rules.
 
     Without --execute the old and the new offsets are printed, and no offset is changed. Offsets outside of a
     partition's log are moved to its nearer end.

@@ -37,13 +37,16 @@ class DamageError(HeadraceError):
 
 @click.group()
 def log() -> None:
-    """Dump the files of a log, and describe the log dirs of nodes."""
+    """Dump the files of logs, and describe the log dirs of nodes."""
 
 
 @log.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH…")
 @click.option(
-    "--records/--batches", "has_records", default=True, help="Print records, or batch headers only."
+    "--records/--batches",
+    "has_records",
+    default=True,
+    help="Print the records, or the headers of batches only.",
 )
 @click.option(
     "--verify", is_flag=True, help="Check indexes, epochs, snapshots and checkpoints against the logs."
@@ -53,8 +56,11 @@ def log() -> None:
 def dump(
     settings: Settings, *, paths: tuple[str, ...], has_records: bool, verify: bool, is_quiet: bool
 ) -> None:
-    """Print segments, indexes, snapshots and checkpoints: single files, folders of partitions, or whole log
-    dirs of stopped nodes. Exit code 1 if a file is damaged."""
+    """Print the content of segments, indexes, snapshots and checkpoints.
+
+    PATH is a file, the directory of a partition, or the log dir of a stopped node. Exit code 1 if a file is
+    damaged.
+    """
     from ...runtime.files.files_io import OsFiles
     from ...storage_node.log.dump_folders import dump_path
 
@@ -96,7 +102,7 @@ def dump(
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def dirs(settings: Settings, *, nodes: tuple[int, ...], topics: tuple[str, ...]) -> None:
-    """List the log dirs of the nodes: state, size of the logs, free space; with --topic the replicas."""
+    """List the log dirs of nodes: state, size of the logs, free space; with --topic, the replicas."""
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.describe_log_dirs(nodes or None)
     found = [(node, each) for node in sorted(results) if node not in results.errors for each in results[node]]

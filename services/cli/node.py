@@ -53,14 +53,16 @@ def list_nodes(settings: Settings) -> None:
     type=click.FloatRange(min=0),
     default=300.0,
     show_default=True,
-    help="Seconds for --wait.",
+    help="Seconds to wait with --wait.",
 )
-@click.option("--cancel", "is_cancelled", is_flag=True, help="End the drain: the node may lead again.")
+@click.option(
+    "--cancel", "is_cancelled", is_flag=True, help="End the drain: the node can lead partitions again."
+)
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def drain(
     settings: Settings, *, node_id: int, is_waiting: bool, timeout_s: float, is_cancelled: bool
 ) -> None:
-    """Move all leaderships off node ID, which keeps running: before maintenance of its machine.
+    """Move all leaderships off node ID, before maintenance of its machine. The node keeps running.
 
     Partitions without another eligible leader stay; with --wait, exit code 1 if some remain at the timeout.
     """
@@ -85,10 +87,10 @@ def drain(
 
 @node.command()
 @click.argument("node_id", type=click.IntRange(min=0), metavar="ID")
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def unregister(settings: Settings, *, node_id: int, is_sure: bool) -> None:
-    """Unregister node ID, which is permanently gone and has no replicas."""
+    """Unregister node ID, which is permanently stopped and has no replicas."""
     if not is_sure:
         click.confirm(f"Unregister node {node_id}?", abort=True, err=True)
     with open_admin(settings, settings.client_config()) as admin:

@@ -26,25 +26,30 @@ _MOVES = ("topic", "partition", "replicas", "adding_replicas", "removing_replica
 
 @click.group()
 def partition() -> None:
-    """Elect leaders, move partitions to other nodes."""
+    """Elect leaders, and move partitions between nodes and log dirs."""
 
 
 @partition.command()
-@click.option("--preferred", "kind", flag_value="PREFERRED", help="The first assigned replica, if in sync.")
 @click.option(
-    "--unclean", "kind", flag_value="UNCLEAN", help="Any live replica, for partitions without a leader."
+    "--preferred", "kind", flag_value="PREFERRED", help="Elect the preferred leader, if it is in sync."
 )
-@click.option("-t", "--topic", metavar="NAME", shell_complete=topic_names, help="Partitions of this topic.")
+@click.option(
+    "--unclean",
+    "kind",
+    flag_value="UNCLEAN",
+    help="Elect any live replica, for partitions without a leader; may lose records.",
+)
+@click.option("-t", "--topic", metavar="NAME", shell_complete=topic_names, help="Topic of the partitions.")
 @click.option(
     "-p",
     "--partition",
     "numbers",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Only this partition; repeatable [default: all of the topic].",
+    help="Only this partition; repeatable [default: all partitions of the topic].",
 )
-@click.option("--all", "is_all", is_flag=True, help="All partitions of all topics.")
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask before --unclean.")
+@click.option("--all", "is_all", is_flag=True, help="Elect leaders of all partitions of all topics.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation of --unclean.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def elect(
     settings: Settings,
@@ -55,7 +60,7 @@ def elect(
     is_all: bool,
     is_sure: bool,
 ) -> None:
-    """Elect leaders. --unclean may lose records."""
+    """Elect leaders of partitions: the preferred leader, or with --unclean any live replica."""
     from ...clients.admin.admin_types import ElectionType
 
     if kind is None:
@@ -88,13 +93,20 @@ def elect(
 
 
 @partition.command()
-@click.option("--generate", "step", flag_value="generate", help="Print a plan for --topic over --nodes.")
-@click.option("--execute", "executed", metavar="PLAN", help="Start the moves of PLAN.")
 @click.option(
-    "--verify", "verified", metavar="PLAN", help="Check whether PLAN is complete; then remove throttles."
+    "--generate", "step", flag_value="generate", help="Print a plan that spreads --topic over --nodes."
 )
-@click.option("--cancel", "cancelled", metavar="PLAN", help="Cancel the moves of PLAN in progress.")
-@click.option("--list", "step", flag_value="list", help="List moves in progress.")
+@click.option("--execute", "executed", metavar="PLAN", help="Start the reassignments of PLAN.")
+@click.option(
+    "--verify",
+    "verified",
+    metavar="PLAN",
+    help="Check whether PLAN is complete, and remove its throttles if it is.",
+)
+@click.option(
+    "--cancel", "cancelled", metavar="PLAN", help="Cancel the reassignments of PLAN that are in progress."
+)
+@click.option("--list", "step", flag_value="list", help="List the reassignments in progress.")
 @click.option(
     "-t",
     "--topic",
@@ -105,12 +117,18 @@ def elect(
     help="Topic to move; repeatable.",
 )
 @click.option("--nodes", metavar="ID,…", help="Target nodes [default: all active nodes].")
-@click.option("-r", "--replication-factor", "factor", type=click.IntRange(min=1), help="[default: unchanged]")
+@click.option(
+    "-r",
+    "--replication-factor",
+    "factor",
+    type=click.IntRange(min=1),
+    help="New replication factor [default: unchanged].",
+)
 @click.option(
     "--throttle",
     type=click.IntRange(min=1),
     metavar="BYTES",
-    help="Replication bytes/s of each node for the moves.",
+    help="Limit of each node for the replication of the moved replicas, in bytes per second.",
 )
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def reassign(
@@ -125,7 +143,7 @@ def reassign(
     factor: int | None,
     throttle: int | None,
 ) -> None:
-    """Move partitions to other nodes by a PLAN: a file name, or the JSON itself.
+    """Move partitions to other nodes, as PLAN says: the name of a file, or its JSON.
 
     `--generate -t NAME > plan.json`, then `--execute plan.json`, which prints the plan that reverts it, and
     `--verify plan.json` until it is complete (exit code 1 until then).
@@ -155,14 +173,16 @@ def reassign(
 
 @partition.command("move-dir")
 @click.argument("log_dir", metavar="DIR")
-@click.option("--node", "node_id", type=click.IntRange(min=0), required=True, help="The node of DIR.")
+@click.option(
+    "--node", "node_id", type=click.IntRange(min=0), required=True, help="Storage node that has DIR."
+)
 @click.option(
     "-t",
     "--topic",
     metavar="NAME",
     required=True,
     shell_complete=topic_names,
-    help="Partitions of this topic.",
+    help="Topic of the replicas.",
 )
 @click.option(
     "-p",

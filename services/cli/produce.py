@@ -50,12 +50,12 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.command()
 @click.argument("topic", shell_complete=topic_names)
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Separator of key and value in a line.")
-@click.option("-k", "--key", metavar="TEXT", help="One key for all records.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Delimiter between key and value in a line.")
+@click.option("-k", "--key", metavar="TEXT", help="Key of all records.")
 @click.option(
-    "-D", "--delimiter", metavar="TEXT", default="\\n", show_default=True, help="Separator of records."
+    "-D", "--delimiter", metavar="TEXT", default="\\n", show_default=True, help="Delimiter between records."
 )
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="One partition for all records.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Partition of all records.")
 @click.option(
     "-H",
     "--header",
@@ -63,14 +63,14 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
     multiple=True,
     metavar="NAME=VALUE",
     callback=header_pairs,
-    help="A header of all records; repeatable.",
+    help="Header of all records; repeatable.",
 )
-@click.option("-z", "--compression", type=click.Choice(CODECS), help="Compression of the batches.")
+@click.option("-z", "--compression", type=click.Choice(CODECS), help="Compression type of the batches.")
 @click.option("-Z", "--null-when-empty", is_flag=True, help="Send an empty key or value as null.")
 @click.option("-c", "--count", type=click.IntRange(min=0), help="Stop after this many records.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def produce(settings: Settings, *, topic: str, files: tuple[str, ...], **options: Any) -> None:
-    """Send lines of FILES, or of standard input, as records of TOPIC."""
+    """Send the lines of FILES, or of standard input, as records to TOPIC."""
     delimiter = unescaped(options["delimiter"])
     if not delimiter:
         raise click.BadParameter("the delimiter must not be empty", param_hint="-D")

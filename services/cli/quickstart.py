@@ -28,7 +28,7 @@ class CheckFailedError(HeadraceError):
     "--input",
     "path",
     metavar="PATH",
-    help="A file, or a folder of text files; lines over 512 KiB are split [default: logs under"
+    help="File, or directory of text files; lines over 512 KiB are split [default: logs under"
     " /var/log, else process metrics].",
 )
 @click.option(
@@ -36,19 +36,20 @@ class CheckFailedError(HeadraceError):
     "--key-field",
     "field_index",
     type=click.IntRange(min=1),
-    help="Field of a line to use as key, from 1 [default: a repeating one, such as a client address].",
+    help="Number of the field of a line to use as key, from 1 [default: a field with repeated values, such as"
+    " a client address].",
 )
 @click.option(
     "--ray-address",
     metavar="ADDRESS",
-    help="The Ray to run on, as for `up` [default: RAY_ADDRESS, or a new one].",
+    help="Ray cluster to run on, as for `up` [default: RAY_ADDRESS, or a new one].",
 )
 @click.option("--keep", is_flag=True, help="Keep the data files.")
 @changing_command(form_option)
 def quickstart(
     settings: Settings, *, path: str | None, field_index: int | None, ray_address: str | None, keep: bool
 ) -> None:
-    """Send the lines of a file through three storage nodes on Ray, read them back, and check every one."""
+    """Send the lines of a file to a new three-node cluster on Ray, read them back, and compare all lines."""
     files = input_files(path) if path else text_files(Path(LOG_FOLDER))
     size_bytes = total_bytes(files)
     if files:

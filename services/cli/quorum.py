@@ -52,13 +52,13 @@ _directory_option = click.option(
     "--directory",
     metavar="HEX",
     callback=_directory_id,
-    help="Id of its metadata directory [default: as known to the leader].",
+    help="Directory id of the controller [default: as the leader knows it].",
 )
 
 
 @click.group()
 def quorum() -> None:
-    """Describe the quorum of controllers, add and remove voters."""
+    """Describe the controller quorum, and add and remove voters."""
 
 
 @quorum.command()
@@ -82,7 +82,7 @@ def status(settings: Settings) -> None:
 @_directory_option
 @changing_command(bootstrap_option, config_option, cluster_option)
 def add_voter(settings: Settings, *, controller_id: int, address: Address, directory: bytes | None) -> None:
-    """Add controller ID, an observer that listens at HOST:PORT, to the voters."""
+    """Add controller ID to the voters; it is an observer that listens at HOST:PORT."""
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_metadata_quorum()
         if directory is None and _known_as(controller_id, found.voters):
@@ -97,7 +97,7 @@ def add_voter(settings: Settings, *, controller_id: int, address: Address, direc
 @_directory_option
 @changing_command(bootstrap_option, config_option, cluster_option)
 def remove_voter(settings: Settings, *, controller_id: int, directory: bytes | None) -> None:
-    """Remove controller ID from the voters. Stop it first if it joins automatically."""
+    """Remove controller ID from the voters. A controller that joins automatically must be stopped first."""
     with open_admin(settings, settings.client_config()) as admin:
         voters = admin.describe_metadata_quorum().voters
         admin.remove_raft_voter(controller_id, directory or _directory(controller_id, voters, "a voter"))

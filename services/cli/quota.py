@@ -32,10 +32,10 @@ def quota() -> None:
 
 
 def _entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for kind, what in (("ip", "address"), ("client", "client id"), ("user", "user")):
-        default = f"The default of all {what}{'es' if kind == 'ip' else 's'} without quotas of their own."
+    for kind, what in (("ip", "IP address"), ("client", "client id"), ("user", "user")):
+        default = f"Default quotas of {what}{'es' if kind == 'ip' else 's'} without own quotas."
         command = click.option(f"--{kind}-defaults", is_flag=True, help=default)(command)
-        command = click.option(f"--{kind}", metavar="NAME", help=f"One {what}.")(command)
+        command = click.option(f"--{kind}", metavar="NAME", help=f"Quotas of this {what}.")(command)
     return command
 
 
@@ -43,7 +43,7 @@ def _entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_entity_options
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, **given: Any) -> None:
-    """Show quotas: those that match the options, or all. Those of a user include its client ids."""
+    """Show the quotas that match the options, or all quotas. Those of a user include its client ids."""
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_client_quotas(_names(given))
     rows = [
@@ -65,11 +65,11 @@ def describe(settings: Settings, **given: Any) -> None:
     multiple=True,
     metavar="QUOTA=VALUE",
     callback=key_value_pairs,
-    help="producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate; for"
-    " an address connection_creation_rate.",
+    help="Set a quota: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate;"
+    " of an IP address, connection_creation_rate.",
 )
 @click.option("--delete", "deleted", multiple=True, metavar="QUOTA", help="Remove a quota; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Only check.")
+@click.option("--dry-run", is_flag=True, help="Validate the request without making the change.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def alter(
     settings: Settings,
@@ -79,7 +79,10 @@ def alter(
     dry_run: bool,
     **given: Any,
 ) -> None:
-    """Change the quotas of a user, a client id, a user with a client id, or an address, at once."""
+    """Change the quotas of a user, a client id, a user with a client id, or an IP address.
+
+    All changes are made, or none. Example: headrace quota alter --client etl --set producer_byte_rate=1000000
+    """
     from ...clients.admin.quotas_io import quota_entity
 
     names = _names(given)

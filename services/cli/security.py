@@ -18,30 +18,39 @@ if TYPE_CHECKING:
 
 @click.group()
 def security() -> None:
-    """Show and replace the keys, secrets and certificates of a cluster on Ray."""
+    """Show and rotate keys, secrets and certificates of a cluster on Ray."""
 
 
 @security.command()
 @reading_command(cluster_option, form_option)
 def status(settings: Settings) -> None:
-    """Show fingerprints and ages of keys, secrets and certificates; never the secrets themselves."""
+    """Show the fingerprints and ages of keys, secrets and certificates, but no secret."""
     from ..ray_security_io import COLUMNS, security_status
 
     print_rows(security_status(_cluster(settings)), COLUMNS, settings.form)
 
 
 @security.command()
-@click.option("--keys", is_flag=True, help="The keys of the servers; each is restarted, one after the other.")
-@click.option("--secret", is_flag=True, help="The secret for calls of the cluster's actors.")
-@click.option("--certificates", is_flag=True, help="The certificate for Kafka clients of `up --secure`.")
 @click.option(
-    "--timeout", "timeout_s", type=float, default=120.0, show_default=True, help="Seconds for each server."
+    "--keys", is_flag=True, help="Replace the keys of the servers; restarts one server after the other."
+)
+@click.option("--secret", is_flag=True, help="Replace the secret of calls between the actors of the cluster.")
+@click.option(
+    "--certificates", is_flag=True, help="Replace the certificates that `up --secure` made for Kafka clients."
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=float,
+    default=120.0,
+    show_default=True,
+    help="Seconds to wait for each server.",
 )
 @changing_command(cluster_option)
 def rotate(settings: Settings, *, keys: bool, timeout_s: float, **others: bool) -> None:
-    """Replace keys, secret or certificates while the cluster runs [default: --keys].
+    """Replace keys, secret or certificates of a running cluster [default: --keys].
 
-    After an error or Ctrl-C the next call continues.
+    After an error or Ctrl-C, the same command continues the rotation.
     """
     from .. import ray_security_io
 
@@ -52,7 +61,7 @@ def rotate(settings: Settings, *, keys: bool, timeout_s: float, **others: bool) 
 @security.command("ray-env")
 @reading_command(cluster_option, form_option)
 def ray_env(settings: Settings) -> None:
-    """Print the variables of programs that connect to the Ray of a cluster.
+    """Print the environment variables that a program needs to connect to the Ray of a cluster.
 
     In a shell: eval "$(headrace security ray-env)"
     """

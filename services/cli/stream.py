@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @click.group("stream")
 def group() -> None:
-    """Streams applications."""
+    """Run, describe, query, reset and monitor applications of headrace.stream."""
 
 
 _WAYS = {
@@ -54,20 +54,27 @@ group.add_command(stop)
 
 @group.command()
 @click.argument("target", metavar="MODULE:APP")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of this process [default: the app's].")
-@click.option("--allow-topology-change", is_flag=True, help="Start although stores begin empty; see `diff`.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Number of threads of this process [default: num.stream.threads of the application].",
+)
+@click.option(
+    "--allow-topology-change",
+    is_flag=True,
+    help="Start although the changed topology leaves stores empty; see `stream diff`.",
+)
 @worker_options
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def run(
     settings: Settings, *, target: str, threads: int | None, allow_topology_change: bool, **given: Any
 ) -> None:
-    """Run the application APP of a Python MODULE, until SIGINT or SIGTERM.
+    """Run application APP of a Python MODULE until SIGINT or SIGTERM; then commit and close its stores.
 
-    Then it commits and closes its stores. It runs in this process, or with --workers or --autoscale on Ray.
-    An application that runs on Ray is found by its id, and scaled. APP is a `headrace.stream.App`, or a
-    function that returns one.
-    Several processes with the same application id share the work. -X overrides its config, also of its
-    clients: -X producer.linger.ms=5.
+    APP is a `headrace.stream.App`, or a function that returns one. The application runs in this process, or
+    with --workers or --autoscale on Ray; if it already runs on Ray, it is scaled. Processes with the same
+    application id share its tasks. -X overrides configs of the application, also those of its clients, such
+    as -X producer.linger.ms=5.
     """
     if allow_topology_change:
         settings.config["allow.topology.change"] = "true"
@@ -87,11 +94,12 @@ def run(
 @click.argument("target", metavar="MODULE:APP")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def diff(settings: Settings, *, target: str) -> None:
-    """Compare the topology of the application APP of a Python MODULE with the one that its group has.
+    """Compare the topology of application APP of a Python MODULE with the topology in its group.
 
-    Each difference begins with what it needs: rolling (instances are replaced one by one), stop (all stop
-    first) or loss (stores begin empty, or records are lost). The exit code is 1 where the application would
-    not start."""
+    Each difference begins with the upgrade that it needs: rolling (replace instances one by one), stop (stop
+    all instances first) or loss (stores start empty, or records are lost). Exit code 1 if the application
+    would refuse to start.
+    """
     from ...stream.errors import IncompatibleTopologyError
     from ...stream.worker.upgrade_io import preview
     from ...stream.worker.upgrade_io import refusal as refusal_of
@@ -120,15 +128,15 @@ def diff(settings: Settings, *, target: str) -> None:
     "path",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Write a drawing, too.",
+    help="Also write a drawing of the topology to this file.",
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, target: str, path: str | None) -> None:
     """Show the topology of an application.
 
-    With the application ID it is the one that its instances have sent to their group: its code is not needed.
-    With a Python MODULE and an APP in it no cluster is needed. The text is that of Kafka Streams; -o json has
-    the nodes with their topics, stores and connections.
+    With an application ID, shows the topology that its instances sent to their group; the code is not needed.
+    With a Python MODULE and an APP in it, no cluster is needed. The text has the form of Kafka Streams; -o
+    json has the nodes with their topics, stores and connections.
     """
     graph = app_of(target).topology().graph() if ":" in target else _sent(settings, target)
     if settings.form == "text":

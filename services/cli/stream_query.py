@@ -39,10 +39,20 @@ _serde = click.Choice(sorted(_SERDES))
 @click.argument("key", required=False)
 @click.option("--key-serde", type=_serde, default="utf8", show_default=True, help="Serde of the keys.")
 @click.option("--value-serde", type=_serde, default="json", show_default=True, help="Serde of the values.")
-@click.option("--from", "lower", metavar="KEY", help="Rows from this key on.")
-@click.option("--to", "upper", metavar="KEY", help="Rows up to this key.")
-@click.option("--allow-stale", type=click.IntRange(min=0), help="Standbys answer that lack so many records.")
-@click.option("--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds.")
+@click.option("--from", "lower", metavar="KEY", help="Only rows from this key on (inclusive).")
+@click.option("--to", "upper", metavar="KEY", help="Only rows up to this key (inclusive).")
+@click.option(
+    "--allow-stale",
+    type=click.IntRange(min=0),
+    help="Let standbys answer that lag by at most this many records.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for the result.",
+)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def query(
     settings: Settings,
@@ -57,10 +67,10 @@ def query(
     allow_stale: int | None,
     timeout: float,
 ) -> None:
-    """Print the value of KEY in STORE of application ID, or without KEY its rows, as JSON.
+    """Print the value of KEY in STORE of application ID as JSON; without KEY, all rows of the store.
 
-    The instances of the application need `application.server`. KEY is the text of the key, or its JSON. A key
-    without value prints null. Windows and sessions of a KEY are printed as rows.
+    The instances of the application need the config application.server. KEY is the text of the key, or its
+    JSON. A key without a value prints null. Windows and sessions of a KEY are printed as rows.
     """
     from ...stream import connect_queries
     from ...stream.query.json_forms import json_form, key_from_text
@@ -93,10 +103,18 @@ def query(
 @click.command()
 @click.argument("application_id", metavar="ID", shell_complete=group_names)
 @click.option(
-    "--listen", metavar="HOST:PORT", default="127.0.0.1:8088", show_default=True, help="Port 0: a free one."
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8088",
+    show_default=True,
+    help="Address to listen at; port 0 takes a free port.",
 )
-@click.option("--token-file", metavar="FILE", help="Requests need a token of this file, one per line.")
-@click.option("--tls-file", metavar="FILE", help="HTTPS with the key and the certificates of this PEM file.")
+@click.option(
+    "--token-file", metavar="FILE", help="Require a bearer token of this file, which has one per line."
+)
+@click.option(
+    "--tls-file", metavar="FILE", help="Serve HTTPS with the key and the certificates of this PEM file."
+)
 @click.option("--key-serde", type=_serde, default="utf8", show_default=True, help="Serde of the keys.")
 @click.option("--value-serde", type=_serde, default="json", show_default=True, help="Serde of the values.")
 @reading_command(bootstrap_option, cluster_option, config_option)
@@ -110,10 +128,11 @@ def serve(
     key_serde: str,
     value_serde: str,
 ) -> None:
-    """Answer queries about application ID over HTTP with JSON, until Ctrl-C.
+    """Serve the stores of application ID over HTTP as JSON, until Ctrl-C.
 
-    The instances of the application need `application.server`. An application with a secret for queries
-    (-X query.secret.file=FILE) is served with --token-file only."""
+    The instances of the application need the config application.server. If they have a secret for queries
+    (-X query.secret.file=FILE), --token-file is required.
+    """
     from ...stream import connect_queries, serve_http
 
     host, separator, port = listen.rpartition(":")

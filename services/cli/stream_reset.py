@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="T[:P,…]",
     shell_complete=topic_names,
-    help="Input topic whose offsets are reset. Repeatable.",
+    help="Input topic whose offsets are reset; repeatable.",
 )
 @click.option(
     "--internal-topic",
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="T",
     shell_complete=topic_names,
-    help="Delete only these internal topics. Repeatable; otherwise all of the application.",
+    help="Internal topic to delete; repeatable [default: all internal topics of the application].",
 )
 @reset_rules
-@click.option("--force", is_flag=True, help="Remove the members of the group that are left.")
-@click.option("--execute", is_flag=True, help="Reset; otherwise the plan is only printed.")
+@click.option("--force", is_flag=True, help="Remove remaining members from the group.")
+@click.option("--execute", is_flag=True, help="Make the changes; without it the plan is only printed.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def reset(
     settings: Settings,
@@ -61,11 +61,12 @@ def reset(
     execute: bool,
     **rules: Any,
 ) -> None:
-    """Let application ID process its input topics again: reset its offsets, delete its internal topics.
+    """Reset application ID, so that it processes its input topics again.
 
-    Stop all instances before. The offsets of the input topics are reset to the beginning, or by the given
-    rule. The stores on disk are not deleted: call `App.clean_up()`, or delete the state.dir of each instance.
-    Without --execute the plan is printed, and nothing is changed.
+    Resets its committed offsets, and deletes its internal topics. All instances must be stopped.
+    The offsets of the input topics are reset to the beginning, or by the given --to-… rule. The stores on
+    disk are not deleted: call `App.clean_up()`, or delete the state.dir of each instance. Without --execute
+    the plan is printed, and nothing is changed.
     """
     if not any(value is not None and value is not False for value in rules.values()):
         rules["to_earliest"] = True

@@ -46,19 +46,33 @@ _MOST_OPERATORS = 10
 @click.command()
 @click.argument("application_id", metavar="APP", shell_complete=group_names)
 @click.option(
-    "--sample", type=click.FloatRange(0, 5), default=0.0, metavar="S", help="Look for busy operators so long."
+    "--sample",
+    type=click.FloatRange(0, 5),
+    default=0.0,
+    metavar="S",
+    help="Seconds for which to sample the busy operators.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds.")
-@click.option("--topology", "has_topology", is_flag=True, help="Also the topology that its instances sent.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for the instances.",
+)
+@click.option(
+    "--topology",
+    "has_topology",
+    is_flag=True,
+    help="Also show the topology that its instances sent to their group.",
+)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def status(
     settings: Settings, *, application_id: str, sample: float, timeout: float, has_topology: bool
 ) -> None:
-    """Show what each instance, thread and task of application APP does: lag in records and in time, records
-    per second, restoration, stores.
+    """Show the lag, the rate, the restoration and the stores of each task of application APP.
 
-    Lags come from the offsets of its group, so that they are there for Java's members, too; the rest from
-    instances with `application.server`.
+    Lags come from the committed offsets of its group, and so are also shown for members in Java; the rest
+    comes from instances with the config application.server.
     """
     from ...stream import connect_queries
 
@@ -85,16 +99,28 @@ def _sent(settings: Settings, application_id: str) -> TopologyDescription | None
 
 @click.command()
 @click.argument("application_id", metavar="APP", shell_complete=group_names)
-@click.option("--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds.")
-@click.option("--count", type=click.IntRange(min=1), help="Refresh so many times, then end.")
-@click.option("--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    help="Seconds between refreshes.",
+)
+@click.option("--count", type=click.IntRange(min=1), help="End after this many refreshes.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for the instances.",
+)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def top(
     settings: Settings, *, application_id: str, interval: float, count: int | None, timeout: float
 ) -> None:
-    """As `status`, again and again, with the operators that take the most time, until Ctrl-C.
+    """Show `status` repeatedly, with the operators that take the most time, until Ctrl-C.
 
-    Records per second are those since the last refresh. With -o jsonl a line per refresh.
+    Records per second are measured since the last refresh. -o jsonl prints a line per refresh.
     """
     from ...stream import connect_queries
 

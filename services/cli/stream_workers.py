@@ -32,28 +32,38 @@ def ray_option(command: F) -> F:
     return click.option(
         "--ray-address",
         metavar="HOST:PORT",
-        help="Ray that runs the workers [default: the one of the cluster].",
+        help="Ray cluster that runs the workers [default: that of the headrace cluster].",
     )(command)
 
 
 def worker_options(command: F) -> F:
     """The options of `run` for workers on Ray."""
     options = (
-        click.option("--workers", type=click.IntRange(min=1), help="Run on so many Ray workers."),
-        click.option("--autoscale", metavar="MIN:MAX", callback=_bounds, help="Scale workers by lag."),
-        click.option("--cpus", type=click.FloatRange(min=0), help="Processors reserved for each worker."),
-        click.option("--memory", type=click.IntRange(min=1), metavar="MIB", help="Memory reserved for each."),
-        click.option("--gpus", type=click.FloatRange(min=0), help="GPUs of each worker."),
+        click.option("--workers", type=click.IntRange(min=1), help="Number of Ray workers to run on."),
+        click.option(
+            "--autoscale",
+            metavar="MIN:MAX",
+            callback=_bounds,
+            help="Scale the number of Ray workers by lag, within these bounds.",
+        ),
+        click.option("--cpus", type=click.FloatRange(min=0), help="CPUs that Ray reserves for each worker."),
+        click.option(
+            "--memory",
+            type=click.IntRange(min=1),
+            metavar="MIB",
+            help="Memory that Ray reserves for each worker, in MiB.",
+        ),
+        click.option("--gpus", type=click.FloatRange(min=0), help="GPUs that Ray reserves for each worker."),
         click.option(
             "--resource",
             "resources",
             multiple=True,
             metavar="NAME=AMOUNT",
             callback=_amounts,
-            help="Custom Ray resource of each worker; repeatable.",
+            help="Custom Ray resource for each worker; repeatable.",
         ),
         click.option(
-            "--working-dir", metavar="DIR", help="Folder that Ray sends to machines without the module."
+            "--working-dir", metavar="DIR", help="Directory that Ray copies to the machines of the workers."
         ),
         click.option("--detach", is_flag=True, help="Return when the workers run; `stream stop` ends them."),
         click.option(
@@ -61,7 +71,7 @@ def worker_options(command: F) -> F:
             "timeout_s",
             type=click.FloatRange(min=0),
             metavar="SECONDS",
-            help="With --detach: how long to wait until all workers run [default: 120].",
+            help="With --detach: seconds to wait until all workers run [default: 120].",
         ),
         ray_option,
     )
@@ -126,7 +136,7 @@ def _line(status: dict[str, Any]) -> str:
 @ray_option
 @changing_command(cluster_option)
 def scale(settings: Settings, *, application_id: str, workers: int, ray_address: str | None) -> None:
-    """Run application APP on N Ray workers from now on; tasks move while it runs."""
+    """Set the number of Ray workers of the running application APP to N."""
     from ...stream import connect_workers
 
     with _on_ray(settings, ray_address):
@@ -141,7 +151,7 @@ def scale(settings: Settings, *, application_id: str, workers: int, ray_address:
 @ray_option
 @changing_command(cluster_option)
 def stop(settings: Settings, *, application_id: str, ray_address: str | None) -> None:
-    """End application APP on Ray: its workers commit and close their stores."""
+    """Stop application APP on Ray: its workers commit and close their stores."""
     from ...stream import connect_workers
 
     with _on_ray(settings, ray_address):

@@ -41,7 +41,7 @@ _FILTERS: dict[str, Callable[[PartitionDescription, int], bool]] = {
 
 @click.group()
 def topic() -> None:
-    """Create, describe and delete topics, add partitions."""
+    """Create, describe, extend and delete topics."""
 
 
 @topic.command()
@@ -50,15 +50,15 @@ def topic() -> None:
     "-p",
     "--partitions",
     type=click.IntRange(min=1),
-    help="Partitions [default: the cluster's num.partitions].",
+    help="Number of partitions [default: num.partitions of the cluster].",
 )
 @click.option(
     "-r",
     "--replication-factor",
     type=click.IntRange(min=1),
-    help="Replicas of each partition [default: the cluster's default.replication.factor].",
+    help="Number of replicas of each partition [default: default.replication.factor of the cluster].",
 )
-@click.option("--dry-run", is_flag=True, help="Only check.")
+@click.option("--dry-run", is_flag=True, help="Validate the request without making the change.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def create(
     settings: Settings,
@@ -68,7 +68,7 @@ def create(
     replication_factor: int | None,
     dry_run: bool,
 ) -> None:
-    """Create topics; -X sets their configs."""
+    """Create topics. -X sets their configs, such as -X retention.ms=3600000."""
     from ...clients.admin.admin_types import NewTopic
 
     topics = [NewTopic(name, partitions, replication_factor, settings.config) for name in names]
@@ -104,7 +104,7 @@ def list_topics(settings: Settings, *, internal: bool) -> None:
 
 @topic.command()
 @click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=topic_names)
-@click.option("--all-configs", is_flag=True, help="Include default configs.")
+@click.option("--all-configs", is_flag=True, help="Include configs that have their default value.")
 @click.option("--under-replicated", is_flag=True, help="Only partitions with replicas outside of the ISR.")
 @click.option(
     "--at-min-isr", is_flag=True, help="Only partitions with exactly min.insync.replicas in the ISR."
@@ -117,7 +117,7 @@ def list_topics(settings: Settings, *, internal: bool) -> None:
 def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, **filters: bool) -> None:
     """Show partitions, leaders, replicas, offsets and configs of topics.
 
-    Partitions that match any of several filters are shown; without names all topics are searched.
+    Of several filters a partition must match one. Without names, all topics are searched.
     """
     from ...clients.admin.admin_types import Resource
 
@@ -152,10 +152,13 @@ topic.add_command(delete_records)
 @topic.command("add-partitions")
 @click.argument("name", shell_complete=topic_names)
 @click.argument("total", type=click.IntRange(min=1))
-@click.option("--dry-run", is_flag=True, help="Only check.")
+@click.option("--dry-run", is_flag=True, help="Validate the request without making the change.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def add_partitions(settings: Settings, *, name: str, total: int, dry_run: bool) -> None:
-    """Increase topic NAME to TOTAL partitions. Records stay; keys may map to other partitions afterwards."""
+    """Increase the number of partitions of topic NAME to TOTAL.
+
+    Existing records stay in their partitions; new records of a key may go to another partition.
+    """
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.create_partitions({name: total}, validate_only=dry_run)
         raise_first(results.errors, 1)
@@ -164,7 +167,7 @@ def add_partitions(settings: Settings, *, name: str, total: int, dry_run: bool) 
 
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=topic_names)
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
     """Delete topics and all their records."""

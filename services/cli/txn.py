@@ -40,20 +40,38 @@ _partitions_option = click.option(
     "numbers",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Repeatable [default: all].",
+    help="Only this partition; repeatable [default: all].",
 )
 
 
 @click.group()
 def txn() -> None:
-    """Describe transactions, and end hanging ones."""
+    """Describe transactions, and abort hanging transactions."""
 
 
 @txn.command("list")
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Ongoing, ..; repeatable.")
-@click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Repeatable.")
-@click.option("--longer-than", metavar="PnDTnHnMnS", help="Only transactions older than this.")
-@click.option("--pattern", metavar="REGEX", help="Only ids that match as a whole.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help="Only transactions in this state, such as Ongoing; repeatable.",
+)
+@click.option(
+    "--producer-id",
+    "producer_ids",
+    type=int,
+    multiple=True,
+    help="Only ids with this producer id; repeatable.",
+)
+@click.option(
+    "--longer-than",
+    metavar="PnDTnHnMnS",
+    help="Only transactions that are open for longer than this, such as PT1H.",
+)
+@click.option(
+    "--pattern", metavar="REGEX", help="Only transactional ids that match this regular expression as a whole."
+)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_transactions(
     settings: Settings,
@@ -88,7 +106,7 @@ def list_transactions(
 @click.argument("names", nargs=-1, required=True, metavar="ID…", shell_complete=transactional_ids)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
-    """Show the coordinator's state of transactional ids, and the partitions of their transactions."""
+    """Show the state and the partitions of the transactions of transactional ids."""
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.describe_transactions(*dict.fromkeys(names))
     rows = [_described(results[name]) for name in results if name not in results.errors]
@@ -109,7 +127,7 @@ def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
 @_partitions_option
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> None:
-    """Show producers of TOPIC with a producer id, and their open transactions."""
+    """Show the idempotent and transactional producers of TOPIC, and their open transactions."""
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.describe_producers(*places_of(admin, topic, numbers))
     rows = [
@@ -135,7 +153,7 @@ def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> No
     default="PT15M",
     show_default=True,
     metavar="PnDTnHnMnS",
-    help="Minimum age; not below transaction.max.timeout.ms.",
+    help="Minimum age of a hanging transaction; at least transaction.max.timeout.ms.",
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def find_hanging(
@@ -147,8 +165,10 @@ def find_hanging(
     is_all: bool,
     longest: str,
 ) -> None:
-    """Find transactions that are open in a partition without a coordinator that will end them: read_committed
-    consumers wait for them forever. `txn abort` ends them."""
+    """Find hanging transactions: open in a partition, but unknown to the transaction coordinator.
+
+    They block the last stable offset, and so read_committed consumers, until `txn abort` aborts them.
+    """
     if (topic is not None) + (node_id is not None) + is_all != 1 or (numbers and topic is None):
         raise click.UsageError("give --topic (and --partition), --node, or --all")
     longer_than = _seconds(longest)
@@ -166,20 +186,40 @@ def find_hanging(
 
 
 @txn.command()
-@click.option("-t", "--topic", metavar="NAME", required=True, shell_complete=topic_names)
-@click.option("-p", "--partition", "number", type=click.IntRange(min=0), required=True)
+@click.option(
+    "-t",
+    "--topic",
+    metavar="NAME",
+    required=True,
+    shell_complete=topic_names,
+    help="Topic of the transaction.",
+)
+@click.option(
+    "-p",
+    "--partition",
+    "number",
+    type=click.IntRange(min=0),
+    required=True,
+    help="Partition of the transaction.",
+)
 @click.option("--start-offset", type=click.IntRange(min=0), help="First offset of the transaction.")
 @click.option(
-    "--producer-id", type=click.IntRange(min=0), help="Instead of --start-offset, with --producer-epoch."
+    "--producer-id",
+    type=click.IntRange(min=0),
+    help="Producer id of the transaction, with --producer-epoch in place of --start-offset.",
 )
-@click.option("--producer-epoch", type=click.IntRange(min=0))
-@click.option("--coordinator-epoch", type=click.IntRange(min=-1), help="[default: 0]")
+@click.option("--producer-epoch", type=click.IntRange(min=0), help="Producer epoch of the transaction.")
+@click.option(
+    "--coordinator-epoch",
+    type=click.IntRange(min=-1),
+    help="Coordinator epoch to write to the marker [default: 0].",
+)
 @click.option(
     "--force",
     is_flag=True,
-    help="Abort even if its coordinator knows the transaction: other partitions may commit.",
+    help="Abort although the coordinator knows the transaction: its other partitions may commit.",
 )
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def abort(
     settings: Settings,
@@ -223,13 +263,13 @@ def abort(
 
 @txn.command("abort-prepared")
 @click.argument("names", nargs=-1, required=True, metavar="ID…", shell_complete=transactional_ids)
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def abort_prepared(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
-    """Abort prepared transactions, in all their partitions, whose driver is permanently gone: read_committed
-    consumers skip their records.
+    """Abort prepared transactions whose driver is permanently gone, in all partitions.
 
-    The driver may have decided to commit them: opening the `Sink` of its query ends them as decided.
+    read_committed consumers skip their records. The driver may have decided to commit them: to end them as
+    it decided, open the `Sink` of its query instead.
     """
     wanted = list(dict.fromkeys(names))
     with open_admin(settings, settings.client_config()) as admin:

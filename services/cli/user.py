@@ -34,7 +34,7 @@ _MECHANISM = click.Choice(list(SCRAM_MECHANISMS), case_sensitive=False)
 
 @click.group()
 def user() -> None:
-    """Create, delete and list users, and set their passwords."""
+    """Create, list and delete users, and set their passwords (SCRAM)."""
 
 
 def _password_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,14 +46,14 @@ def _password_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "mechanisms",
             multiple=True,
             type=_MECHANISM,
-            help="Repeatable [default: both].",
+            help="SCRAM mechanism; repeatable [default: both].",
         ),
         click.option(
             "--iterations",
             default=MINIMUM_ITERATIONS,
             show_default=True,
             type=click.IntRange(MINIMUM_ITERATIONS, MAXIMUM_ITERATIONS),
-            help="Rounds of the hash.",
+            help="Iterations of the password hash.",
         ),
     ]
     for option in reversed(options):
@@ -65,7 +65,7 @@ def _password_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_password_options
 @changing_command(bootstrap_option, cluster_option, config_option)
 def create(settings: Settings, *, name: str, **given: Any) -> None:
-    """Create a user. The password is asked for."""
+    """Create a user. Prompts for the password."""
     with open_admin(settings, settings.client_config()) as admin:
         if _mechanisms_of(admin, name):
             raise click.UsageError(f"there is a user {name!r}: `headrace user passwd` changes the password")
@@ -77,7 +77,7 @@ def create(settings: Settings, *, name: str, **given: Any) -> None:
 @_password_options
 @changing_command(bootstrap_option, cluster_option, config_option)
 def passwd(settings: Settings, *, name: str, **given: Any) -> None:
-    """Change the password of a user. It is asked for; open connections stay."""
+    """Change the password of a user. Prompts for it; open connections stay open."""
     with open_admin(settings, settings.client_config()) as admin:
         if not _mechanisms_of(admin, name):
             raise NotFoundError(f"there is no user {name!r}")
@@ -87,10 +87,12 @@ def passwd(settings: Settings, *, name: str, **given: Any) -> None:
 
 @user.command()
 @click.argument("name")
-@click.option("--mechanism", type=_MECHANISM, help="Only the password of one mechanism [default: all].")
+@click.option(
+    "--mechanism", type=_MECHANISM, help="Delete only the password of this SCRAM mechanism [default: all]."
+)
 @changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, name: str, mechanism: str | None) -> None:
-    """Delete the passwords of a user."""
+    """Delete a user: its passwords of all mechanisms, or of one."""
     with open_admin(settings, settings.client_config()) as admin:
         found = _mechanisms_of(admin, name)
         chosen = [each for each in found if mechanism is None or each.sasl_name == mechanism]
@@ -104,7 +106,7 @@ def delete(settings: Settings, *, name: str, mechanism: str | None) -> None:
 @user.command("list")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_users(settings: Settings) -> None:
-    """List users with their mechanisms."""
+    """List users and their SCRAM mechanisms."""
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_users()
     rows = [

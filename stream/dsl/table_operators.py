@@ -92,8 +92,8 @@ def to_stream(table: TableHandle, name: str | None) -> StreamHandle:
 
 
 def suppressed(table: TableHandle, how: Suppressed) -> TableHandle:
-    """The changes, held back. Errors: TopologyError for a versioned table, and for a table without windows
-    whose changes shall wait for their end."""
+    """The table's changes, buffered as `how` says. Errors: TopologyError for a versioned table, and for
+    a table without windows if `how` buffers changes until their window closes."""
     graph = table.graph
     if table.node.is_output_versioned:
         raise TopologyError(f"versioned table {table.name} cannot be suppressed")

@@ -40,13 +40,13 @@ class Hosts(Protocol):
 
 
 class KnownHosts:
-    """A table of somebody else, such as a fixed one."""
+    """A host table that the caller keeps up to date, such as a fixed one."""
 
     def __init__(self, table: Callable[[], HostTable]) -> None:
         self.table = table
 
     def refresh(self, timeout_s: float) -> None:
-        """Nothing to ask."""
+        """Do nothing: the caller keeps the table up to date."""
 
     def group(self, timeout_s: float) -> Group:
         """Errors: StreamsError, always."""

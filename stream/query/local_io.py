@@ -260,7 +260,7 @@ class LocalStores:
     def _ask(self, asked: _Asked, holder: Holder) -> QueryResult:
         """Within the gate."""
         if asked.max_lag is not None and holder.is_active and not holder.is_member():
-            text = f"the thread of task {holder.id} has not heard from its group lately"
+            text = f"the thread of task {holder.id} has had no response from its group lately"
             return QueryResult(None, FailureReason.NOT_ACTIVE, text)
         if asked.max_lag is not None and not _answers(holder):
             lag = None if asked.max_lag < 0 else holder.lag()

@@ -29,9 +29,9 @@ class SuspendReason(Enum):
 
 
 class RestoreListener:
-    """Hears how each store is restored from its changelog, in the thread that restores it, and how standby
-    tasks keep their stores up to date. A subclass overrides what it needs. An exception ends the thread, but
-    for that of the methods that end with `suspended`.
+    """Callbacks for the restore of each store from its changelog, in the thread that restores it, and for
+    the updates of standby tasks. A subclass overrides the methods that it needs. An exception ends the
+    thread, except in the methods whose name ends with `suspended`.
 
     Source: Kafka StateRestoreListener.java, StandbyUpdateListener.java.
     """

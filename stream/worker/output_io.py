@@ -254,7 +254,7 @@ class Output:
         self._unacknowledged_columns.clear()
         self._unacknowledged_runs.clear()
         self._last.clear()
-        self._ends.clear()  # some are of records that nobody sees
+        self._ends.clear()  # some are end offsets of aborted records
         if not self._in_transaction:
             return
         self._in_transaction, self._refused = False, None

@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 # Where the sentences are done; the list grows.
 ROOMS = (
+    "*.py",
     "benchmarks/**/*.py",
     "changelog.d/*.py",
     "clients/**/*.py",
+    "controller/**/*.py",
     "coordinators/**/*.py",
     "examples/**/*.py",
     "protocol/**/*.py",
-    "runtime/*.py",
+    "runtime/**/*.py",
     "services/**/*.py",
+    "storage_node/**/*.py",
+    "stream/**/*.py",
 )
+PAGES = ("*.md", "docs/*.md", "docs/adr/*.md", "protocol/**/*.px?")
 WORST = re.compile(
     r"\b(who(?:m)?ever|(?:no|some|any|every)body|anew|shall|heard|hears|tells of|gives? way|is away)\b", re.I
 )
@@ -57,6 +62,18 @@ def test_finished_rooms_have_none_of_the_worst_words(room: str) -> None:
         for path in sorted(ROOT.glob(room))
         if (words := worst_words(path.read_text()))
     } == {}
+
+
+@pytest.mark.parametrize("pages", PAGES)
+def test_pages_and_compiled_modules_have_none_of_the_worst_words(pages: str) -> None:
+    """Their whole text is prose, or is read as if it were."""
+    lines = [
+        (str(path.relative_to(ROOT)), number, found[0])
+        for path in sorted(ROOT.glob(pages))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for found in WORST.finditer(line)
+    ]
+    assert lines == []
 
 
 def test_planted_sentences_are_found() -> None:

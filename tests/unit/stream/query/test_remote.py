@@ -205,7 +205,7 @@ def test_an_owner_that_is_cut_off_from_its_group(cluster: Cluster) -> None:
     cluster.queries.get("store", key)
     cluster.one.rig.hears_group = False
     for options in ({}, {"allow_stale": 100}):
-        refusal("has not heard from its group", cluster.queries, "store", key, **options)
+        refusal("has had no response from its group", cluster.queries, "store", key, **options)
     cluster.one.rig.hears_group = True
     cluster.queries.get("store", key, timeout_s=60)
 
