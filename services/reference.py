@@ -112,13 +112,13 @@ def authorization_page() -> str:
     parts = [
         "# Required operations\n",
         "Made by `make docs` from `protocol/security/required_operations.py`. With `authorizer.class.name` a"
-        " client needs rules for these rights, whichever protocol it speaks; other servers of the cluster and"
-        " `super.users` need none. The node that receives a request checks it, before any handler or other"
-        " server has it.\n",
-        "Without the right, the request is refused, or that resource alone, with the error of the resource's"
-        " type, whether or not the resource exists; lists leave out what the client may not see. READ, WRITE,"
-        " DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS.\n",
-        "| api | right | when | refused |\n| --- | --- | --- | --- |",
+        " client needs rules that allow these operations, on both protocols; other servers of the cluster and"
+        " `super.users` need none. The node that receives a request checks it before it calls a handler or"
+        " forwards the request.\n",
+        "If the operation is not allowed, the request or that resource is rejected with the error of the"
+        " resource's type, whether or not the resource exists; lists omit resources that the client may not"
+        " describe. READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS.\n",
+        "| api | operation | when | rejected |\n| --- | --- | --- | --- |",
     ]
     for key, required in sorted(REQUIRED.items()):
         parts += _required_rows(key, required)

@@ -30,11 +30,11 @@ _TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 
 
 class Scope(Enum):
-    """What is refused without the right."""
+    """What is rejected if the operation is not allowed."""
 
     REQUEST = "the request"
-    EACH = "that resource alone"
-    SHOWN = "nothing: it is left out of the response"
+    EACH = "that resource only"
+    SHOWN = "nothing: the response omits it"
     CREATED = "its creation: the status of the group names it"  # checked by the coordinator
 
 
@@ -46,7 +46,7 @@ class Right(NamedTuple):
 
 
 class Need(NamedTuple):
-    """One required right, or `alternative` in its place. `when`: what the requirement depends on."""
+    """A required right, or `alternative` in its place. `when`: the requests to which it applies."""
 
     right: Right
     scope: Scope
@@ -55,7 +55,7 @@ class Need(NamedTuple):
 
 
 class Required(NamedTuple):
-    """All rights that an api requires; none: it is open to everyone. `note` is for the docs."""
+    """All rights that an api requires; without any, every client may send it. `note` is for the docs."""
 
     name: str
     needs: tuple[Need, ...] = ()
@@ -132,7 +132,7 @@ _OF_HEADRACE: dict[Api, tuple[tuple[Need, ...], str]] = {
     ),
     registry.DELETE_TOPICS: (
         (_each(_DELETE, _TOPIC),),
-        "A topic that is deleted by its id is named in the response if the client may describe it.",
+        "The response has the name of a topic that is deleted by its id if the client may describe it.",
     ),
     registry.DELETE_RECORDS: ((_each(_DELETE, _TOPIC),), ""),
     registry.INIT_PRODUCER_ID: (
