@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ResourceType(IntEnum):
-    """What a rule is about. ANY in filters only."""
+    """The type of a resource. ANY in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -27,7 +27,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a rule names its resource. ANY and MATCH in filters only."""
+    """How the name in a rule matches resources. ANY and MATCH in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -37,7 +37,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What a request does with a resource. ANY in filters only; ALL in rules only."""
+    """An operation on a resource. ANY in filters only; ALL in rules only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -71,7 +71,7 @@ WILDCARD_RESOURCE = "*"  # the name in a literal rule for all resources of a typ
 WILDCARD_HOST = "*"
 WILDCARD_PRINCIPAL = "User:*"
 
-# The operations that requests need of each type; rules may have ALL besides.
+# The operations that requests require, by resource type; rules may also have ALL.
 OPERATIONS_OF: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (
         AclOperation.READ,
@@ -132,7 +132,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Selects rules. None and ANY match everything; the pattern type MATCH selects the rules that concern a
+    """Selects rules. None and ANY match everything; the pattern type MATCH selects the rules that apply to a
     resource with this name."""
 
     resource_type: ResourceType = ResourceType.ANY
@@ -145,7 +145,7 @@ class AclFilter(NamedTuple):
 
     @property
     def is_everything(self) -> bool:
-        """Whether it selects all rules."""
+        """Whether the filter selects all rules."""
         return self == AclFilter()
 
     def matches(self, rule: AclBinding) -> bool:
@@ -173,14 +173,14 @@ class AclFilter(NamedTuple):
 
 
 class Authorizer(Protocol):
-    """Decides by the rules of the cluster."""
+    """Authorizes operations by the rules of the cluster."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether it knows the rules. Without them it decides about super users and servers alone."""
+        """Whether the rules are loaded. Before that, only super users and servers are authorized."""
 
     def allows(self, identity: Identity, operation: AclOperation, resource: Resource) -> bool:
-        """Whether the connection may do the operation on the resource."""
+        """Whether the connection is allowed the operation on the resource."""
 
     def allows_some(self, identity: Identity, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether the connection may do the operation on at least one resource of this type."""
+        """Whether the connection is allowed the operation on at least one resource of this type."""

@@ -1,6 +1,6 @@
-"""Decides whether a connection may do something, by rules, exactly as Kafka's StandardAuthorizer. Pure.
+"""Authorizes operations of connections by rules, exactly as Kafka's StandardAuthorizer. Pure.
 
-Decisions are kept until the rules change, so that the same question costs one look-up. Source: Kafka
+Decisions are cached until the rules change, so that a repeated decision costs one look-up. Source: Kafka
 StandardAuthorizerData.java, Authorizer.java (authorizeByResourceType).
 """
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 # Bound: decisions in memory; 100,000 take about 40 MB. A full cache is dropped.
 MAX_DECISIONS = 100_000
-_SOME_NAME = "hardcode"  # Kafka's name of a resource that no rule is about
+_SOME_NAME = "hardcode"  # a resource name that no rule has, as in Kafka
 
 
 class Reason(Enum):
-    """Why a connection may do something, or may not."""
+    """Why an operation is allowed or denied."""
 
     RULE = "by a rule"
     SUPER_USER = "a super user may do everything"
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 class RuleAuthorizer:
-    """Fulfils Authorizer. Rules change by `change`."""
+    """Implements Authorizer. `change` adds and removes rules."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class RuleAuthorizer:
         allow_if_no_rules: bool = False,
         is_ready: bool = True,
     ) -> None:
-        """While it is not `is_ready` only super users and servers are allowed something; others wait."""
+        """Until `is_ready`, only super users and servers are allowed operations; other clients retry."""
         self.rules = rules
         self.super_users = frozenset(super_users)
         self.allow_if_no_rules = allow_if_no_rules
@@ -70,7 +70,7 @@ class RuleAuthorizer:
         self._decisions.clear()
 
     def allows(self, identity: Identity, operation: AclOperation, resource: Resource) -> bool:
-        """Whether the connection may do the operation on the resource."""
+        """Whether the connection is allowed the operation on the resource."""
         key = (identity.principal, identity.host, operation, resource, identity.is_server)
         decided = self._decisions.get(key) if self.is_ready else None
         if decided is None:
@@ -78,7 +78,7 @@ class RuleAuthorizer:
         return decided
 
     def allows_some(self, identity: Identity, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether the connection may do the operation on at least one resource of this type.
+        """Whether the connection is allowed the operation on at least one resource of this type.
 
         As in Kafka, implied operations do not count here, and neither do rules that a prefixed or literal
         rule for the same resources denies.
@@ -94,9 +94,9 @@ class RuleAuthorizer:
         return decided
 
     def explain(self, identity: Identity, operation: AclOperation, resource: Resource) -> Verdict:
-        """The decision and its reason. Of several rules the one about the most specific pattern is named.
+        """The decision and its reason. Of several rules it has the one with the most specific pattern.
 
-        Errors: LeaderNotAvailableError while the rules are not known.
+        Errors: LeaderNotAvailableError while the rules are not loaded.
         """
         if identity.is_server:
             return Verdict(True, Reason.SERVER)
@@ -156,7 +156,7 @@ class RuleAuthorizer:
 
 
 def _is_left(binding: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:
-    """Whether some resource of an allowing rule may be left by the denied patterns."""
+    """Whether the denied patterns leave some resource of an allow rule."""
     name = binding.name
     if binding.pattern_type is PatternType.LITERAL:
         if name == WILDCARD_RESOURCE:

@@ -1,9 +1,9 @@
 """SASL GSSAPI (Kerberos), both sides: a security context, and the agreement to have no security layer. Pure.
 
-A security context is that of a Kerberos library, behind a Protocol: the first step of a server reads its
-keytab and writes the replay cache, that of a client asks the KDC. When the context is established, the server
-offers security layers, of which there is only "none", and the client chooses: encryption is that of the
-connection.
+A Kerberos library implements the security context, behind a Protocol: the first step of a server reads its
+keytab and writes the replay cache, that of a client sends a request to the KDC. When the context is
+established, the server offers the only security layer "none", and the client chooses it: encryption is done
+by the connection.
 Source: RFC 4752; JDK GssKrb5Server.java; Kafka SaslServerAuthenticator.java, KerberosError.java.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NO_LAYER = 1  # the bit of a security layer, "authentication alone"
 # With no security layer there are no messages, and so their largest size is 0.
 _OFFER = bytes((NO_LAYER, 0, 0, 0))
-# Bound: Kerberos needs one message of each side, or three in all; other mechanisms are not accepted.
+# Bound: Kerberos needs one message of each side, or three in total; other mechanisms are not accepted.
 MAX_STEPS = 3
 
 
@@ -40,7 +40,7 @@ class ContextError(Exception):
 
 
 class SecurityContext(Protocol):
-    """One side of a security context. All methods raise ContextError."""
+    """One side of a security context. Errors of all methods: ContextError."""
 
     @property
     def is_established(self) -> bool:
@@ -50,14 +50,14 @@ class SecurityContext(Protocol):
         """The token for the peer, empty for none. May wait for a disk or the network."""
 
     def wrap(self, message: bytes, /) -> bytes:
-        """A message with its checksum."""
+        """Wrap a message with its checksum."""
 
     def unwrap(self, token: bytes, /) -> bytes:
-        """The message of the peer."""
+        """Unwrap a message of the peer."""
 
 
 class AcceptedContext(SecurityContext, Protocol):
-    """That of a server."""
+    """The security context of a server."""
 
     def client(self) -> str:
         """The client's principal."""
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 
 class GssapiServer:
-    """Fulfils SaslServer. `name_of` is that of PrincipalToLocal."""
+    """Implements SaslServer. `name_of`: the method of PrincipalToLocal."""
 
     def __init__(self, context: AcceptedContext, name_of: Callable[[str], str], submit: Submit) -> None:
         self._context, self._name_of, self._submit = context, name_of, submit
@@ -84,7 +84,7 @@ class GssapiServer:
             return _caught(partial(self._agree, response, wall_ms))
         self._steps += 1
         if not response or self._steps > MAX_STEPS:
-            return _refused("the client's message has no token of Kerberos")
+            return _refused("the client's message has no Kerberos token")
         return Pending(self._submit(partial(_caught, partial(self._establish, response))))
 
     def _establish(self, token: bytes) -> SaslOutcome:
@@ -123,10 +123,10 @@ def _refused(reason: str, *, is_retriable: bool = False) -> Refused:
 
 
 class GssapiLogin:
-    """The client's side: fulfils Login of transport/security.py."""
+    """The client's side. Implements Login of transport/security.py."""
 
     def __init__(self, new_context: Callable[[], SecurityContext]) -> None:
-        """`new_context` may ask the KDC. Errors: ContextError."""
+        """`new_context` may send a request to the KDC. Errors: ContextError."""
         self._new_context = new_context
         self._context: SecurityContext | None = None
         self._has_chosen = False
@@ -149,12 +149,12 @@ class GssapiLogin:
 
     def _answer(self, message: bytes) -> bytes:
         context = self._context
-        assert context is not None, "`first` has made it"
+        assert context is not None, "`first` created it"
         if not context.is_established:
             return context.step(message)
         offer = context.unwrap(message)
         if len(offer) < len(_OFFER) or not offer[0] & NO_LAYER:
-            raise ContextError("the server demands a security layer of GSSAPI, which clients do not have")
+            raise ContextError("the server requires a GSSAPI security layer, which clients do not have")
         self._has_chosen = True
         return context.wrap(_OFFER)
 

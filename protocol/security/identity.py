@@ -1,4 +1,4 @@
-"""The identity of a connection, which authentication gives and authorization takes. Pure."""
+"""The identity of a connection: the result of authentication, and the input of authorization. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Identity(NamedTuple):
     """The principal of a connection, where it comes from, and how it was authenticated.
 
     `host`: IP address of the peer without a port, empty if unknown. `mechanism`: the SASL mechanism, `SSL`
-    for a client certificate, empty for none. `expires_ms`: wall clock, milliseconds; the connection has to
-    authenticate again by then. `token_id`: of the delegation token that authenticated it. `is_server`:
+    for a client certificate, empty for none. `expires_ms`: wall clock, milliseconds; by then the connection
+    must authenticate again. `token_id`: of the delegation token that authenticated it. `is_server`:
     another server of this cluster; its requests need no rule.
     """
 

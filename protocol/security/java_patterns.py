@@ -1,4 +1,4 @@
-"""Replacement texts of Java's regular expressions, as Kafka's rules for names have them. Pure.
+"""Replacement texts of Java's regular expressions, which Kafka's mapping rules use. Pure.
 
 Source: java.util.regex.Matcher.appendReplacement.
 """
@@ -12,7 +12,7 @@ _REFERENCE = re.compile(r"\$([0-9])|\\(.)", re.DOTALL)
 
 def expanded(match: re.Match[str], replacement: str) -> str:
     r"""The replacement for one match: `$1` is a group, `\x` the character itself. A reference to a group that
-    the pattern does not have stays as it is."""
+    the pattern does not have is left unchanged."""
     return _REFERENCE.sub(lambda found: _group(match, found), replacement)
 
 

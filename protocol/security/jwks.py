@@ -1,7 +1,7 @@
 """Tokens that an OIDC provider has signed, verified with its published keys (JWKS). Pure.
 
-Only signatures by public keys: a token with the algorithm none, or with an HMAC, is refused whatever the keys
-are. Needs PyJWT. Source: RFC 7517, RFC 8725; Kafka BrokerJwtValidator.java; KIP-768.
+Only signatures by public keys: a token with the algorithm none, or with an HMAC, is always rejected. Needs
+PyJWT. Source: RFC 7517, RFC 8725; Kafka BrokerJwtValidator.java; KIP-768.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jwt.types import Options
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-MAX_KEYS = 256  # Bound: of one provider
+MAX_KEYS = 256  # Bound: keys of one provider
 _PUBLIC_TYPES = ("RSA", "EC", "OKP")
 
 
@@ -29,7 +29,7 @@ class KeySet:
     """The public keys of a provider."""
 
     def __init__(self, text: str) -> None:
-        """A JWKS document; keys of other types or for other uses are left out. Errors: ValueError."""
+        """A JWKS document; keys of other types or for other uses are skipped. Errors: ValueError."""
         document = json.loads(text)
         entries = document.get("keys") if isinstance(document, dict) else None
         if not isinstance(entries, list):
@@ -40,7 +40,7 @@ class KeySet:
                 try:
                     self._keys[str(entry.get("kid", ""))] = jwt.PyJWK(entry)
                 except jwt.PyJWTError:
-                    continue  # of a curve or an algorithm that is not known here
+                    continue  # a curve or an algorithm that is not supported
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -67,8 +67,8 @@ class JwksValidator:
     def __init__(
         self, expected: Expectations, keys: Callable[[], KeySet], missing: Callable[[], None]
     ) -> None:
-        """`keys` gives the latest key set; `missing` is called for a token whose key it lacks: the provider
-        may have a new one."""
+        """`keys` returns the latest key set; `missing` is called for a token with an unknown key id: the
+        provider may have published a new key."""
         self._expected, self._keys, self._missing = expected, keys, missing
 
     def validate(self, token: str, wall_ms: int, /) -> BearerToken:
@@ -89,7 +89,7 @@ class JwksValidator:
         return checked(claims, self._expected, wall_ms)
 
 
-# The claims are checked with the time that is given, not with PyJWT's clock.
+# The claims are checked against the time argument, not PyJWT's clock.
 _SIGNATURE_ALONE: Options = {
     "verify_exp": False,
     "verify_nbf": False,

@@ -1,6 +1,6 @@
-"""Reads the keys of an OIDC provider, at intervals and when a token has a new key.
+"""Reads the keys of an OIDC provider, at intervals and when a token has an unknown key id.
 
-A thread of its own waits for the provider, so that no connection does. Source: Kafka
+A separate thread waits for the provider, so that no connection waits. Source: Kafka
 RefreshingHttpsJwks.java.
 """
 
@@ -22,10 +22,10 @@ _MAX_RETRY_S = 60.0
 
 
 class ProviderKeys:
-    """The latest key set of one provider. The last one stays in use while the provider does not answer."""
+    """The latest key set of one provider, which remains in use while the provider does not respond."""
 
     def __init__(self, url: str, refresh_ms: int) -> None:
-        """Reads a file at once and an address in the thread."""
+        """Reads a file at once, and a URL in the thread."""
         self._url, self._refresh_s = url, refresh_ms / 1000
         self._keys = KeySet('{"keys": []}')
         self._wanted, self._closed = threading.Event(), threading.Event()
@@ -42,7 +42,7 @@ class ProviderKeys:
         return self._keys
 
     def refresh_soon(self) -> None:
-        """A token is signed with an unknown key."""
+        """Request a read, because a token has an unknown key id."""
         self._wanted.set()
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Security contexts of the machine's Kerberos library, by the package gssapi.
 
-The library reads krb5.conf (KRB5_CONFIG), asks the KDC and keeps the replay cache.
+The library reads krb5.conf (KRB5_CONFIG), sends requests to the KDC, and writes the replay cache.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _RETRIABLE = frozenset(
 
 
 class KerberosContext:
-    """Fulfils AcceptedContext and SecurityContext."""
+    """Implements AcceptedContext and SecurityContext."""
 
     def __init__(self, context: gssapi.SecurityContext) -> None:
-        # otherwise a step whose error has a token for the peer would give the token, and no error
+        # otherwise a step that fails with a token for the peer would return the token and hide the error
         context.__DEFER_STEP_ERRORS__ = False
         self._context = context
 
@@ -81,8 +81,8 @@ class KerberosContext:
 
 
 class KerberosAcceptor:
-    """The service that a listener is: makes a SaslServer for each exchange. Keys that are added to its keytab
-    are used at once."""
+    """The Kerberos service of a listener: creates a SaslServer for each exchange. New keys in its keytab are
+    used at once."""
 
     def __init__(self, login: ServiceLogin, rules: Sequence[str]) -> None:
         """Errors: ConfigError for a keytab without the principal."""
@@ -103,12 +103,12 @@ class KerberosAcceptor:
         return GssapiServer(KerberosContext(context), self._name_of, self._threads.submit)
 
     def close(self) -> None:
-        """Stop the threads; what waits for them is cancelled."""
+        """Stop the threads; waiting steps are cancelled."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def default_realm() -> str:
-    """That of krb5.conf; empty if there is none."""
+    """The default realm of krb5.conf; empty if there is none."""
     try:
         return str(gssapi.Name("x", gssapi.NameType.user).canonicalize(_KERBEROS)).partition("@")[2]
     except GSSError:
@@ -118,8 +118,8 @@ def default_realm() -> str:
 def new_initiator(service: str, host: str, principal: str = "", keytab: str = "") -> KerberosContext:
     """The context of a client, for the service on a host.
 
-    Tickets are those of the credentials cache, as kinit writes it, or with `keytab` those that the library
-    gets and renews by it. `principal`: of several; empty for the first. Errors: ContextError.
+    Tickets come from the credentials cache that kinit writes; with `keytab`, the library requests and renews
+    them with its keys. `principal`: which of several to use; empty for the first. Errors: ContextError.
     """
     try:
         target = gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service)
@@ -137,7 +137,7 @@ def new_initiator(service: str, host: str, principal: str = "", keytab: str = ""
 
 
 def _client_credentials(principal: str, keytab: str) -> gssapi.Credentials | None:
-    """None: those of the library's choice, which it finds when the context is established."""
+    """None: the library's default credentials, which it looks up when the context is established."""
     if not principal and not keytab:
         return None
     name = gssapi.Name(principal, gssapi.NameType.kerberos_principal) if principal else None
@@ -153,7 +153,7 @@ def _context_error(error: GSSError, before: str = "") -> ContextError:
 
 
 def _text(error: GSSError) -> str:
-    """The text of the Kerberos library, without that of GSS-API around it unless there is no other."""
+    """The text of the Kerberos library; the text of GSS-API only if there is no other."""
     minor = error.get_all_statuses(error.min_code, False) if error.min_code else []
     return "; ".join(
         [text for text in minor if text != "Success"] or error.get_all_statuses(error.maj_code, True)

@@ -37,7 +37,7 @@ class KerberosName(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """`components` is None of DEFAULT."""
+    """`components`: None for DEFAULT."""
 
     text: str
     components: int | None = None
@@ -73,7 +73,7 @@ class _Rule(NamedTuple):
 
 
 class PrincipalToLocal:
-    """The rules in their order; the first that applies decides."""
+    """The rules in order; the first one that applies determines the name."""
 
     def __init__(self, rules: Sequence[str] = (DEFAULT,), default_realm: str = "") -> None:
         """Errors: PrincipalMappingError."""

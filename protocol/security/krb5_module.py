@@ -1,4 +1,4 @@
-"""The options of `com.sun.security.auth.module.Krb5LoginModule`, as far as a server needs them. Pure.
+"""The options of `com.sun.security.auth.module.Krb5LoginModule` that a server uses. Pure.
 
 Source: JDK Krb5LoginModule.java; Kafka KerberosLogin.java, SaslServerAuthenticator.java.
 """
@@ -19,7 +19,7 @@ SERVICE_NAME_KEY = "sasl.kerberos.service.name"
 
 
 class ServiceLogin(NamedTuple):
-    """The service that a server is: its principal, and the file with its keys."""
+    """The Kerberos service of a server: its principal, and the file with its keys."""
 
     principal: str
     keytab: str

@@ -1,4 +1,4 @@
-"""Rules without effect: those that can never match, and those that other rules make useless. Pure."""
+"""Rules without effect: they can never match, or other rules make them redundant. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Finding(NamedTuple):
-    """A rule without effect, why, and the rule that makes it so if there is one."""
+    """A rule without effect, the reason, and the rule that makes it redundant if there is one."""
 
     rule: AclBinding
     reason: str
@@ -66,7 +66,7 @@ def _no_connection(
     binding: AclBinding, super_users: Collection[str], principal_types: Collection[str]
 ) -> str | None:
     if not _is_host(binding.host):
-        return f"{binding.host!r} is no address: connections are compared by address"
+        return f"{binding.host!r} is not an address: rules are matched with the IP address of the connection"
     try:
         principal = parse_principal(binding.principal)
     except ValueError as error:
@@ -74,7 +74,7 @@ def _no_connection(
     if principal.kind not in principal_types:
         return f"no connection has a principal of type {principal.kind}"
     if binding.principal in super_users:
-        return f"{binding.principal} is a super user, for whom no rule counts"
+        return f"{binding.principal} is a super user, to whom no rule applies"
     return None
 
 
@@ -89,9 +89,9 @@ def _is_host(host: str) -> bool:
 
 
 def _shadowed(index: RuleIndex, binding: AclBinding) -> Iterator[Finding]:
-    """At most one finding: a rule of the same kind that decides as much, or a denial that comes first.
+    """At most one finding: a rule with the same permission that covers this one, or a deny rule that does.
 
-    Of two rules that decide exactly the same, only the one that sorts later is found.
+    Of two rules that are exactly equivalent, only the one that sorts later is reported.
     """
     own = Rule(binding)
     for other in index.covering(binding):
@@ -102,19 +102,20 @@ def _shadowed(index: RuleIndex, binding: AclBinding) -> Iterator[Finding]:
                 yield Finding(binding, "another rule denies all of it", other.binding)
                 return
         elif binding > other.binding or not _is_equal(other, own):
-            yield Finding(binding, "another rule decides all of it alike", other.binding)
+            yield Finding(binding, "another rule with the same permission covers all of it", other.binding)
             return
 
 
 def _is_equal(one: Rule, other: Rule) -> bool:
-    """Whether rules of which one covers the other decide the same."""
+    """Whether two rules, of which one covers the other, are equivalent."""
     key = (one.binding.pattern_type, one.binding.name, one.binding.principal)
     same = key == (other.binding.pattern_type, other.binding.name, other.binding.principal)
     return same and _covers(other, one) and _covers(one, other)
 
 
 def _covers(one: Rule, other: Rule) -> bool:
-    """Whether a rule about all resources and principals of another also decides its operations and hosts."""
+    """Whether a rule that covers the resources and principals of another one also covers its operations and
+    hosts."""
     return not other.operations & ~one.operations and _covers_hosts(one, other)
 
 
@@ -130,7 +131,7 @@ def _covers_hosts(one: Rule, other: Rule) -> bool:
 
 
 def _block(host: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """The addresses that a host of a rule stands for."""
+    """The addresses that the host of a rule matches."""
     try:
         return ipaddress.ip_network(host, strict=False)
     except ValueError:

@@ -1,6 +1,6 @@
 """The client's side of the SASL mechanisms with a user name and password, or a token. Pure.
 
-Each fulfils Login of transport/security.py. Source: RFC 4616 (PLAIN), RFC 7628 (OAUTHBEARER), RFC 5802.
+Each implements Login of transport/security.py. Source: RFC 4616 (PLAIN), RFC 7628 (OAUTHBEARER), RFC 5802.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ class PlainLogin:
         return self._message
 
     def step(self, _message: bytes) -> bytes:
-        """The server has accepted it."""
+        """Nothing more to send: the server accepted the message."""
         self.is_complete = True
         return b""
 
 
 class ScramLogin:
-    """Proves that the client has the password, and checks that the server knows it."""
+    """Proves to the server that the client has the password, and verifies that the server has its
+    credential."""
 
     def __init__(
         self, mechanism: ScramMechanism, username: str, password: str, nonce: str, *, by_token: bool
@@ -41,7 +42,7 @@ class ScramLogin:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the server has proved that it knows the credential."""
+        """Whether the server has proved that it has the credential."""
         return self._client.is_complete
 
     def first(self) -> bytes:
@@ -49,7 +50,7 @@ class ScramLogin:
         return self._client.first()
 
     def step(self, message: bytes) -> bytes:
-        """The proof, or nothing after that of the server. Errors: SaslAuthenticationFailedError."""
+        """The proof, or nothing after the proof of the server. Errors: SaslAuthenticationFailedError."""
         try:
             return self._client.step(message)
         except ScramError as error:
@@ -71,7 +72,7 @@ class BearerLogin:
         return self._message
 
     def step(self, message: bytes) -> bytes:
-        """Nothing if the server has accepted it, else the acknowledgement of its refusal."""
+        """Nothing if the server accepted the token; after a rejection, its acknowledgement."""
         if message:
             self._is_refused = True
             return b"\x01"

@@ -29,7 +29,7 @@ class TokenError(ValueError):
 
 
 class BearerToken(NamedTuple):
-    """The claims of a valid token that matter."""
+    """The claims of a valid token that the listener uses."""
 
     name: str
     expires_ms: int
@@ -44,14 +44,14 @@ class TokenValidator(Protocol):
 
 
 class OAuthBearerServer:
-    """Fulfils SaslServer. After an invalid token the client gets a JSON document, which it acknowledges."""
+    """Implements SaslServer. After an invalid token the client gets a JSON error, which it acknowledges."""
 
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
-        self._reason = ""  # of the refusal, once the JSON document is sent
+        self._reason = ""  # of the rejection, once the JSON error is sent
 
     def step(self, response: bytes, wall_ms: int, /) -> SaslResult:
-        """The token, or the acknowledgement of a refusal."""
+        """The token, or the acknowledgement of a rejection."""
         if self._reason:
             return Refused(_REFUSAL, self._reason)
         try:

@@ -22,7 +22,7 @@ class PrincipalMappingError(ValueError):
 
 
 class NoRuleError(ValueError):
-    """No rule applies to a name: the connection is refused, as in Kafka."""
+    """No rule applies to a name: the connection is rejected, as in Kafka."""
 
 
 class _Rule(NamedTuple):
@@ -41,7 +41,7 @@ class _Rule(NamedTuple):
 
 
 class PrincipalMapper:
-    """The rules in their order; the first that matches the whole name decides."""
+    """The rules in order; the first one that matches the whole name determines the user name."""
 
     def __init__(self, rules: str = _DEFAULT) -> None:
         """Errors: PrincipalMappingError."""

@@ -1,8 +1,8 @@
 """All rules of a cluster, indexed by resource and principal. Pure.
 
 Rules are added and removed one at a time, as the metadata changes: a change costs the same with 100,000 rules
-as with ten. A look-up visits the rules of at most two principals on the resources that concern a name: the
-name itself, `*`, and one prefix per length of a prefix in use.
+as with ten. A look-up visits the rules of at most two principals on the patterns that match a name: the name
+itself, `*`, and one prefix per distinct prefix length.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ K = TypeVar("K")
 
 _EVERY_OPERATION = -1
 _DESCRIBE = 1 << AclOperation.DESCRIBE
-_IMPLIED = {  # by a rule that allows
+_IMPLIED = {  # by an allow rule
     AclOperation.READ: _DESCRIBE,
     AclOperation.WRITE: _DESCRIBE,
     AclOperation.DELETE: _DESCRIBE,
@@ -42,7 +42,7 @@ _IMPLIED = {  # by a rule that allows
 
 
 class Rule:
-    """A rule as it is evaluated. `operations`: a bit set of the operations that it decides."""
+    """A rule in the form for evaluation. `operations`: a bit set of the operations to which it applies."""
 
     __slots__ = ("address", "binding", "is_allowing", "network", "operations")
 
@@ -53,7 +53,7 @@ class Rule:
         self.address, self.network = parsed_host(binding.host)
 
     def decides(self, host: str, operation_bit: int) -> bool:
-        """Whether the rule is about this operation from this host."""
+        """Whether the rule applies to this operation from this host."""
         if not self.operations & operation_bit:
             return False
         if self.network is not None:
@@ -62,7 +62,7 @@ class Rule:
 
 
 def operations_of(binding: AclBinding) -> int:
-    """The operations that a rule decides, with the implied ones, as a bit set."""
+    """The operations to which a rule applies, implied ones included, as a bit set."""
     if binding.operation is AclOperation.ALL:
         return _EVERY_OPERATION
     implied = _IMPLIED.get(binding.operation, 0) if binding.permission is AclPermission.ALLOW else 0
@@ -71,9 +71,8 @@ def operations_of(binding: AclBinding) -> int:
 
 @lru_cache(maxsize=1024)
 def parsed_host(host: str) -> tuple[str, Network | None]:
-    """A host of a rule as canonical text, and its block of addresses, None if it is not a block.
-
-    Text that is no address matches no connection.
+    """The host of a rule as canonical text, and its block of addresses; None if it is not a block. A text
+    that is not an address matches no connection.
     """
     try:
         if "/" in host:
@@ -113,7 +112,7 @@ class RuleIndex:
         return self._rules.keys()
 
     def add(self, binding: AclBinding) -> None:
-        """Add a rule; one that is there already stays."""
+        """Add a rule; no effect if it exists."""
         if binding in self._rules:
             return
         rule = self._rules[binding] = Rule(binding)
@@ -127,7 +126,7 @@ class RuleIndex:
         self._of_principals.setdefault((binding.resource_type, binding.principal), {})[binding] = rule
 
     def remove(self, binding: AclBinding) -> None:
-        """Remove a rule, if it is there."""
+        """Remove a rule; no effect if it does not exist."""
         if self._rules.pop(binding, None) is None:
             return
         key = (binding.pattern_type, binding.resource_type, binding.name)
@@ -140,13 +139,13 @@ class RuleIndex:
                 self._count_prefix(binding, -1)
 
     def patterns_of(self, resource: Resource) -> list[dict[str, _Rules]]:
-        """The rules by principal of each pattern that concerns the resource: its name, prefixes from the
+        """The rules by principal of each pattern that matches the resource: its name, prefixes from the
         longest, `*`."""
         return self._matching(PatternType.LITERAL, resource.type, resource.name)
 
     def covering(self, binding: AclBinding) -> Iterator[Rule]:
-        """Rules of the same principal or of all, about patterns that include all resources of this rule's
-        pattern, the rule itself among them."""
+        """Rules of the same principal or of all principals whose patterns include all resources of this
+        rule's pattern; the rule itself is one of them."""
         if binding.pattern_type is PatternType.LITERAL and binding.name == WILDCARD_RESOURCE:
             patterns = self._found([(PatternType.LITERAL, binding.resource_type, WILDCARD_RESOURCE)])
         else:
@@ -156,7 +155,7 @@ class RuleIndex:
                 yield from principals.get(principal, {}).values()
 
     def of_principal(self, resource_type: ResourceType, principal: str) -> Iterable[Rule]:
-        """The rules that name this principal, about resources of one type."""
+        """The rules of this principal for resources of one type."""
         return self._of_principals.get((resource_type, principal), {}).values()
 
     def _matching(self, pattern_type: PatternType, kind: ResourceType, name: str) -> list[dict[str, _Rules]]:

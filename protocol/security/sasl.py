@@ -23,13 +23,14 @@ MECHANISMS = (GSSAPI, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 
 
 class Challenge(NamedTuple):
-    """The exchange goes on: send this to the client."""
+    """The exchange continues: send this to the client."""
 
     data: bytes
 
 
 class Authenticated(NamedTuple):
-    """The exchange is over: the client is `principal`. `expires_ms`: wall clock, the end of the credential if
+    """The exchange has ended: the client is authenticated as `principal`. `expires_ms`: wall clock, the end
+    of the credential if
     it has one. `token_id`: of the delegation token that was used."""
 
     data: bytes
@@ -39,9 +40,9 @@ class Authenticated(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The exchange is over: the client is not authenticated. `text` is for the client and does not say more
-    than Kafka does; `reason` is for the log. Neither has a secret. `is_retriable`: another attempt may
-    succeed, and the client gets no answer that would stop it."""
+    """The exchange has ended: the client is not authenticated. `text` is for the client, with no more detail
+    than in Kafka; `reason` is for the log. Neither has a secret. `is_retriable`: another attempt may succeed,
+    so the client gets no response that would end its attempts."""
 
     text: str
     reason: str
@@ -52,7 +53,7 @@ SaslOutcome = Challenge | Authenticated | Refused
 
 
 class Pending(NamedTuple):
-    """The outcome comes from another thread: it takes a call that may wait for a disk. There is no further
+    """Another thread computes the outcome, with a call that may wait for a disk. There is no further
     step until then. The future is cancelled if the mechanism is closed."""
 
     outcome: Future[SaslOutcome]
@@ -65,7 +66,7 @@ class SaslServer(Protocol):
     """One exchange."""
 
     def step(self, response: bytes, wall_ms: int, /) -> SaslResult:
-        """The result of the client's next message. Not called again after Authenticated or Refused."""
+        """The outcome of the client's next message. Not called again after Authenticated or Refused."""
 
 
 if TYPE_CHECKING:

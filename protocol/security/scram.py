@@ -1,6 +1,6 @@
 """SCRAM: credentials, and the exchange of a server and of a client. Pure: nonces are arguments.
 
-Passwords are UTF-8 as they are, without SASLprep, as in Kafka. No channel binding.
+Passwords are UTF-8 without SASLprep, as in Kafka. No channel binding.
 
 Source: RFC 5802, RFC 7677; Kafka ScramFormatter.java, ScramMessages.java, ScramSaslServer.java,
 ScramSaslClient.java.
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from .principals import Principal
 
 MINIMUM_ITERATIONS = 4096
-MAXIMUM_ITERATIONS = 16384  # of credentials that are stored, as in Kafka
+MAXIMUM_ITERATIONS = 16384  # of stored credentials, as in Kafka
 MAXIMUM_MESSAGE_BYTES = 16_384
-# Bound: what a client computes for a server; 1,000,000 iterations take about half a second.
+# Bound: iterations that a client accepts from a server; 1,000,000 take about half a second.
 MAXIMUM_CLIENT_ITERATIONS = 1_000_000
 NONCE_BYTES = 18  # random bytes of a nonce: 144 bits, Kafka has 130
 SALT_BYTES = 24
@@ -77,7 +77,8 @@ SCRAM_MECHANISMS = {mechanism.sasl_name: mechanism for mechanism in _HASHES}
 
 
 class ScramCredential(NamedTuple):
-    """What a server keeps of a password: enough to verify it, not enough to use it. Not printed."""
+    """The part of a password that a server stores: it can verify the password, but not authenticate with it.
+    Not printed."""
 
     mechanism: ScramMechanism
     salt: bytes
@@ -103,7 +104,7 @@ LookUp = Callable[[str, bool], ScramAccount | None]
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """What is computed from a password: `Hi` of the RFC. Takes milliseconds, without the GIL."""
+    """The salted password: `Hi` of the RFC. Takes milliseconds, without the GIL."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
@@ -145,10 +146,10 @@ class _State(Enum):
 
 
 class ScramServer:
-    """One exchange of a server: `step` takes each message of the client and gives the answer.
+    """One exchange of a server: `step` takes each message of the client and returns the response.
 
-    After the second step `account` is the authenticated one. A ScramError ends the exchange; its text is for
-    the server's log only when it names the reason: the client learns no more than that it failed.
+    After the second step `account` is the authenticated one. A ScramError ends the exchange; its text, with
+    the reason, is for the server's log only: the client learns only that authentication failed.
     """
 
     def __init__(self, mechanism: ScramMechanism, look_up: LookUp, nonce: str) -> None:
@@ -166,7 +167,7 @@ class ScramServer:
         return self._state is _State.COMPLETE
 
     def step(self, message: bytes) -> bytes:
-        """The answer to a message. Errors: ScramError; the exchange is over."""
+        """The response to a message. Errors: ScramError; the exchange has ended."""
         state, self._state = self._state, _State.FAILED
         if state is _State.FIRST:
             answer, self._state = self._first(message), _State.FINAL
@@ -182,9 +183,9 @@ class ScramServer:
         by_token = _extensions(found["extensions"]).get(_EXTENSION, "").lower() == "true"
         account = self._look_up(self.username, by_token)
         if account is None or account.credential.mechanism is not self.mechanism:
-            raise ScramError("there is no credential for this user")
+            raise ScramError("the user has no SCRAM credential")
         if found["authzid"] is not None and unescaped(found["authzid"]) != self.username:
-            raise ScramError("the client asks for an authorization id other than its user name")
+            raise ScramError("the client requests an authorization id other than its user name")
         if account.credential.iterations < MINIMUM_ITERATIONS:
             raise ScramError(f"the credential has {account.credential.iterations} iterations, too few")
         self._candidate, self._gs2, self._first_bare = account, found["gs2"], found["bare"]
@@ -215,7 +216,7 @@ class ScramServer:
 class ScramClient:
     """One exchange of a client: `first()`, then `step` with each message of the server.
 
-    An empty answer ends it. `by_token`: the user name is the id of a delegation token,
+    An empty response ends it. `by_token`: the user name is the id of a delegation token,
     and the password its HMAC in base64.
     """
 
@@ -231,7 +232,7 @@ class ScramClient:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the server has proved that it knows the credential."""
+        """Whether the server has proved that it has the credential."""
         return self._state is _State.COMPLETE
 
     def first(self) -> bytes:
@@ -239,7 +240,7 @@ class ScramClient:
         return f"n,,{self._first_bare}".encode()
 
     def step(self, message: bytes) -> bytes:
-        """The answer to a message of the server. Errors: ScramError; the exchange is over."""
+        """The response to a message of the server. Errors: ScramError; the exchange has ended."""
         state, self._state = self._state, _State.FAILED
         if state is _State.FIRST:
             answer, self._state = self._final(message), _State.FINAL
@@ -256,7 +257,7 @@ class ScramClient:
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise ScramError("the server's nonce does not continue the client's")
         if not MINIMUM_ITERATIONS <= iterations <= MAXIMUM_CLIENT_ITERATIONS:
-            raise ScramError(f"the server asks for {iterations} iterations, too few or too many")
+            raise ScramError(f"the server requires {iterations} iterations, too few or too many")
         salted = salted_password(self.mechanism, self._password, b64decode(found["salt"]), iterations)
         without_proof = f"c={b64encode(b'n,,').decode()},r={nonce}"
         signed = f"{self._first_bare},{message.decode()},{without_proof}".encode()
@@ -270,7 +271,7 @@ class ScramClient:
         if found["error"] is not None:
             raise ScramError(f"the server refused: {found['error']}")
         if not hmac.compare_digest(b64decode(found["signature"]), self._server_signature):
-            raise ScramError("the server does not have the credential of this user")
+            raise ScramError("the server has not proved that it has the credential of this user")
 
 
 def _matched(pattern: re.Pattern[str], message: bytes, what: str) -> dict[str, Any]:

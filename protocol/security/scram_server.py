@@ -1,4 +1,4 @@
-"""SASL SCRAM as a SaslServer: users, and delegation tokens, by a lookup of the cluster. Pure.
+"""SASL SCRAM as a SaslServer: users and delegation tokens, from the accounts of the cluster. Pure.
 
 Source: Kafka ScramSaslServer.java, ScramServerCallbackHandler.java.
 """
@@ -23,7 +23,7 @@ class CredentialLookup(Protocol):
 
 
 class ScramSaslServer:
-    """Fulfils SaslServer. Costs the server two HMACs: the client derives the key of its password."""
+    """Implements SaslServer. Costs the server two HMACs: the client derives the key from its password."""
 
     def __init__(self, mechanism: ScramMechanism, credentials: CredentialLookup, nonce: str) -> None:
         """`nonce`: random, of NONCE_BYTES bytes."""

@@ -22,7 +22,7 @@ KEY_BYTES = 32
 NODE = "node"
 CONTROLLER = "controller"
 FINGERPRINT_DIGITS = 16
-# Bound: of one server. Clients try them one after the other.
+# Bound: keys of one server, which clients try one after the other.
 MAX_KEYS_PER_SERVER = 4
 _NAME = re.compile(rf"({NODE}|{CONTROLLER})-([0-9]{{1,10}})")
 
@@ -106,7 +106,7 @@ class TrustedKeys:
         return len(self._owner)
 
     def owner(self, key: bytes) -> ServerName | None:
-        """The server that has the key; None for a stranger."""
+        """The server with this key; None for any other key."""
         return self._owner.get(key)
 
     def keys_of(self, server: str = "") -> tuple[bytes, ...]:

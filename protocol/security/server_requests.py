@@ -1,6 +1,6 @@
-"""Requests that only servers of the cluster send, and the server that each of them is about. Pure.
+"""Requests that only servers of the cluster send, and the server id that each of them contains. Pure.
 
-A server may speak for itself alone: its key identifies it, and the ids in its requests must be its own.
+A server is identified by its key, and may send requests with its own id only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..messages.envelope import Api
     from .identity import Identity
 
-SERVER_TYPE = "Server"  # of principals; no user has it
+SERVER_TYPE = "Server"  # kind of principal; no user has it
 
 # The kind of server that sends the request, and the field with its own id.
 _SENDERS: dict[int, tuple[str, str]] = {
@@ -53,7 +53,7 @@ def check_sender(identity: Identity, api: Api, body: Any) -> None:
 
 
 def _claimed(api: Api, body: Any) -> ServerName | None:
-    """The server as which a request is sent; None for requests that users may send, too."""
+    """The server id in a request; None for requests that users may send, too."""
     if api is registry.FETCH:
         return None if body.replica_id == NO_REPLICA else ServerName(NODE, body.replica_id)
     sender = _SENDERS.get(api.key)

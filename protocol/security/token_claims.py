@@ -53,7 +53,7 @@ def checked(claims: Mapping[str, Any], expected: Expectations, wall_ms: int, /) 
 
 
 class UnsecuredValidator:
-    """Takes tokens without a signature: for tests only, as Kafka says of its own. Fulfils TokenValidator."""
+    """Accepts unsigned tokens: for tests only, as in Kafka. Implements TokenValidator."""
 
     def __init__(self, expected: Expectations) -> None:
         self._expected = expected

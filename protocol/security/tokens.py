@@ -1,4 +1,4 @@
-"""Delegation tokens: what the metadata keeps of them, and the HMAC that is their password. Pure.
+"""Delegation tokens: their metadata, and the HMAC that is their password. Pure.
 
 The HMAC is not stored: each server computes it with `delegation.token.secret.key`. Source: Kafka
 TokenInformation.java, DelegationTokenManager.scala; KIP-48, 373.
@@ -19,11 +19,11 @@ class DelegationToken(NamedTuple):
     requester: str
     renewers: tuple[str, ...]
     issue_ms: int
-    max_ms: int  # it cannot be renewed beyond
+    max_ms: int  # its expiry time cannot be extended beyond this
     expiry_ms: int
 
     def is_expired(self, wall_ms: int) -> bool:
-        """Whether it does not authenticate any more."""
+        """Whether the token has expired."""
         return min(self.max_ms, self.expiry_ms) < wall_ms
 
     def is_of(self, principal: str) -> bool:

@@ -165,7 +165,7 @@ def test_first_messages_that_a_client_refuses(message: bytes, reason: str) -> No
     ("message", "reason"),
     [
         (b"e=other-error", "refused: other-error"),
-        (SERVER_FINAL.replace(b"v=6", b"v=7"), "does not have the credential"),
+        (SERVER_FINAL.replace(b"v=6", b"v=7"), "not proved that it has the credential"),
         (b"", "not valid"),
     ],
 )
