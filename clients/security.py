@@ -1,4 +1,4 @@
-"""`headrace.security`: what `Admin` takes and gives about rules, users and delegation tokens."""
+"""`headrace.security`: arguments and results of `Admin` for ACLs, users and delegation tokens."""
 
 from ..protocol.security.acls import CLUSTER_NAME as CLUSTER_NAME
 from ..protocol.security.acls import AclBinding as AclBinding

@@ -1,4 +1,4 @@
-"""The config keys of encryption and authentication, with the names that users of confluent-kafka know."""
+"""The config keys of encryption and authentication, with the names of confluent-kafka where it has them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ SECRET_KEYS = frozenset(("sasl.password", "sasl.oauthbearer.token"))
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityConfig(Config):
-    """Keys of all clients. On this plane SSL is CURVE: the server's public key stands for a certificate."""
+    """Keys of all clients. In the ZeroMQ protocol SSL means CURVE, with public keys in place of
+    certificates."""
 
     security_protocol: str = key(
         "security.protocol",
         "",
         choices=("", PLAINTEXT, SSL, SASL_SSL),
         doc="PLAINTEXT, SSL (encrypted) or SASL_SSL (encrypted and authenticated). Empty: SASL_SSL with a"
-        " user name, token or GSSAPI, SSL with a server's key alone, else PLAINTEXT.",
+        " user name, token or GSSAPI, SSL with only a server's public key, otherwise PLAINTEXT.",
     )
     sasl_mechanism: str = key(
         "sasl.mechanism",
@@ -54,7 +55,7 @@ class SecurityConfig(Config):
     sasl_kerberos_principal: str = key(
         "sasl.kerberos.principal",
         "",
-        doc="GSSAPI: the client's principal. Empty: that of the cache, or the first of the keytab.",
+        doc="GSSAPI: the client's principal. Empty: that of the credentials cache, or the keytab's first.",
     )
     sasl_kerberos_keytab: str = key(
         "sasl.kerberos.keytab",
@@ -84,7 +85,7 @@ class SecurityConfig(Config):
         return SSL if self.server_public_key or self.trusted_server_keys_file else PLAINTEXT
 
     def check_security(self) -> None:
-        """Errors: ConfigError for keys that do not fit."""
+        """Errors: ConfigError for keys that contradict each other."""
         protocol = self.protocol
         if protocol == PLAINTEXT:
             if self.username or self.password or self.server_public_key or self.trusted_server_keys_file:

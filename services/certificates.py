@@ -28,7 +28,8 @@ _BACKDATED = timedelta(minutes=5)
 
 
 class Issued(NamedTuple):
-    """A certificate with that of its authority behind it, and its private key, unencrypted PKCS 8; PEM."""
+    """A certificate, followed by that of its authority, and its private key as unencrypted PKCS 8; all in
+    PEM."""
 
     chain: str
     key: str
@@ -72,7 +73,7 @@ class CertificateAuthority:
 
     @classmethod
     def from_pem(cls, certificate: str, key: str) -> CertificateAuthority:
-        """The authority of earlier files. Errors: ConfigError."""
+        """The authority in existing files. Errors: ConfigError."""
         try:
             loaded = serialization.load_pem_private_key(key.encode(), None)
             parsed = x509.load_pem_x509_certificate(certificate.encode())
@@ -87,8 +88,8 @@ class CertificateAuthority:
         return Issued(_pem(self.certificate), _key_pem(self.key))
 
     def issue(self, name: str, hosts: Sequence[str], now: datetime, days: int = CERTIFICATE_DAYS) -> Issued:
-        """A certificate with a new key. With `hosts` (names and addresses) it is one of a server, which may
-        also connect to other servers; without, one of a client.
+        """A certificate with a new key. With `hosts` (names and addresses) it is a server certificate, which
+        can also authenticate connections to other servers; without, a client certificate.
 
         Errors: ConfigError for an illegal host, or if the authority ends before `now`.
         """
@@ -130,7 +131,7 @@ def _name(common_name: str) -> x509.Name:
     try:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     except ValueError as error:
-        raise ConfigError(f"{common_name!r} is no common name of a certificate: {error}") from None
+        raise ConfigError(f"{common_name!r} is not a valid common name of a certificate: {error}") from None
 
 
 def _general_name(host: str) -> x509.GeneralName:
@@ -141,7 +142,7 @@ def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.DNSName(host)
     except ValueError:
-        raise ConfigError(f"{host!r} is no host name: certificates need it in ASCII") from None
+        raise ConfigError(f"{host!r} is not a valid host name: certificates need it in ASCII") from None
 
 
 def _pem(certificate: x509.Certificate) -> str:

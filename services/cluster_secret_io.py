@@ -26,9 +26,10 @@ def own_secret(cluster: str) -> str:
 
 
 def make_secret(cluster: str, namespace: str, report: Callable[[str], None], *, is_running: bool) -> str:
-    """The secret of a cluster that starts, or of a running one; a new file if it has none.
+    """The secret of a starting or running cluster; generates one, with a file, if there is none.
 
-    A running cluster whose secret is on another machine is left alone; then empty, with a note. Called while
+    The secret of a running cluster that was started on another machine is not changed: returns an empty text,
+    with a note. Called while
     Ray is connected, before servers are started. Errors: OSError.
     """
     from ..runtime.control_secret_actor import read_digest, write_digest
@@ -46,7 +47,7 @@ def make_secret(cluster: str, namespace: str, report: Callable[[str], None], *, 
 
 
 def checked_secret(cluster: str, namespace: str) -> str:
-    """The secret, before a running cluster is changed. Errors: ClusterAuthorizationFailedError."""
+    """The secret, for a change of a running cluster. Errors: ClusterAuthorizationFailedError."""
     from ..runtime.control_secret_actor import read_digest
 
     secret, digest = own_secret(cluster), read_digest(namespace)
@@ -56,7 +57,7 @@ def checked_secret(cluster: str, namespace: str) -> str:
 
 
 def replace_secret(cluster: str, namespace: str) -> None:
-    """Give the cluster a new secret; its servers go on. Errors: OSError.
+    """Replace the secret of the cluster; its servers keep running. Errors: OSError.
 
     Order: the file first. If the digest is not written then, the next call replaces both.
     """
@@ -68,7 +69,7 @@ def replace_secret(cluster: str, namespace: str) -> None:
 
 
 def forget_secret(namespace: str) -> None:
-    """The cluster has ended."""
+    """Delete the secret of a cluster that has ended."""
     from ..runtime.control_secret_actor import delete_digest
 
     delete_digest(namespace)

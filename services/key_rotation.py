@@ -1,8 +1,8 @@
 """Replaces the keys of all servers of a running cluster, one server after the other, without an outage.
 
-The steps are those of `ServerKeyFolder`. Each is done again without effect, and the folder says how far an
-interrupted rotation went, so that the next one continues it. A server is restarted only while all others
-serve and no replica is missing.
+The steps are those of `ServerKeyFolder`. Each step is idempotent, and the folder has the progress of an
+interrupted rotation, so that the next run continues it. A server is restarted only while all other servers
+serve and all replicas are in sync.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ POLL_S = 0.2
 
 
 class RotationError(HeadraceError):
-    """A rotation stopped; the next one continues it."""
+    """A rotation was interrupted; the next run continues it."""
 
 
 class RunningServers(Protocol):
     """The servers of a cluster."""
 
     def statuses(self) -> Statuses:
-        """The status of each server; of one that does not answer a `state` and a `detail`."""
+        """The status of each server; for a server that does not respond, a `state` and a `detail`."""
 
     def restart(self, name: ServerName) -> None:
-        """Restart a server with its files. Returns when it has stopped, or later."""
+        """Restart a server, which reads its files. Returns when the old process has stopped, or later."""
 
 
 class KeyRotation:
@@ -51,7 +51,7 @@ class KeyRotation:
         self._folder, self._servers, self._report, self._timeout_s = folder, servers, report, timeout_s
 
     def run(self) -> None:
-        """Errors: RotationError, which says what to do before the next run; ConfigError, OSError."""
+        """Errors: RotationError, whose text has the steps before the next run; ConfigError, OSError."""
         names = _in_order(self._whole("no server is restarted until all serve"))
         done = self._folder.rotated()
         if done:
@@ -65,8 +65,8 @@ class KeyRotation:
         self._folder.end_rotation()
 
     def _replace(self, name: ServerName) -> None:
-        """Order: a new key is trusted by all before its server uses it, the old one until then. Keys of other
-        servers come later: connections try all keys that a server may have."""
+        """Order: all servers trust a new key before its server uses it, and the old key until then. Keys of
+        other servers are replaced later: connections try all trusted keys of a server."""
         if not self._folder.has_adopted(name):
             self._folder.announce(name)
         self._await_trust()
@@ -114,7 +114,8 @@ class KeyRotation:
 
 
 def missing(statuses: Statuses) -> str:
-    """Why no server may be restarted now: one that does not serve, or replicas behind; else empty. Pure."""
+    """The reason why no server may be restarted now: a server that does not serve, or replicas that lag;
+    otherwise empty. Pure."""
     controllers = {name: each for name, each in statuses.items() if name.kind == CONTROLLER}
     for name, each in sorted(statuses.items()):
         state = each.get("state")
@@ -134,7 +135,7 @@ def missing(statuses: Statuses) -> str:
 
 
 def _in_order(statuses: Statuses) -> Sequence[ServerName]:
-    """Controllers first, the active one behind the others: its restart is an election."""
+    """Controllers first, the active controller last of them: its restart causes an election."""
 
     def place(name: ServerName) -> tuple[bool, bool, ServerName]:
         is_leader = statuses[name].get("quorum", {}).get("role") == "leader"

@@ -18,12 +18,12 @@ ADMIN = "admin"
 
 @dataclass(frozen=True, kw_only=True)
 class Security:
-    """Security of a local cluster: its native listeners are encrypted, and its servers know each other by
-    keys.
+    """Security of a local cluster: its native listeners are encrypted, and its servers authenticate each
+    other by keys.
 
-    `users`: passwords by name; without users connections are encrypted only. A user `admin` with a new
-    password is added unless it is among them: clients that the cluster makes without a user name are this
-    one's. Passwords are not printed.
+    `users`: passwords by name; without users connections are encrypted only. A user `admin` with a random
+    password is added unless `users` has it: clients of the cluster object without a user name authenticate as
+    `admin`. Passwords are not printed.
     """
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -38,7 +38,7 @@ class Security:
         return Security(users={ADMIN: password, **self.users}) if self.users else self
 
     def client_config(self, trusted_file: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The config of a client that was given these keys; what it was given stays."""
+        """The config of a client with these keys, which have precedence."""
         names = {name.replace("_", "."): value for name, value in given.items()}
         if "security.protocol" in names:
             return {}

@@ -41,7 +41,7 @@ class RayServers:
         return {server_name(each): found.get(each, silent) for each in ray_host.server_names(self._facts)}
 
     def restart(self, name: ServerName) -> None:
-        """A server whose call fails is seen by its status."""
+        """A failed call is visible in the status of the server."""
         actor = self._ray.get_actor(str(name), self._namespace)
         gather(self._ray, {str(name): actor.restart.remote(self._secret, STOP_TIMEOUT_S)}, STOP_TIMEOUT_S + 2)
 
@@ -55,7 +55,8 @@ def rotate(
     certificates: bool,
     timeout_s: float,
 ) -> None:
-    """Replace what is asked for while the cluster runs. Errors: RotationError, ConfigError, those of Ray."""
+    """Replace keys, secret or certificates of a running cluster. Errors: RotationError, ConfigError, those of
+    Ray."""
     with cluster_lock(cluster):
         facts = read_cluster_file(cluster)
         if keys and facts.config.get("native.security.protocol", PLAINTEXT) == PLAINTEXT:
@@ -82,7 +83,7 @@ def rotate(
 
 
 def security_status(cluster: str) -> list[dict[str, Any]]:
-    """What the cluster has, with fingerprints and ages; no secrets. Rows of COLUMNS."""
+    """Keys, secrets and certificates with fingerprints and ages, but no secret values. Rows of COLUMNS."""
     facts = read_cluster_file(cluster)
     statuses: Mapping[str, Mapping[str, Any]] = {}
     if is_reachable(facts.ray_address):
@@ -122,7 +123,7 @@ def _use(folder: ServerKeyFolder, name: ServerName, running: str | None, status:
     trusted = len(folder.trusted().keys_of(str(name)))
     if running != folder.public_key(name):
         return f"not in use: {name} runs with {running[:FINGERPRINT_DIGITS]}"
-    return "in use" if trusted == 1 else "in use; its replacement is under way"
+    return "in use" if trusted == 1 else "in use; being replaced"
 
 
 def _certificates(facts: ClusterFile) -> Iterator[dict[str, Any]]:

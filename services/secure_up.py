@@ -1,7 +1,8 @@
 """`headrace up --secure`: the config of a cluster with encryption, users and rules, and client files. Pure.
 
 Both planes are encrypted and authenticated: native listeners by CURVE, those for Kafka clients by TLS with
-certificates of the cluster's own authority. Nothing is allowed without a rule, except to the user `admin`.
+certificates of the cluster's own authority. Every operation needs a rule that allows it, except those of the
+user `admin`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required userna
 
 
 def secure_config(given: Mapping[str, Any], data_dir: str) -> dict[str, Any]:
-    """The config of a secured cluster; what is given has precedence.
+    """The config of a secured cluster; given keys have precedence.
 
     Kafka clients get one SASL_SSL listener on a free port, unless `listeners` is given.
     """

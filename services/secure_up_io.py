@@ -40,7 +40,8 @@ def key_folder(facts: ClusterFile) -> ServerKeyFolder:
 
 
 def check_still_secured(facts: ClusterFile) -> None:
-    """Errors: ConfigError if the cluster of this data was secured, and would start without security."""
+    """Errors: ConfigError if the cluster of this data was secured before, and would now start without
+    security."""
     path = key_folder(facts).folder / CLIENT_FILE
     if path.exists() and "native.security.protocol" not in facts.config:
         raise ConfigError(
@@ -50,15 +51,15 @@ def check_still_secured(facts: ClusterFile) -> None:
 
 
 def make_certificates(facts: ClusterFile, machines: Iterable[str], report: Callable[[str], None]) -> None:
-    """Make the authority, and a certificate of the servers for names and addresses of the machines, unless
-    they exist or the cluster has a key store of its own. Errors: ConfigError, OSError."""
+    """Create the certificate authority, and a server certificate for the names and addresses of the machines,
+    unless they exist or a key store is configured. Errors: ConfigError, OSError."""
     if has_own_authority(facts) and not (key_folder(facts).folder / SERVER_FILE).exists():
         ca_file = issue_certificate(facts, machines)
-        report(f"{ca_file} is the certificate authority that Kafka clients have to trust")
+        report(f"{ca_file} is the certificate authority that Kafka clients must trust")
 
 
 def has_own_authority(facts: ClusterFile) -> bool:
-    """Whether the certificate of the servers is one of `headrace up --secure`."""
+    """Whether `headrace up --secure` made the certificate of the servers."""
     return facts.config.get("ssl.keystore.location") == str(key_folder(facts).folder / SERVER_FILE)
 
 
@@ -89,7 +90,7 @@ def issue_certificate(facts: ClusterFile, machines: Iterable[str]) -> Path:
 
 
 def _own_addresses() -> list[str]:
-    """All addresses of this machine: a Ray of its own knows it as 127.0.0.1."""
+    """All addresses of this machine: in a Ray that headrace starts, its address is 127.0.0.1."""
     families = (socket.AF_INET, socket.AF_INET6)
     found = [
         each.address for faces in psutil.net_if_addrs().values() for each in faces if each.family in families
@@ -113,15 +114,15 @@ def make_first_user(facts: ClusterFile, endpoints: Mapping[str, str], report: Ca
     if (folder.folder / CA_FILE).exists():
         for name, text in kafka_client_files(str(folder.folder), security.users[ADMIN]).items():
             write_private(folder.folder / name, text)
-    # Order: the last file, whose existence says that the user was made.
+    # Order: this file is written last, so that its existence shows that the user exists.
     write_private(path, properties(security.client_config(str(folder.trusted_file), {})))
-    report(f"{path} has the config of clients of the user {ADMIN}; commands of this machine use it")
+    report(f"{path} has the client config of the user {ADMIN}; commands of this machine use it")
 
 
 async def make_users(
     host: str, port: int, security: Security, connections: ConnectionSecurity | None
 ) -> None:
-    """Make the users, or give them these passwords. Errors: those of the cluster."""
+    """Create the users, or set their passwords. Errors: those of the cluster."""
     connection = await Connection.open(
         host, port, client_id="first-user", timeout_s=TIMEOUT_S, security=connections
     )

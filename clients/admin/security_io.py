@@ -1,4 +1,4 @@
-"""The security part of the admin client: rules, SCRAM credentials, delegation tokens."""
+"""Admin requests about ACLs, SCRAM credentials and delegation tokens."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class SecurityEngine:
-    """Runs on the loop of the client."""
+    """Runs on the event loop of the client."""
 
     def __init__(self, requester: AdminRequester) -> None:
         self._requester = requester
 
     async def describe_acls(self, selected: AclFilter, *, timeout: float | None) -> list[AclBinding]:
-        """The rules that the filter selects."""
+        """The rules that match the filter."""
         call = self._requester.call(timeout)
 
         async def ask() -> list[AclBinding] | KafkaError:
@@ -162,7 +162,7 @@ class SecurityEngine:
     async def describe_tokens(
         self, owners: Sequence[str] | None, *, timeout: float | None
     ) -> list[IssuedToken]:
-        """The tokens that this client may see."""
+        """The tokens that this client may describe."""
         call = self._requester.call(timeout)
 
         async def ask() -> list[IssuedToken] | KafkaError:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def connection_security(config: SecurityConfig) -> tuple[ConnectionSecurity, ServerKeys | None]:
-    """Of all connections of a client. Errors: ConfigError."""
+    """The security of all connections of a client. Errors: ConfigError."""
     if config.protocol == PLAINTEXT:
         return NO_SECURITY, None
     keys = ServerKeys(lambda: [*map(public_key, config.server_public_key), *_keys_of_file(config)])

@@ -1,5 +1,5 @@
 # Made by `python -m headrace.services.sync_clients` from clients/aio/security_admin_io.py: edit that file.
-"""The synchronous admin client's part about rules, users and delegation tokens."""
+"""Methods of the asyncio admin client for ACLs, users and delegation tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SecurityAdmin:
     def describe_acls(
         self, selected: AclFilter | None = None, *, timeout: float | None = None
     ) -> list[AclBinding]:
-        """The rules that a filter selects, by default all. Names of rules are in `headrace.security`."""
+        """The rules that match a filter, by default all rules. Names of rules are in `headrace.security`."""
         return self._run(self._security.describe_acls(selected or AclFilter(), timeout=timeout))
 
     def create_acls(self, *rules: AclBinding, timeout: float | None = None) -> Results[AclBinding, None]:
@@ -36,7 +36,7 @@ class SecurityAdmin:
     def delete_acls(
         self, *filters: AclFilter, timeout: float | None = None
     ) -> Results[AclFilter, list[AclBinding]]:
-        """Delete the rules that each filter selects; gives the deleted ones."""
+        """Delete the rules that match each filter; returns the deleted rules."""
         return self._run(self._security.delete_acls(filters, timeout=timeout))
 
     def describe_users(
@@ -72,19 +72,20 @@ class SecurityAdmin:
     def renew_delegation_token(
         self, hmac: bytes, *, period_ms: int = -1, timeout: float | None = None
     ) -> int:
-        """Let a token expire later, by default as late as possible; gives the wall-clock time in ms."""
+        """Extend the expiry time of a token, by default by delegation.token.expiry.time.ms; returns the new
+        expiry time, wall clock in ms."""
         return self._run(self._security.renew_token(hmac, period_ms, timeout=timeout))
 
     def expire_delegation_token(
         self, hmac: bytes, *, period_ms: int = -1, timeout: float | None = None
     ) -> int:
-        """Let a token expire after this time, by default now; gives the wall-clock time in ms."""
+        """Expire a token after this time, by default now; returns the new expiry time, wall clock in ms."""
         return self._run(self._security.expire_token(hmac, period_ms, timeout=timeout))
 
     def describe_delegation_tokens(
         self, owners: Sequence[str] | None = None, *, timeout: float | None = None
     ) -> list[IssuedToken]:
-        """The tokens that this client may see; with `owners` those that one of them may renew."""
+        """The tokens that this client may describe; with `owners` those that one of them may renew."""
         return self._run(self._security.describe_tokens(owners, timeout=timeout))
 
     @property

@@ -1,7 +1,7 @@
 """SaslHandshake and SaslAuthenticate. Pure.
 
-The answer to a failed authentication is held back, so that passwords cannot be tried at the speed of the
-network; the connection waits for it and is closed then. Source: Kafka SaslServerAuthenticator.java,
+The response to a failed authentication is delayed, so that passwords cannot be guessed at the speed of the
+network; then the connection is closed. Source: Kafka SaslServerAuthenticator.java,
 KafkaApis.scala.
 """
 
@@ -52,7 +52,7 @@ def _authenticate(call: Call) -> None:
 
 
 def _take(call: Call, data: bytes, answer: Callable[[Call, SaslAnswer], None]) -> None:
-    """The next message of the exchange; its answer may come later."""
+    """The next message of the exchange; its response may be sent later."""
     session, plane = _session(call), call.plane
     result = session.authenticate(data, plane.now_ms(), plane.wall_ms())
     if isinstance(result, Pending):
@@ -129,8 +129,8 @@ _TOKEN_LAYOUT = _BareLayout(None, _read_token, _write_token, is_flexible=False, 
 
 
 def token_call(data: bytes, peer: KafkaPeer, plane: Plane, caller: Caller) -> Call:
-    """A frame that is nothing but the next message of an exchange, as after SaslHandshake version 0. Its
-    response is one, too, and a failure has none: the connection is closed."""
+    """A frame that contains only the next message of an exchange, as after SaslHandshake version 0. So does
+    its response; after a failure the connection is closed without a response."""
     return Call(_TOKEN, 0, 0, _TOKEN_LAYOUT, data, peer, plane, caller, len(data))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...protocol.security.sasl import SaslFactory, SaslOutcome, SaslServer
 
 _BEFORE = (API_VERSIONS, SASL_HANDSHAKE)
-# A client that authenticates again sooner is refused, as in Kafka.
+# A client that re-authenticates sooner is rejected, as in Kafka.
 MIN_REAUTH_MS = 1_000
 
 
@@ -33,14 +33,14 @@ class SaslOwner(Protocol):
     """The connection."""
 
     def authenticated(self, identity: Identity) -> None:
-        """The client is authenticated, for the first time or again."""
+        """The client has authenticated or re-authenticated."""
 
     def authentication_failed(self, mechanism: str, reason: str) -> None:
-        """The client is not: the answer follows after a delay."""
+        """Authentication failed: the response is sent after a delay."""
 
 
 class SaslOffer(NamedTuple):
-    """What a listener offers: the mechanisms in the order of its configuration, and the longest session of
+    """The mechanisms of a listener in the order of its configuration, and the maximum session lifetime of
     each in ms, 0 for no limit."""
 
     mechanisms: Mapping[str, SaslFactory]
@@ -48,8 +48,8 @@ class SaslOffer(NamedTuple):
 
 
 class SaslAnswer(NamedTuple):
-    """The answer to one message of an exchange. `error`: the connection is to be closed after it; with a
-    NetworkError instead of it, so that the client tries again."""
+    """The response to one message of an exchange. With `error` the connection is closed after the response;
+    with a NetworkError it is closed without a response, so that the client retries."""
 
     data: bytes = b""
     lifetime_ms: int = 0  # of the session; 0: no limit, or not authenticated yet
@@ -65,7 +65,7 @@ class _State(Enum):
 
 
 class SaslSession:
-    """Invariant: before the first COMPLETE, no request reaches a handler but those of authentication."""
+    """Invariant: before the first COMPLETE, only authentication requests reach a handler."""
 
     __slots__ = (
         "_authenticated_ms",
@@ -91,25 +91,25 @@ class SaslSession:
         self._expires_ms = 0  # monotonic; 0: never
 
     def close(self) -> None:
-        """Forget the connection, so that both are freed without the garbage collector."""
+        """Drop the reference to the connection, so that both are freed without the garbage collector."""
         self._owner = self._exchange = None
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """The enabled ones."""
+        """The enabled mechanisms."""
         return tuple(self._offer.mechanisms)
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether the next frame is a token of the mechanism and no request (SaslHandshake version 0)."""
+        """Whether the next frame is a SASL token, not a request (after SaslHandshake version 0)."""
         return self._takes_tokens
 
     def is_open(self, now_ms: int) -> bool:
-        """Whether every request may run."""
+        """Whether the client is authenticated, so that every request may run."""
         return self._state is _State.COMPLETE and not 0 < self._expires_ms <= now_ms
 
     def fault(self, api_key: int, now_ms: int) -> str:
-        """Why the connection is closed at a request of this api; empty if the request may run."""
+        """The reason to close the connection at a request of this api; empty if the request may run."""
         if self._state is _State.COMPLETE:
             if self.is_open(now_ms) or api_key == SASL_HANDSHAKE:
                 return ""
@@ -120,8 +120,8 @@ class SaslSession:
         return "" if api_key in allowed else f"api {api_key} before the client is authenticated"
 
     def handshake(self, mechanism: str, version: int, now_ms: int) -> KafkaError | None:
-        """Choose a mechanism. After an UnsupportedSaslMechanismError the connection is to be closed; after an
-        IllegalSaslStateError it goes on as before."""
+        """Choose a mechanism. After an UnsupportedSaslMechanismError the connection is closed; an
+        IllegalSaslStateError changes nothing."""
         if self._state is _State.COMPLETE and not self._may_reauthenticate(now_ms):
             return IllegalSaslStateError("SaslHandshake request received after successful authentication")
         if mechanism not in self._offer.mechanisms or self._mechanism not in ("", mechanism):
@@ -137,7 +137,7 @@ class SaslSession:
         return is_limited and now_ms - self._authenticated_ms >= MIN_REAUTH_MS
 
     def authenticate(self, data: bytes, now_ms: int, wall_ms: int) -> SaslAnswer | Pending:
-        """The client's next message. With an IllegalSaslStateError nothing has changed. A Pending outcome is
+        """The client's next message. An IllegalSaslStateError changes nothing. A Pending outcome is
         passed to `resume`; until then no request may be started."""
         if self._state is not _State.EXCHANGE or self._exchange is None:
             text = "SaslAuthenticate request received after successful authentication"

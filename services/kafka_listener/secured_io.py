@@ -1,6 +1,6 @@
-"""Connections of listeners with TLS or SASL, and what all connections of such a listener share.
+"""Connections of listeners with TLS or SASL, and the state that all connections of such a listener share.
 
-A PLAINTEXT listener has KafkaConnections, which know nothing of this.
+A PLAINTEXT listener has plain KafkaConnections.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SSL = "SSL"  # the mechanism of client certificates
 
 
 class SecuredListener:
-    """Key stores, mapping rules and mechanisms of one listener. Fulfils Secured."""
+    """Key stores, mapping rules and mechanisms of one listener. Implements Secured."""
 
     def __init__(self, security: ListenerSecurity, listener: KafkaListener) -> None:
         """Errors: ConfigError."""
@@ -51,12 +51,12 @@ class SecuredListener:
         return SecuredConnection(self._listener, name, descriptor, remote, self)
 
     def reload(self, log: logging.Logger) -> None:
-        """Load key stores that have changed."""
+        """Reload changed key stores."""
         fault = None if self.stores is None else self.stores.reload()
         if fault == "":
             log.info("listener %s: the changed key stores are in use", self.security.listener)
         elif fault:
-            log.error("the changed key stores are not used, but those before: %s", fault)
+            log.error("the changed key stores cannot be used, the previous ones remain in use: %s", fault)
 
     def close(self) -> None:
         """Stop reading the keys of an OIDC provider."""
@@ -65,7 +65,7 @@ class SecuredListener:
 
 
 class SecuredConnection(KafkaConnection):
-    """A KafkaConnection that has to authenticate: by a certificate, by SASL, or both. Fulfils TlsOwner and
+    """A KafkaConnection that must authenticate: by a certificate, by SASL, or both. Implements TlsOwner and
     SaslOwner."""
 
     __slots__ = ("_secured",)

@@ -1,6 +1,7 @@
-"""`ssl.cipher.suites`: OpenSSL's names of the suites that Java names as IANA does. Pure.
+"""`ssl.cipher.suites`: maps IANA names of suites, which Java uses, to OpenSSL's names. Pure.
 
-The suites of TLS 1.3 cannot be chosen one by one before Python 3.15: all three, or none and TLS 1.3 is off.
+Before Python 3.15 the suites of TLS 1.3 cannot be selected individually: all three, or none to disable TLS
+1.3.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """TLS for one connection: an SSL object between the descriptor and the frames, over buffers in memory.
 
-Records are read in large pieces, and sealed when the socket takes bytes, so that a response that waits is in
-memory once. Handshakes are steps of a few hundred microseconds: they wait in a queue that has a share of each
-turn of the loop, so that a flood of them does not stall connections that are established.
+Records are read in large pieces, and encrypted when the socket is writable, so that a waiting response is in
+memory once. Handshakes are steps of a few hundred microseconds: they wait in a queue with a share of each
+turn of the event loop, so that many handshakes do not stall established connections.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 # Bound: encrypted bytes of one read, which OpenSSL's buffer of the connection then keeps.
 READ_BYTES = 64 * 1024
-# Bound: plain bytes that are sealed at once, before the socket takes them.
+# Bound: plain bytes that are encrypted at once, before the socket takes them.
 SEAL_BYTES = 256 * 1024
 # The share of handshakes in a turn of the loop.
 TURN_S = 0.002
 
 
 class TlsOwner(Protocol):
-    """The connection, beside Owner of sockets_io.py."""
+    """Callbacks of the connection, in addition to Owner of sockets_io.py."""
 
     def readable(self) -> None:
-        """Read, which makes one step of a handshake."""
+        """Read; runs one step of a handshake."""
 
     def writable(self) -> None:
-        """The socket takes more bytes."""
+        """The socket is writable again."""
 
     def secured(self, certificate: bytes | None) -> None:
-        """The handshake is complete; the client's certificate in DER, if it showed one."""
+        """The handshake is complete; the client's certificate in DER, if it sent one."""
 
     def handshake_failed(self, reason: str) -> None:
-        """The connection is closed next."""
+        """The connection will be closed next."""
 
 
 class HandshakeTurns:
@@ -114,14 +114,14 @@ class TlsSocket(PolledSocket):
         self._turns, self._buffer, self._soon = turns, buffer, soon
         self._is_in_turn = self._is_queued = self._has_more = self._is_again_scheduled = False
         self.is_established = False
-        self.is_flushed = True  # whether everything that was sealed is sent: then the end may be announced
+        self.is_flushed = True  # whether all encrypted bytes are sent: then close_notify can be sent
         self._wants_reading = True
         self.send_sealed: Callable[[bytes], None] = _drop
 
     # --- reading -----------------------------------------------------------------------------------------
 
     def read(self, room: memoryview) -> int | None:
-        """As PolledSocket.read. In a handshake it makes one step, in its turn."""
+        """As PolledSocket.read. During a handshake it runs one step, in its turn."""
         if not self.is_established:
             if not self._is_in_turn:
                 self._queue()
@@ -174,7 +174,7 @@ class TlsSocket(PolledSocket):
             self.send_sealed(self._outgoing.read())
 
     def _schedule_again(self) -> None:
-        """Bytes that are in OpenSSL's buffer make no event."""
+        """Bytes in OpenSSL's buffer cause no event of the poller."""
         if self._has_more and not self._is_again_scheduled and self._wants_reading:
             self._is_again_scheduled = True
             self._soon(self._read_again)
@@ -199,7 +199,7 @@ class TlsSocket(PolledSocket):
             super().set_reading(False)
 
     def take_turn(self) -> None:
-        """Make a step of the handshake."""
+        """Run a step of the handshake."""
         self._is_queued = False
         if self.is_closed:
             return
@@ -211,7 +211,7 @@ class TlsSocket(PolledSocket):
             self._is_in_turn = False
 
     def _handshake(self) -> int | None:
-        """One step with the bytes that have come; 0 at the end of the stream. Errors: OSError."""
+        """One step with the received bytes; 0 at the end of the stream. Errors: OSError."""
         received = self._receive()
         if not received:
             if received == 0:
@@ -234,14 +234,14 @@ class TlsSocket(PolledSocket):
     # --- writing -----------------------------------------------------------------------------------------
 
     def seal(self, data: bytes) -> bytes:
-        """The records of these bytes, behind whatever TLS itself has to send. Errors: OSError."""
+        """The TLS records of these bytes, after pending TLS messages. Errors: OSError."""
         view = memoryview(data)
         while view:
             view = view[self._tls.write(view) :]
         return self._outgoing.read()
 
     def close(self) -> None:
-        """Close it now, and tell the client so if nothing else is on its way."""
+        """Close the connection now, with a close_notify if no other bytes are unsent."""
         if not self.is_closed:
             if self.is_established and self.is_flushed:
                 with contextlib.suppress(OSError):
@@ -266,14 +266,14 @@ _REASONS = {
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """The cause, without anything that the client chose."""
+    """The cause, without text that the client chose."""
     verify = getattr(error, "verify_message", "")
     reason = error.reason or "the stream ended"
     return f"the client's certificate is refused: {verify}" if verify else _REASONS.get(reason, reason)
 
 
 class TlsOutput(Output):
-    """An Output that seals its parts. Invariant: the first `_sealed` parts are encrypted."""
+    """An Output that encrypts its parts. Invariant: the first `_sealed` parts are encrypted."""
 
     __slots__ = ("_seal", "_sealed")
 
@@ -285,7 +285,7 @@ class TlsOutput(Output):
 
     @property
     def may_lend(self) -> bool:
-        """Never: the kernel has no keys."""
+        """Never: the kernel does not have the TLS keys."""
         return False
 
     def write_one(self, data: bytes) -> None:
@@ -293,7 +293,7 @@ class TlsOutput(Output):
         self.write((data,))
 
     def send_sealed(self, data: bytes) -> None:
-        """Send bytes that are encrypted already, before the parts that are not."""
+        """Send bytes that are already encrypted, before the unencrypted parts."""
         if self._is_closed or not data:
             return
         self._parts = self._parts or deque()

@@ -1,8 +1,7 @@
-"""Key stores and trust stores of a listener, and the SSL context made from them; loaded again when a file
-changes.
+"""Key stores and trust stores of a listener, and their SSL context; reloaded when a file changes.
 
-The stdlib loads private keys from files alone: keys of a PKCS12 store or of the configuration are given to it
-in anonymous memory, never on a disk. Source: Kafka DefaultSslEngineFactory.java; KIP-651.
+The stdlib loads private keys only from files: keys of a PKCS12 store or of the configuration are passed as
+anonymous memory files, never on a disk. Source: Kafka DefaultSslEngineFactory.java; KIP-651.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ _Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 class TlsStores:
-    """The stores of one listener. `context` is replaced when they change; connections keep theirs."""
+    """The stores of one listener. `context` is replaced when they change; existing connections keep their
+    context."""
 
     def __init__(self, security: ListenerSecurity) -> None:
         """Errors: ConfigError if they cannot be loaded."""
@@ -39,8 +39,8 @@ class TlsStores:
         self.context = _context(security)
 
     def reload(self) -> str | None:
-        """Load the stores if a file has changed: empty if they are in use now, the fault if they cannot be
-        used, so that the ones before stay; None if nothing has changed."""
+        """Reload the stores if a file has changed: returns an empty text if they are now in use, the fault if
+        they cannot be used and the previous ones remain, and None if nothing has changed."""
         signature = self._current_signature()
         if signature == self._signature:
             return None
@@ -97,7 +97,7 @@ def _load_keys(context: ssl.SSLContext, security: ListenerSecurity) -> None:
         if config.ssl_keystore_type == "PKCS12":
             pem, password = _pem_of(security, pem, config.ssl_keystore_password, with_key=True), ""
     with _memory_file(pem) as path:
-        # Order: a password is always given, or OpenSSL asks for one on the terminal.
+        # A password is always given, since OpenSSL otherwise prompts for it on the terminal.
         _with_fault(
             security, "the key store", lambda: context.load_cert_chain(path, password=lambda: password or "")
         )

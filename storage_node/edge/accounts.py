@@ -19,7 +19,7 @@ MAX_DERIVED = 1_000  # Bound: credentials of tokens in memory; each takes millis
 
 
 class Accounts:
-    """Looks up credentials; fulfils CredentialLookup."""
+    """Looks up credentials. Implements CredentialLookup."""
 
     def __init__(self, image: Callable[[], MetadataImage], token_secret: str) -> None:
         """`token_secret`: delegation.token.secret.key."""
@@ -43,7 +43,7 @@ class Accounts:
         )
 
     def _of_token(self, mechanism: ScramMechanism, token_id: str) -> ScramCredential:
-        """The credential of a token. Its password is not chosen by a user, so that its salt may be known."""
+        """The credential of a token. Its password is random, so its salt need not be."""
         found = self._derived.get((mechanism, token_id))
         if found is None:
             salt = hmac.digest(self._secret.encode(), f"salt {token_id}".encode(), "sha256")[:SALT_BYTES]

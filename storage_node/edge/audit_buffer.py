@@ -1,8 +1,8 @@
 """Decisions of the authorizer, collected until they are written to the audit topic. Pure.
 
-Equal decisions between two flushes are one event with a count, so that a client that retries a refused
-request in a loop costs one record per flush. The buffer is bounded: what does not fit is counted, and the
-next flush says how many decisions are missing. Recording never fails and never waits.
+Equal decisions between two flushes are one event with a count, so that a client that retries a rejected
+request in a loop causes one record per flush. The buffer is bounded: decisions that do not fit are counted,
+and the next flush has their number. Recording never fails and never waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """The value of one record of the audit topic, as JSON.
 
     `time_ms`, `last_time_ms`: wall clock of the first and the last of `count` equal decisions. `rule`: the
-    rule that decided, or why there was none. `missing`: decisions before this event that are in no event.
+    rule that decided, or the reason for a decision without a rule. `missing`: the number of earlier decisions
+    that are in no event.
     """
 
     time_ms: int
@@ -45,7 +46,7 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Decision(NamedTuple):
-    """One decision about a request. Equal ones are counted together."""
+    """One decision about a request. Equal decisions are counted together."""
 
     identity: Identity
     client_id: str
@@ -89,7 +90,7 @@ class AuditBuffer:
             self.missing_total += 1
 
     def take(self, node_id: int, most: int) -> list[AuditEvent]:
-        """The oldest events, at most `most`; the last one says how many decisions are missing."""
+        """The oldest events, at most `most`; the last one has the number of missing decisions."""
         taken = list(islice(self._decisions.items(), most))
         events = [_event(node_id, decision, times) for decision, times in taken]
         for decision, _ in taken:
@@ -100,7 +101,7 @@ class AuditBuffer:
         return events
 
     def give_back(self, count: int) -> None:
-        """`count` decisions that were taken could not be written."""
+        """Count `count` taken decisions that could not be written."""
         self._missing += count
         self.missing_total += count
 

@@ -1,4 +1,4 @@
-"""Decisions about requests, on their way to the audit topic."""
+"""Converts decisions about requests to events of the audit topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AuditNotes:
-    """Fulfils Audit of the node's gate."""
+    """Implements Audit of the node's gate."""
 
     def __init__(self, core: StorageNode) -> None:
         self._core = core

@@ -2,8 +2,8 @@
 
 The data path only records into a bounded buffer. At each step the oldest events become one batch, which is
 sent to the leader of a partition of the topic with acks=all; one request is in flight at a time. The topic is
-created when the first event waits. What cannot be written is counted, and the next event that is written says
-how many are missing. Records are JSON with the principal as key, so that the events of a principal are in
+created for the first event. Events that cannot be written are counted, and the next written event has their
+number. Records are JSON with the principal as key, so that the events of a principal are in
 order.
 """
 
@@ -54,7 +54,7 @@ class AuditWriter:
         self.written_total = 0
 
     def record(self, decision: Decision, wall_ms: int) -> None:
-        """Record a denial, and what is allowed if its operation is to be recorded. Never fails or waits."""
+        """Record a denial, or an allowed operation of `audit.allowed.operations`. Never fails or waits."""
         config = self._config()
         if config.audit_enable and (
             not decision.allowed or decision.operation.name in config.audit_allowed_operations
@@ -101,7 +101,7 @@ class AuditWriter:
             is_there = created.error_code in (0, TopicAlreadyExistsError.code)
             fault = None if is_there else created.error_detail or f"error {created.error_code}"
         if fault is not None:
-            self._failed(f"creating {AUDIT_TOPIC} failed, it is retried: {fault}", now_ms)
+            self._failed(f"creating {AUDIT_TOPIC} failed, will retry: {fault}", now_ms)
 
     def _send(self, topic_id: bytes, partition: int, leader: int, events: list[AuditEvent]) -> None:
         builder = active_codec().builder(max_bytes=MAX_BATCH_BYTES)
@@ -151,7 +151,7 @@ class AuditWriter:
 
 
 def _leader_of(image: MetadataImage, topic: TopicImage, node_id: int) -> tuple[int, int] | None:
-    """A partition with a leader that is alive, and that leader; another first one for each node."""
+    """A partition with a live leader, and that leader; each node starts at another partition."""
     count = len(topic.partitions)
     for offset in range(count):
         partition = (node_id + offset) % count

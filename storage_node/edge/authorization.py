@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 class NodeAuthorization:
     """`authorizer` is one object for the life of the node, None if none is configured. It decides once the
-    node has the metadata, and obeys each change with the image that has it.
+    node has the metadata, and applies each change of rules with its image.
 
-    Invariant: after `note_time` it decides only if the image has every rule that was decided more than
-    `authorizer.metadata.max.age.ms` ago.
+    Invariant: after `note_time` it decides only if the image has every rule change that is older than
+    `authorizer.metadata.max.age.ms`.
     """
 
     def __init__(self, config: AuthorizationConfig) -> None:
         self.authorizer: RuleAuthorizer | None = None
-        self.known = KnownMetadata()  # replaced by the one of the node's membership
+        self.known = KnownMetadata()  # replaced by that of the node's membership
         self._max_age_ms = config.authorizer_metadata_max_age_ms
         self._is_complete = False
         if config.authorizer_class_name:
@@ -35,8 +35,8 @@ class NodeAuthorization:
             )
 
     def follow(self, image: MetadataImage, delta: MetadataDelta | None, *, is_complete: bool) -> None:
-        """The node has a new image; without a delta any rule may have changed. Until one `is_complete`, the
-        authorizer decides nothing."""
+        """The node has a new image; without a delta any rule may have changed. Until an image `is_complete`,
+        the authorizer makes no decisions."""
         if self.authorizer is None:
             return
         rules = self.authorizer.rules
@@ -49,7 +49,7 @@ class NodeAuthorization:
         self._is_complete = self._is_complete or is_complete
 
     def note_time(self, now_ms: int) -> None:
-        """A request is about to be decided."""
+        """Check the age of the metadata before a decision."""
         if self.authorizer is not None:
             is_current = self._max_age_ms < 0 or now_ms - self.known.until_ms <= self._max_age_ms
             self.authorizer.is_ready = self._is_complete and is_current

@@ -1,5 +1,5 @@
-"""Authorization at the node that receives a request, for both planes: refused as a whole, reduced to what the
-client may do, or passed on as it is. Pure."""
+"""Authorization at the node that receives a request, for both protocols: the request is rejected, reduced to
+its authorized resources, or passed on unchanged. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReducedRequest(OwnRequest):
-    """What is left of a request of the node's own listener."""
+    """The authorized part of a request of the node's own listener."""
 
 
 def admitted(gate: Gate, request: Incoming, replies: Replies) -> Incoming | None:
@@ -59,7 +59,7 @@ def _answered(
     outcome: Any,
     frames: Sequence[Buffer],
 ) -> None:
-    """The response to what was left of `request`."""
+    """The response to the authorized part of `request`."""
     if outcome is None:
         replies.no_reply(request)
     elif isinstance(outcome, KafkaError):
@@ -67,7 +67,7 @@ def _answered(
     else:
         try:
             response = merge(outcome)
-        except KafkaError as error:  # the authorizer does not know the rules any more
+        except KafkaError as error:  # the rules of the authorizer are too old
             replies.reply_error(request, error)
         else:
             replies.reply(request, response, frames)

@@ -31,7 +31,7 @@ Answered = Callable[[Any, "Sequence[Buffer]"], None]  # body or KafkaError, None
 
 @dataclass(slots=True, eq=False)
 class OwnRequest:
-    """A request made inside this process; fulfils Incoming.
+    """A request made inside this process. Implements Incoming.
 
     `answered` is called exactly once, possibly within another event: it must not send the node a request
     before the event loop's next turn. Frames may lie in a bytearray that is reused after `handle`.
@@ -52,27 +52,27 @@ class OwnRequest:
 
 
 class BothPlanes:
-    """Sends responses to requests of the node's own listener and of its gateway; fulfils Replies."""
+    """Sends responses to requests of the node's own listener and of its gateway. Implements Replies."""
 
     def __init__(self, own: Replies) -> None:
         self._own = own
 
     def reply(self, request: Any, body: Any, frames: Sequence[Buffer] = ()) -> None:
-        """The answer; `frames` ride behind it."""
+        """Send the response, followed by `frames`."""
         if isinstance(request, OwnRequest):
             request.answered(body, frames)
         else:
             self._own.reply(request, body, frames)
 
     def reply_error(self, request: Any, error: KafkaError) -> None:
-        """The request never ran."""
+        """The request was not executed."""
         if isinstance(request, OwnRequest):
             request.answered(error, ())
         else:
             self._own.reply_error(request, error)
 
     def no_reply(self, request: Any) -> None:
-        """The request is done and wants no answer."""
+        """The request is complete and has no response."""
         if isinstance(request, OwnRequest):
             request.answered(None, ())
         else:
@@ -96,7 +96,7 @@ class GatewayHost(Protocol):
 
     @property
     def gate(self) -> Gate:
-        """What clients may do, for what the gateway answers itself."""
+        """Authorization for responses of the gateway itself."""
 
     @property
     def node_id(self) -> int:
@@ -116,7 +116,7 @@ class GatewayHost(Protocol):
         """The port of a listener in the node's last run, 0 without one."""
 
     def store_port(self, name: str, port: int) -> None:
-        """Remember the port for the next run."""
+        """Store the port for the next run."""
 
     def fail(self, error: BaseException) -> None:
         """Fail the node: the gateway has a bug."""
@@ -127,7 +127,7 @@ class Gateway(Protocol):
 
     @property
     def pending_response_bytes(self) -> int:
-        """Response bytes that clients have not taken."""
+        """Response bytes that clients have not received."""
 
     def bind(self) -> tuple[ListenerEndpoint, ...]:
         """Bind the listeners; the addresses to advertise. Errors: OSError."""
@@ -136,7 +136,7 @@ class Gateway(Protocol):
         """Accept connections; the node is unfenced."""
 
     async def stop(self) -> None:
-        """Accept no connections, complete requests for a moment, close all connections."""
+        """Stop accepting connections, complete requests in flight for a short time, close all connections."""
 
     def close(self) -> None:
         """Close all connections at once; no callback is called any more."""

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 class GatewaySeat:
-    """The gateway of a node, if it has one; fulfils GatewayHost. Without one its methods do nothing."""
+    """The gateway of a node, if it has one. Implements GatewayHost. Without a gateway its methods do
+    nothing."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class GatewaySeat:
         self._charges.take(request)
 
     def admitted(self, request: Any) -> Any:
-        """The request, or what is left of it, that may run; None if it was answered. Errors: KafkaError, its
+        """The request, or its authorized part; None if a response was sent. Errors: KafkaError, its
         response."""
         gate = self._node.gate
         if gate.authorizer is None:
@@ -118,7 +119,7 @@ class GatewaySeat:
 
     @property
     def pending_response_bytes(self) -> int:
-        """Response bytes that clients have not taken."""
+        """Response bytes that clients have not received."""
         return 0 if self._gateway is None else self._gateway.pending_response_bytes
 
     def status(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Point queries that wait for the same partition go together: one request while another one is under way.
+"""Batches point queries per partition: queries that wait for a request in flight are sent as one request.
 
-A request costs the instance that answers it ten times as much as one more key in a request.
+A request costs the instance ten times as much as a further key in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_KEYS = 200
 
 
 class _Batch:
-    """Keys that wait, each with its future."""
+    """Waiting keys, each with its future."""
 
     __slots__ = ("task", "waiting")
 
@@ -31,8 +31,8 @@ class _Batch:
 
 
 class Batches:
-    """`ask` gets a place, keys and a deadline, and gives the values in the order of the keys. For one event
-    loop."""
+    """`ask` takes a place, keys and a deadline, and returns the values in the order of the keys. For one
+    event loop."""
 
     def __init__(self, ask: Callable[[Any, tuple[Any, ...], int], Awaitable[list[Any]]]) -> None:
         self._ask = ask
@@ -52,7 +52,7 @@ class Batches:
         if waits in batch.waiting:
             batch.waiting.remove(waits)
             raise QueryTimeoutError("no answer in time: earlier queries of the same partition wait")
-        return await future  # its request ends at the deadline, with the reason
+        return await future  # its request fails at the deadline, with the reason
 
     async def _drain(self, place: Hashable, batch: _Batch) -> None:
         while batch.waiting:

@@ -1,7 +1,7 @@
 """Reads of stores of bytes beside the stream thread: twins of the stores in `stream/state`, without writes.
 
-A twin is made for each read, which takes some microseconds: what a write changes in steps, such as the list
-of segments, is copied at its begin.
+A twin is created for each read, which takes some microseconds: data that a write changes in several steps,
+such as the list of segments, is copied at the start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Reads:
 
 
 class ByteReads:
-    """The reads of one store of bytes of a task. `is_committed`: only what the last commit wrote."""
+    """The reads of one store of bytes of a task. `is_committed`: only the state of the last commit."""
 
     def __init__(self, inner: Any, *, is_committed: bool) -> None:
         """Errors: WrongStoreKindError for a store that cannot be read in this way."""
@@ -47,7 +47,7 @@ class ByteReads:
                 )
             make = _itself
         if is_committed and type(inner) not in _COMMITTED:
-            raise WrongStoreKindError("stores in memory do not know what is committed: ask read_uncommitted")
+            raise WrongStoreKindError("in-memory stores do not track commits: query read_uncommitted")
         overlay = _overlay_of(inner)
         self._spaces = None if overlay is None else SpaceReads(overlay, is_committed=is_committed)
         self._make: Callable[[Any, Any], Any] = make
@@ -126,7 +126,7 @@ def _session_in_memory(inner: InMemorySessionBytes, _spaces: Any) -> _Reads:
 
 
 def _versioned(inner: VersionedBytes, spaces: SpaceReads) -> _Reads:
-    """A write changes several entries: it is read again if there was one meanwhile."""
+    """A write changes several entries: the read is repeated if a write happened meanwhile."""
 
     def undisturbed(read: Callable[[Any], T]) -> T:
         for _ in range(_MOST_TRIES):
@@ -139,7 +139,7 @@ def _versioned(inner: VersionedBytes, spaces: SpaceReads) -> _Reads:
                 found = read(twin)
                 if inner.changes == before:
                     return found
-        raise StoreUnavailableError("the store is written without a pause: ask again")
+        raise StoreUnavailableError("the store is written all the time: retry the query")
 
     return _Reads(
         get=lambda key: undisturbed(lambda twin: twin.get(key)),

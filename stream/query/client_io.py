@@ -1,7 +1,7 @@
-"""Queries about any key of an application, sent to the instance that has it.
+"""Queries for any key of an application, sent to the instance that has the key.
 
-Each answer is that of an instance which had the task when it answered. During a move no instance has it, or
-the table names one that has it no longer: it says so, and the query is sent again until the deadline.
+A result always comes from an instance that had the task at that time. During a move no instance has it, or
+the host table is stale: the instance returns NOT_PRESENT, and the query is retried until the deadline.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 TIMEOUT_S = 10.0
-_ATTEMPT_MS = 2_000  # a host that does not answer for this long is asked again, or another one
+_ATTEMPT_MS = 2_000  # without a response for this long, the request is retried, at the same or another host
 _WAIT_MS, _LONGEST_WAIT_MS = 5, 200
 _GRACE_S = 5.0
 _MOST_KEYS = 1000  # of one request
@@ -87,11 +87,11 @@ class _Call(NamedTuple):
 
 
 class Queries:
-    """A handle for queries about all instances of an application, from any process. For any thread.
+    """A handle for queries to all instances of an application, from any process. Thread-safe.
 
-    `serdes` gives key and value serde of a store by its name. `partitioner`: how the producers of the input
-    topics distribute keys, where they do not by the hash. `keys` of instances that ask for a secret. Close
-    it, or use it in a `with` statement.
+    `serdes` returns key and value serde of a store by its name. `partitioner`: how the producers of the input
+    topics distribute keys, where they do not by the hash. `keys`: for instances that require the secret.
+    Close it, or use it in a `with` statement.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Queries:
         return self._network
 
     def close(self) -> None:
-        """End all connections. Queries that wait fail with ClosedError."""
+        """Close all connections. Waiting queries fail with ClosedError."""
         if self._closing is not None:
             self._thread.wake(self._closing.set)
         self._thread.join(_GRACE_S)
@@ -153,7 +153,7 @@ class Queries:
 
     @property
     def has_secret(self) -> bool:
-        """Whether the instances are asked with the secret of the application."""
+        """Whether requests use the secret of the application."""
         return self._keys is not None
 
     # --- what there is ----------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Queries:
         return self._hosts.table()
 
     def stores(self, *, timeout_s: float | None = None) -> Mapping[str, StoreDescription]:
-        """The stores of the application, as any instance knows them. Errors: QueryTimeoutError."""
+        """The stores of the application, as one of its instances returns them. Errors: QueryTimeoutError."""
         self._call(lambda deadline: self._describe(deadline), timeout_s)
         return dict(self._stores)
 
@@ -177,7 +177,7 @@ class Queries:
         """The state of the application: instances, threads, tasks with their lags, stores. From its group and
         its offsets, and where instances have an `application.server` from them as well.
 
-        `sample_ms`: for how long each instance looks which operators take the time. Errors: StreamsError if
+        `sample_ms`: for how long each instance samples the busy operators. Errors: StreamsError if
         there is no such group; HeadraceError.
         """
         group, lags = self._hosts.group(self._timeout_s if timeout_s is None else timeout_s)
@@ -188,7 +188,7 @@ class Queries:
     async def _reports(
         self, hosts: set[HostInfo], sample_ms: int, deadline_ms: int
     ) -> dict[HostInfo, InstanceStatus | str]:
-        """Of each host, or why there is none."""
+        """The status of each host, or the reason why there is none."""
         request = StreamsQueryRequest(self.application_id, query=STATUS, arguments=(sample_ms,))
         network, found = await self._opened(), sorted(hosts)
 
@@ -251,12 +251,12 @@ class Queries:
         isolation: str | None = None,
         timeout_s: float | None = None,
     ) -> StateQueryResult:
-        """The results by partition; lists in place of iterators. A query of one key asks its partition,
-        another one `partitions` (None: all of the store).
+        """The results by partition; lists in place of iterators. A query for one key is sent for its
+        partition, other queries for `partitions` (None: all partitions of the store).
 
-        `bound`: only what has seen the records up to these offsets. `allow_stale`: if the active task does
-        not answer, standbys and restoring stores do that lack at most so many records. `timeout_s`: for all
-        of it, during a move as well.
+        `bound`: only stores that have processed the records up to these offsets. `allow_stale`: if the active
+        task does not respond, standbys and restoring stores respond that lag by at most this number of
+        records. `timeout_s`: of the whole call, retries during a move included.
 
         Errors: QueryTimeoutError, whose cause is the last reason; UnknownStoreError, WrongStoreKindError,
         InvalidStorePartitionError; ResultTooLargeError for sessions, windows or versions of more rows than
@@ -338,7 +338,7 @@ class Queries:
         resume: bytes | None = None
         while True:
             found = await self._ask(call, partition, resume)
-            # A range goes on at its last key, which is read again
+            # A range continues at its last key, which is read again
             is_again = resume is not None and bool(found.rows) and found.rows[0][0] == resume
             rows += found.rows[1:] if is_again else found.rows
             if not found.has_more:
@@ -349,7 +349,7 @@ class Queries:
         return QueryResult(decoder.value(query, rows), position=position_from(found.position))
 
     async def _ask(self, call: _Call, partition: int, resume: bytes | None) -> StreamsQueryPartition:
-        """The answer of the owner, or of a standby where that is allowed."""
+        """The result of the owner, or of a standby if that is allowed."""
         topics = [topic for topic, _ in call.store.topics]
         failures = 0
         last: Exception = StoreMigratedError("no instance has the task (yet)")
@@ -381,7 +381,7 @@ class Queries:
     async def _send(
         self, host: HostInfo, request: StreamsQueryRequest, deadline_ms: int
     ) -> StreamsQueryResponse | Exception:
-        """The response, or why another attempt may succeed. Errors: QueryError for one that cannot."""
+        """The response, or the reason if a retry may succeed. Errors: QueryError if it cannot."""
         network = await self._opened()
         left_ms = max(deadline_ms - monotonic_ms(), 1)
         try:
@@ -399,7 +399,7 @@ class Queries:
         return refusal
 
     async def _pause(self, failures: int, deadline_ms: int, last: Exception) -> None:
-        """Wait, then look again where the tasks are. Errors: QueryTimeoutError behind the deadline."""
+        """Wait, then refresh the host table. Errors: QueryTimeoutError after the deadline."""
         left_ms = deadline_ms - monotonic_ms()
         if left_ms <= 0:
             raise QueryTimeoutError(f"no answer in time: {last}") from last
@@ -422,7 +422,7 @@ class Queries:
         return found
 
     async def _any(self, request: StreamsQueryRequest, deadline_ms: int) -> StreamsQueryResponse:
-        """The answer of any instance."""
+        """The response of any instance."""
         failures = 0
         last: Exception = StoreMigratedError("no instance is known (yet)")
         while True:
@@ -472,7 +472,8 @@ class Queries:
 
 
 def _reason(last: Exception, found: Exception, failures: int, deadline_ms: int) -> Exception:
-    """Why there is no answer. The last attempt may have no time to succeed: the one before it counts."""
+    """The reason of a timeout. The last attempt may have had too little time to succeed: then the previous
+    reason counts."""
     return last if failures > 0 and monotonic_ms() >= deadline_ms else found
 
 

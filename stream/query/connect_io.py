@@ -1,4 +1,4 @@
-"""Handles for queries: of an application whose program is here, or of one that is known by its id."""
+"""Handles for queries: of an application whose program is available, or by application id only."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def connect_queries(
     """A handle for queries about an application that runs anywhere, with `application.server` set.
 
     `bootstrap` as for `Producer`. `key` and `value` are the serdes of its stores, `serdes` those of single
-    stores by name. `partitioner`: how the producers of its input topics distribute keys. Where the program of
-    the application is at hand, `App.queries` knows all of that. `config`: keys of `Admin`, which finds the
-    instances, and `query.secret.file` or `query.secret` where these ask for it.
+    stores by name. `partitioner`: how the producers of its input topics distribute keys. If the program of
+    the application is available, `App.queries` sets all of them. `config`: keys of `Admin`, which finds the
+    instances, and `query.secret.file` or `query.secret` if the instances require it.
     """
     known = dict(serdes or {})
     security, given = split_query_security(config or {})

@@ -1,4 +1,4 @@
-"""The errors of interactive queries. Those that are retriable go away when a rebalance has ended.
+"""The errors of interactive queries. The cause of a retriable error ends with a rebalance.
 
 Source: Kafka InvalidStateStoreException.java and its subclasses.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class QueryError(StreamsError):
-    """A query cannot be answered. `retriable`: the same query may succeed a moment later."""
+    """A query failed. `retriable`: a retry of the same query may succeed."""
 
     retriable = False
 
@@ -37,7 +37,7 @@ class UnknownStoreError(QueryError):
 
 
 class WrongStoreKindError(QueryError, TypeError):
-    """The store is of another kind than the query or the view is for."""
+    """The kind of the store does not support the query or the view."""
 
 
 class InvalidStorePartitionError(QueryError, ValueError):
@@ -51,11 +51,11 @@ class QueryTimeoutError(QueryError, TimeoutError):
 
 
 class ResultTooLargeError(QueryError):
-    """A query has more rows or bytes than one answer may have: ask for a smaller range."""
+    """The result has more rows or bytes than one response may have: query a smaller range."""
 
 
 _REASONS = {
-    False: (("encrypted connections only",), "these instances ask for a secret: set query.secret.file"),
+    False: (("encrypted connections only",), "these instances require a secret: set query.secret.file"),
     True: (
         ("another key than", "does not encrypt"),
         "the secret for queries is not that of the instances, or these have none",
@@ -64,7 +64,7 @@ _REASONS = {
 
 
 def explained(error: HeadraceError, *, has_secret: bool) -> HeadraceError:
-    """A failed connection to an instance, with what that means for the secret for queries."""
+    """The text of a failed connection to an instance, with advice about the secret for queries."""
     texts, advice = _REASONS[has_secret]
     found = any(text in str(error) for text in texts)
     return NetworkError(f"{error}; {advice}") if found and isinstance(error, NetworkError) else error

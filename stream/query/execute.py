@@ -1,4 +1,5 @@
-"""What each query reads. Pure: `reader` has the reads of a typed store, keys and values typed."""
+"""Executes queries on a reader of a typed store, which takes and returns deserialized keys and values.
+Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def _none(_kind: StoreKind, _reader: Any, _query: Any) -> Any:
 
 
 def plain(kind: StoreKind, found: Any) -> Any:
-    """The value without what the store keeps beside it."""
+    """The value without the timestamp or headers that the store has."""
     return found if found is None or kind not in _WRAPPED else found.value
 
 
@@ -76,7 +77,7 @@ def _window_range(kind: StoreKind, reader: Any, query: WindowRangeQuery) -> Stor
             raise WrongStoreKindError("a WindowRangeQuery of a session store needs a key")
         found = reader.find_sessions(query.key, query.from_time, query.to_time)
     elif query.key is not None:
-        raise WrongStoreKindError("a WindowRangeQuery of a window store takes no key: ask a WindowKeyQuery")
+        raise WrongStoreKindError("a WindowRangeQuery of a window store takes no key: use a WindowKeyQuery")
     else:
         found = reader.fetch_all(query.from_time, query.to_time)
     return found

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class QueryGate:
-    """A context manager: readers are inside while they use a store. `close` waits until all have left, and
-    lets none in any more. Readers stay for one point read or some rows, never for a whole iterator."""
+    """A context manager that a reader enters while it uses a store. `close` waits until all readers have
+    left, and rejects later ones. Readers stay for one point read or some rows, never for a whole iterator."""
 
     __slots__ = ("_changed", "_is_closed", "_lock", "_readers", "readers")
 
@@ -26,10 +26,10 @@ class QueryGate:
         """Of the stores of the task, for the next query."""
 
     def __enter__(self) -> None:
-        """Errors: StoreMigratedError behind `close`."""
+        """Errors: StoreMigratedError after `close`."""
         with self._lock:
             if self._is_closed:
-                raise StoreMigratedError("the task of the store was closed: ask again")
+                raise StoreMigratedError("the task of the store was closed: retry the query")
             self._readers += 1
 
     def __exit__(

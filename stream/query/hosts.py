@@ -1,6 +1,6 @@
-"""Which instance has which partitions: the table by which queries are sent to their owners. Pure.
+"""The host table: which instance has which partitions, to route queries. Pure.
 
-Source for the aims: Kafka StreamsMetadata.java, KeyQueryMetadata.java (KIP-535).
+Source of the concepts: Kafka StreamsMetadata.java, KeyQueryMetadata.java (KIP-535).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class HostMetadata(NamedTuple):
 
 
 class KeyQueryMetadata(NamedTuple):
-    """Where a key is: the partition, the host of its active task (None during a move), those of standbys."""
+    """The location of a key: the partition, the host of its active task (None during a move), those of
+    standbys."""
 
     partition: int
     active: HostInfo | None

@@ -1,4 +1,4 @@
-"""Where the table of the instances of an application comes from."""
+"""Sources of the host table of an application."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Hosts(Protocol):
     """The instances of an application."""
 
     def table(self) -> HostTable:
-        """What is known now; cheap."""
+        """The current table; cheap."""
 
     def refresh(self, timeout_s: float) -> None:
-        """Look again; may wait. Errors: HeadraceError."""
+        """Refresh the table; may wait. Errors: HeadraceError."""
 
     def group(self, timeout_s: float) -> Group:
         """The description of the streams group, and its lag in all of its input partitions. Errors:
@@ -57,7 +57,7 @@ class KnownHosts:
 
 
 class GroupHosts:
-    """From the description of the application's streams group."""
+    """A host table from the description of the application's streams group."""
 
     def __init__(self, application_id: str, admin: Admin) -> None:
         """`admin` is closed with it."""
@@ -75,9 +75,7 @@ class GroupHosts:
             group = self._described(timeout_s)
             self._table = table_of_group(group)
             if group.members and not self._table:
-                raise StreamsError(
-                    f"the instances of application {self._group!r} have no application.server to be asked at"
-                )
+                raise StreamsError(f"the instances of application {self._group!r} have no application.server")
 
     def _described(self, timeout_s: float) -> StreamsGroupDescription:
         found = self._admin.describe_streams_groups(self._group, timeout=timeout_s)

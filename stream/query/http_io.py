@@ -1,7 +1,7 @@
 """Queries over HTTP with JSON, for any program: an ASGI application over a `Queries` handle.
 
-It needs `pip install 'headrace[http]'`. Requests go to the instance that has the key, so one server answers
-for all instances. Errors are {"error": name, "message": text}: 400 for a query that cannot be, 404 for an
+It needs `pip install 'headrace[http]'`. Queries are sent to the instance that has the key, so one HTTP server
+serves all instances. Errors are {"error": name, "message": text}: 400 for an invalid query, 404 for an
 unknown store and for a key without value, 413 for a result that is too large, 503 for a retriable failure.
 """
 
@@ -41,10 +41,11 @@ def http_app(queries: Queries, *, token_file: str | None = None) -> Any:
     """The ASGI application; `serve_http` runs it, or any server, such as `uvicorn.run(http_app(q))`.
 
     `token_file`: a file with one token per line, which its owner alone may read; a request needs one of them
-    as `Authorization: Bearer TOKEN`, or as the password of basic authentication. It is read for each request.
+    as `Authorization: Bearer TOKEN`, or as the password of basic authentication. The file is read for each
+    request.
 
-    Errors: ConfigError for a file that cannot be used, and without one if the instances ask for a secret,
-    which HTTP would give to everyone; ImportError without starlette.
+    Errors: ConfigError for a file that cannot be used, and without a file if the instances require a secret,
+    since HTTP would otherwise bypass it; ImportError without starlette.
     """
     if token_file is not None:
         read_tokens(token_file)
@@ -86,8 +87,7 @@ def http_app(queries: Queries, *, token_file: str | None = None) -> Any:
 
 
 class _Request:
-    """Parameters of the path and of the query string. Errors: ValueError for one that is not what it should
-    be."""
+    """Parameters of the path and of the query string. Errors: ValueError for an invalid parameter."""
 
     def __init__(self, path: Any, query: Any) -> None:
         self.path = path

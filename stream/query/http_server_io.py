@@ -29,7 +29,7 @@ class HttpServer:
         self._server, self._thread = server, thread
 
     def close(self) -> None:
-        """Answer what was asked, then stop. Idempotent."""
+        """Complete requests in progress, then stop. Idempotent."""
         self._server.should_exit = True
         self._thread.join(_STOP_S)
 
@@ -55,11 +55,11 @@ def serve_http(
     token_file: str | None = None,
     tls_file: str | None = None,
 ) -> HttpServer:
-    """Serve queries over HTTP until the result is closed; `queries` stays open. Port 0: a free one.
+    """Serve queries over HTTP until the result is closed; `queries` stays open. Port 0: a free port.
 
     `token_file`: as for `http_app`. `tls_file`: a PEM file with a private key and its certificate chain, for
-    HTTPS. Errors: ConfigError for tokens without TLS at an address that is not of this machine, for files
-    that cannot be used, and if the port cannot; ImportError without starlette and uvicorn.
+    HTTPS. Errors: ConfigError for tokens without TLS at an address that is not of this machine, for unusable
+    files, and for a port that cannot be bound; ImportError without starlette and uvicorn.
     """
     if token_file and not tls_file and not _is_loopback(host):
         raise ConfigError(

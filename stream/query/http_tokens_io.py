@@ -1,4 +1,4 @@
-"""The tokens of queries over HTTP: a file with one of them per line."""
+"""The tokens of queries over HTTP: a file with one token per line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def read_tokens(path: str) -> tuple[str, ...]:
 
 
 def has_token(authorization: str | None, path: str) -> bool:
-    """Whether the header Authorization of a request has a token of the file; a file that cannot
-    be read any more has none."""
+    """Whether the header Authorization of a request has a token of the file; False if the file cannot be
+    read."""
     given = token_of(authorization)
     try:
         known = read_tokens(path)

@@ -1,6 +1,7 @@
 """Keys and values of stores as JSON, both ways. Pure.
 
-What JSON has stays as it is. Bytes are {"$bytes": base64}, a float that is no number {"$float": "nan"}, times
+Values of JSON types are unchanged. Bytes are {"$bytes": base64}, a float that is no number {"$float": "nan"},
+times
 and UUIDs texts, tuples and sets lists; ValueAndTimestamp, VersionedRecord and Windowed are objects of their
 fields; anything else is {"$type": name, "$text": str(value)}.
 """
@@ -23,7 +24,7 @@ KEY_FORMATS = ("auto", "text", "json", "base64")
 
 
 def json_form(value: Any) -> Any:
-    """What `json.dumps` takes."""
+    """The value in a form that `json.dumps` accepts."""
     for kinds, form in _FORMS:
         if isinstance(value, kinds):
             return form(value)
@@ -58,7 +59,7 @@ _FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 
 
 def key_from_text(text: str, form: str, dumps: Callable[[Any], bytes]) -> Any:
-    """The key that a text means: `auto` is the text itself where the serde takes it, else its JSON. Errors:
+    """The key for a text: with `auto`, the text itself if the serde accepts it, otherwise its JSON. Errors:
     ValueError for one that the serde refuses, or an unknown form."""
     if form not in KEY_FORMATS:
         raise ValueError(f"key_format {form!r} is none of {', '.join(KEY_FORMATS)}")

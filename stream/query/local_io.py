@@ -40,9 +40,9 @@ ISOLATIONS = (READ_COMMITTED, READ_UNCOMMITTED)
 
 
 class Holder(NamedTuple):
-    """A task that is here: an active one, or a standby. `position`: of its stores, from any thread; of the
+    """A task on this instance: active or standby. `position`: of its stores, from any thread; of the
     last commit with True. `lag`: records of the changelogs that the stores lack, None: unknown.
-    `is_member`: whether the group has confirmed lately that the thread is its member."""
+    `is_member`: whether the thread has had a recent response to its heartbeats."""
 
     id: TaskId
     stores: Mapping[str, Any]
@@ -74,7 +74,7 @@ class _Asked(NamedTuple):
 
 
 class LocalStores:
-    """`plan` and `holders` are asked for each query: None before the instance runs, or behind its end."""
+    """`plan` and `holders` are called for each query: None before the instance runs, and after its end."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class LocalStores:
         """Errors: StoreUnavailableError if the instance does not run."""
         plan = self._plan()
         if plan is None:
-            raise StoreUnavailableError("the instance does not run: start it, or ask another one")
+            raise StoreUnavailableError("the instance does not run: start it, or query another instance")
         return plan
 
     def infos(self) -> dict[str, StoreInfo]:
@@ -159,8 +159,8 @@ class LocalStores:
         return isolation == READ_COMMITTED
 
     def here(self, info: StoreInfo, *, stale: bool) -> dict[int, Holder]:
-        """By partition the task that answers for it now: the active one if it runs, else with `stale` any
-        that is open."""
+        """The task that serves each partition now: the active task if it runs, otherwise with `stale` any
+        open one."""
         found: dict[int, Holder] = {}
         for holder in self._holders():
             if holder.id.sub_topology != info.sub_topology or info.name not in holder.stores:
@@ -178,7 +178,7 @@ class LocalStores:
 
     def _reader(self, store: Any, gate: QueryGate, isolation: str | None, *, in_bytes: bool) -> Any:
         if not store.is_open:
-            raise StoreUnavailableError(f"store {store.name!r} is not open yet: ask again")
+            raise StoreUnavailableError(f"store {store.name!r} is not open yet: retry the query")
         committed = self.is_committed(store, isolation)
         place = store.name, committed, in_bytes
         reader = gate.readers.get(place)
@@ -191,7 +191,7 @@ class LocalStores:
         """Errors: StoreUnavailableError."""
         found = self._global_stores()
         if found is None or info.name not in found[0]:
-            raise StoreUnavailableError(f"global store {info.name!r} is not open: ask again")
+            raise StoreUnavailableError(f"global store {info.name!r} is not open: retry the query")
         stores, gate = found
         return self._reader(stores[info.name], gate, READ_UNCOMMITTED, in_bytes=in_bytes), gate
 
@@ -232,9 +232,9 @@ class LocalStores:
         isolation: str | None,
         in_bytes: bool = False,
     ) -> dict[int, QueryResult]:
-        """By partition what `read` gives, which gets the kind and a reader of the store; GLOBAL for a global
-        store. `max_lag`: how many records a store may lack that is not of a running active task; negative: it
-        does not answer; None: any. Errors: StoreUnavailableError."""
+        """The result of `read`, called with the kind and a reader of the store, by partition; GLOBAL for a
+        global store. `max_lag`: the largest lag in records of a store whose task is not active and running;
+        negative: such a store is not queried; None: any lag. Errors: StoreUnavailableError."""
         if info.sub_topology is None:
             return {GLOBAL: self._ask_global(info, read, in_bytes=in_bytes)}
         here = self.here(info, stale=True)
@@ -258,7 +258,7 @@ class LocalStores:
             return _failed(error)
 
     def _ask(self, asked: _Asked, holder: Holder) -> QueryResult:
-        """Within the gate."""
+        """Called within the gate."""
         if asked.max_lag is not None and holder.is_active and not holder.is_member():
             text = f"the thread of task {holder.id} has had no response from its group lately"
             return QueryResult(None, FailureReason.NOT_ACTIVE, text)
@@ -268,7 +268,7 @@ class LocalStores:
                 behind = "" if lag is None else f", {lag} records behind"
                 text = f"task {holder.id} is a standby, or is being restored{behind}"
                 return QueryResult(None, FailureReason.NOT_ACTIVE, text)
-        # Order: the position first, so that the store has seen at least that
+        # Order: the position is read first, so that the store has processed at least these records
         position = holder.position(self.is_committed(holder.stores[asked.info.name], asked.isolation))
         missing = position.missing(asked.bound or {}, holder.id.partition)
         if missing:

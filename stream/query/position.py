@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Position(Mapping["TopicPartition", int]):
-    """By input partition the offset of the last record that a store has seen. Immutable."""
+    """The offset of the last record that a store has processed, by input partition. Immutable."""
 
     __slots__ = ("_offsets",)
 
@@ -40,7 +40,8 @@ class Position(Mapping["TopicPartition", int]):
         return Position(found)
 
     def missing(self, bound: Mapping[TopicPartition, int], partition: int) -> dict[TopicPartition, int]:
-        """What a store of the task of this partition still has to see for the bound; empty: nothing. Other
+        """The offsets that a store of the task of this partition must still reach for the bound; empty: none.
+        Other
         partitions of the bound are those of other tasks."""
         return {
             tp: offset

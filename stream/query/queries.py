@@ -1,4 +1,4 @@
-"""The queries of IQv2, and what they return. Times in ms, inclusive at both ends; None: no bound. Pure.
+"""The queries of IQv2, and their results. Times in ms, inclusive at both ends; None: no bound. Pure.
 
 Source: Kafka KeyQuery.java, RangeQuery.java, WindowKeyQuery.java, WindowRangeQuery.java,
 TimestampedKeyQuery.java, TimestampedRangeQuery.java, VersionedKeyQuery.java, MultiVersionedKeyQuery.java
@@ -68,7 +68,7 @@ class PrefixQuery:
 
 @dataclass(frozen=True, slots=True)
 class CountQuery:
-    """About how many entries a key-value store has."""
+    """The approximate number of entries of a key-value store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +124,11 @@ Query = (
 
 
 class FailureReason(Enum):
-    """Why a partition of a store gives no result."""
+    """The reason why a partition of a store has no result."""
 
-    UNKNOWN_QUERY_TYPE = "the store does not know this kind of query"
+    UNKNOWN_QUERY_TYPE = "the store does not support this kind of query"
     NOT_ACTIVE = "require_active, and the task is a standby, or does not run yet"
-    NOT_UP_TO_BOUND = "the store has not seen all records of the position bound"
+    NOT_UP_TO_BOUND = "the store has not processed all records of the position bound"
     NOT_PRESENT = "the partition is not on this instance (now)"
     DOES_NOT_EXIST = "the store has no such partition"
     STORE_EXCEPTION = "the store failed"
@@ -144,8 +144,8 @@ _ERRORS: dict[FailureReason, type[QueryError]] = {
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """Of one partition: a value, which may be an iterator to close, or a failure. `position`: what the store
-    had seen at least."""
+    """The result of one partition: a value, which may be an iterator to close, or a failure. `position`: the
+    records that the store had at least processed."""
 
     value: Any = None
     failure: FailureReason | None = None
@@ -158,7 +158,7 @@ class QueryResult:
         return self.failure is None
 
     def result(self) -> Any:
-        """The value. Errors: QueryError for a failure; retriable where asking again may help."""
+        """The value. Errors: QueryError for a failure; retriable if a retry may succeed."""
         if self.failure is not None:
             raise _ERRORS.get(self.failure, QueryError)(f"{self.failure.name}: {self.message}")
         return self.value
@@ -173,7 +173,7 @@ class StateQueryResult:
 
     @property
     def position(self) -> Position:
-        """Of all partitions with a result: a bound for later queries."""
+        """The position of all partitions with a result: a bound for later queries."""
         found = Position()
         for each in self.partitions.values():
             found = found.merged(each.position)

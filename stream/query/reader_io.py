@@ -1,7 +1,8 @@
-"""A read-only, typed twin of a store of a task, for other threads than its stream thread.
+"""A read-only, typed twin of a store of a task, for threads other than its stream thread.
 
-Values move downwards: deferred writes, cache, store of bytes. Each is written below before it is taken away
-above, so a read that goes from top to bottom never gives an older value than the one at its begin (ADR 38).
+Values move downwards: deferred writes, cache, store of bytes. Each is written to the layer below before it is
+removed above, so a read from top to bottom never returns an older value than the current one at its start
+(ADR 38).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _ROWS = 64  # that are read within the gate at a time
 
 
 class Above:
-    """What a store of bytes does not have yet: entries of its cache and deferred writes. `cache_key` gives
-    the key in the cache."""
+    """Writes that a store of bytes does not have yet: entries of its cache and deferred writes. `cache_key`
+    returns the key in the cache."""
 
     def __init__(self, store: Any) -> None:
         cached = getattr(store, "_cached", None)
@@ -255,9 +256,8 @@ def reader_of(
     is_committed: bool,
     in_bytes: bool = False,
 ) -> Any:
-    """The reads of a typed, open store. `is_committed`: only what the last commit wrote. `in_bytes`: keys
-    and values are those of the store of bytes. Errors: WrongStoreKindError for a store that answers no
-    queries."""
+    """The reads of a typed, open store. `is_committed`: only the state of the last commit. `in_bytes`: keys
+    and values as bytes of the store. Errors: WrongStoreKindError for a store that cannot be queried."""
     kind = next((reader for base, reader in _READERS if isinstance(store, base)), None)
     if kind is None:
         raise WrongStoreKindError(f"store {store.name!r} ({type(store).__name__}) answers no queries")
@@ -280,8 +280,8 @@ def reader_of(
 
 
 def default_isolation(store: Any, *, is_committed: bool) -> bool:
-    """Whether a query of this store reads what is committed, where the caller does not say: a store in memory
-    knows no commits."""
+    """Whether a query of this store reads committed state by default: an in-memory store does not track
+    commits."""
     return is_committed and knows_committed(getattr(store, "_inner", None))
 
 

@@ -1,8 +1,8 @@
-"""The secret of an application for queries, and the CURVE keys that follow from it.
+"""The secret of an application for queries, and the CURVE keys derived from it.
 
-Both key pairs follow from the secret: that of the servers of all instances, and that of all handles. So each
-end of a connection proves that it has the secret before a query is sent, and the secret itself is never sent.
-The keys that encrypt are new for each connection, as always with CURVE.
+Both key pairs are derived from the secret: that of the servers of all instances, and that of all handles. So
+the handshake proves that both ends have the secret before a query is sent, and the secret itself is never
+sent. As always with CURVE, each connection has new session keys.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class QueryKeys(NamedTuple):
 
     @staticmethod
     def of(secret: bytes, application_id: str) -> QueryKeys:
-        """The keys that follow from a secret: others for each application."""
+        """The keys derived from a secret, different for each application."""
 
         def pair(role: str) -> CurveKeys:
             text = f"headrace stream queries\0{role}\0{application_id}".encode()
@@ -53,7 +53,7 @@ class QueryKeys(NamedTuple):
 
 
 def query_keys(config: QuerySecurityConfig, application_id: str) -> QueryKeys | None:
-    """The keys by the configured secret; None without one. Errors: ConfigError, without the secret."""
+    """The keys of the configured secret; None without one. Errors: ConfigError, without the secret."""
     config.check_query_security()
     if not config.has_query_secret:
         return None
@@ -65,7 +65,7 @@ def query_keys(config: QuerySecurityConfig, application_id: str) -> QueryKeys | 
 
 
 def read_secret(path: str, key: str) -> str:
-    """The text of a file that its owner alone may read, without the white space around it. Errors:
+    """The stripped text of a file that only its owner can read. Errors:
     ConfigError, without the text."""
     try:
         with Path(path).expanduser().open(encoding="utf-8") as stream:

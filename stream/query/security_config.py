@@ -1,4 +1,4 @@
-"""Config keys of the security of queries between processes; headrace's own."""
+"""Config keys of the security of queries between processes; Kafka does not have them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PREFIXES = ("query.sec", "query_sec")
 
 @dataclass(frozen=True, kw_only=True)
 class QuerySecurityConfig(Config):
-    """Keys of instances with an application.server, and of the handles that ask them."""
+    """Keys of instances with an application.server, and of the handles that query them."""
 
     query_security: str = key(
         "query.security",
@@ -40,7 +40,7 @@ class QuerySecurityConfig(Config):
     )
 
     def check_query_security(self) -> None:
-        """Errors: ConfigError for keys that do not fit."""
+        """Errors: ConfigError for keys that contradict each other."""
         if self.query_secret and self.query_secret_file:
             raise ConfigError("query.secret and query.secret.file are both set: one of them is enough")
         if self.query_security == NONE and self.has_query_secret:
@@ -52,9 +52,8 @@ class QuerySecurityConfig(Config):
         return bool(self.query_secret or self.query_secret_file)
 
     def needs_query_secret(self, protocol: str) -> bool:
-        """Whether an instance with these keys and clients of this security protocol asks for the secret.
-
-        Errors: ConfigError if it has to, and has none.
+        """Whether an instance with these keys and clients of this security protocol requires the secret.
+        Errors: ConfigError if it must, and has none.
         """
         if self.query_security == NONE:
             return False

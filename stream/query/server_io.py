@@ -1,8 +1,8 @@
-"""Answers the queries of other processes about the stores of this instance, at `application.server`.
+"""Serves queries of other processes to the stores of this instance, at `application.server`.
 
-One thread with an event loop: point queries are answered in the call that receives them, others by a second
-thread, one after the other. Both are bounded: the transport refuses what is above its limits, and ranges that
-wait beyond `MOST_WAITING` are refused.
+One thread with an event loop: point queries are executed in the call that receives them, other queries by a
+second thread, one after the other. Both are bounded: the transport rejects requests above its limits, and
+range queries beyond `MOST_WAITING` waiting ones are rejected.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def listen(
 ) -> tuple[QueryServer | None, StreamsConfig]:
     """The started server of an instance, and its config with the port; None without application.server.
     `protocol`: the security protocol of the instance's clients. Errors: OSError if the port cannot be used;
-    ConfigError without the secret that the protocol asks for."""
+    ConfigError without a secret if the protocol requires one."""
     if config.endpoint is None:
         return None, config
     host, port = config.endpoint
@@ -79,8 +79,8 @@ def listen(
 
 
 class QueryServer:
-    """Listens from `start` to `close`. A query that finds the task gone, or not complete, says so: a wrong
-    answer is never given."""
+    """Listens from `start` to `close`. A query for a task that has moved, or is being restored, fails with
+    that reason."""
 
     def __init__(
         self,
@@ -91,8 +91,8 @@ class QueryServer:
         status: Callable[[int], InstanceStatus] | None = None,
         keys: QueryKeys | None = None,
     ) -> None:
-        """`status` of the instance, after it has sampled its operators for so many ms; None: it has none.
-        `keys` None: it answers everyone."""
+        """`status` samples the operators of the instance for this number of ms, and returns its status; None:
+        it has none. `keys` None: every client can query."""
         self._security = None if keys is None else keys.of_server()
         self._stores = stores
         self._status = status
@@ -109,7 +109,7 @@ class QueryServer:
 
     def start(self) -> None:
         """Errors: OSError if the port cannot be used."""
-        # A stream thread that computes gives other threads their turn after this time; the default is 5 ms
+        # A busy stream thread releases the interpreter lock after this time; the default is 5 ms
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_S))
         self._thread.start()
         self._started.wait(_START_S)
@@ -117,7 +117,7 @@ class QueryServer:
             raise self._failure
 
     def close(self) -> None:
-        """Stop serving; queries without an answer fail at their clients, which ask again."""
+        """Stop serving; clients retry queries without a response."""
         if not self._thread.has_ended and self._router is not None:
             router = self._router
             self._thread.wake(router.close)
@@ -223,7 +223,7 @@ class QueryServer:
         return StoreDescription(info.name, info.kind.value, info.sub_topology, counts, locates)
 
     def _partitioner(self, info: StoreInfo) -> tuple[str, Any] | None:
-        """A topic from which the tasks read, and the function by which the application distributes it."""
+        """An input topic, and the partitioner by which the application distributes its keys."""
         plan = self._stores.plan()
         assert info.sub_topology is not None
         own = {

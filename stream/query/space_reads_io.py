@@ -1,7 +1,7 @@
 """Reads of the files of a persistent store beside the stream thread that writes it.
 
-A value moves from the overlay to the engine, in this order: written to the engine, then taken from the
-overlay. A reader that looks at the overlay first never finds an older value than the one at its begin.
+A value moves from the overlay to the engine in this order: written to the engine, then removed from the
+overlay. A reader that reads the overlay first never returns an older value than the current one at its start.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def between(keys: list[bytes], from_key: bytes | None, to_key: bytes | None) -> 
 
 
 class SpaceReads:
-    """What `Overlay` reads, from any thread; `is_committed`: only what the last commit wrote.
+    """The reads of `Overlay`, from any thread; `is_committed`: only the state of the last commit.
 
-    An iterator is no snapshot: entries that are written meanwhile may be in it. It holds nothing of the
-    engine between two rows. Callers read within the gate of the task.
+    An iterator is not a snapshot: it may return entries that are written meanwhile. It holds no resources of
+    the engine between two rows. Callers read within the gate of the task.
     """
 
     def __init__(self, overlay: Overlay, *, is_committed: bool) -> None:

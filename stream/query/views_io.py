@@ -1,4 +1,4 @@
-"""The views of IQv1: a store of the application, over all of its tasks that this instance has.
+"""The views of IQv1: a store of the application, over all of its tasks on this instance.
 
 Source: Kafka CompositeReadOnlyKeyValueStore.java, CompositeReadOnlyWindowStore.java,
 CompositeReadOnlySessionStore.java, StreamThreadStateStoreProvider.java.
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 class ViewOptions(NamedTuple):
-    """`partition` None: all that are here. `stale`: standbys and stores that are being restored answer, too.
-    `isolation` None: as of the application. `values_only`: values without timestamps and headers."""
+    """`partition` None: all partitions on this instance. `stale`: also read standbys and stores that are
+    being restored. `isolation` None: that of the application. `values_only`: values without timestamps and
+    headers."""
 
     partition: int | None = None
     stale: bool = False
@@ -31,8 +32,9 @@ class ViewOptions(NamedTuple):
 
 
 class _View:
-    """Each call looks for the tasks that are here at that moment. Errors of all calls: StoreMigratedError
-    without any, StoreUnavailableError while one of them is being restored; both retriable."""
+    """Each call uses the tasks that are on this instance at that moment. Errors of all calls:
+    StoreMigratedError without any task, StoreUnavailableError while one of them is being restored; both
+    retriable."""
 
     def __init__(self, stores: LocalStores, info: StoreInfo, options: ViewOptions) -> None:
         self._stores = stores
@@ -57,7 +59,7 @@ class _View:
             for holder in here.values():
                 if not holder.is_running():
                     raise StoreUnavailableError(
-                        f"store {info.name!r} of task {holder.id} is not complete yet: ask again, or with"
+                        f"store {info.name!r} of task {holder.id} is not complete yet: retry, or read with"
                         " stale=True"
                     )
         return [
@@ -77,7 +79,7 @@ class _View:
         return None
 
     def _rows(self, read: Callable[[Any], StoreIterator[Any]]) -> StoreIterator[Any]:
-        """The rows of one task after the other."""
+        """The rows of all tasks, task by task."""
         opened: list[StoreIterator[Any]] = []
         try:
             for reader, gate in self._readers():
@@ -127,7 +129,7 @@ class ReadOnlyKeyValueStore(_View):
         return self._rows(lambda reader: reader.prefix_scan(prefix))
 
     def approximate_num_entries(self) -> int:
-        """About how many entries there are."""
+        """The approximate number of entries."""
         total = 0
         for reader, gate in self._readers():
             with gate:
@@ -248,7 +250,7 @@ _VIEWS: tuple[tuple[frozenset[Any], type[_View], str], ...] = (
 
 
 def view_of(stores: LocalStores, name: str, kind: str | None, options: ViewOptions) -> Any:
-    """Errors: UnknownStoreError, WrongStoreKindError if `kind` is given and the store is of another one."""
+    """Errors: UnknownStoreError; WrongStoreKindError if `kind` is given and the store has another kind."""
     info = stores.info(name)
     for kinds, view, title in _VIEWS:
         if info.kind in kinds:

@@ -67,13 +67,13 @@ _FORMATS: dict[StoreKind, ValueFormat] = {
 
 
 def key_of(query: Any) -> Any:
-    """The one key that a query is about; None: it is about all partitions."""
+    """The key of a query for one key; None: a query of all partitions."""
     return query.key if isinstance(query, KEY_QUERIES) else None
 
 
 def arguments_of(query: Any, dumps_key: Callable[[Any], bytes]) -> tuple[Any, ...]:
-    """The fields of a query, keys in bytes. Errors: those of the serde; WrongStoreKindError for something
-    else than a query."""
+    """The fields of a query, keys in bytes. Errors: those of the serde; WrongStoreKindError if it is not a
+    query."""
     if type(query) not in _QUERIES.values():
         raise WrongStoreKindError(f"{query!r} is no query")
     if isinstance(query, KeysQuery):
@@ -86,8 +86,7 @@ def arguments_of(query: Any, dumps_key: Callable[[Any], bytes]) -> tuple[Any, ..
 
 
 def query_from(name: str, arguments: tuple[Any, ...]) -> Any:
-    """The query of a message, keys in bytes. Errors: ValueError for one that does not exist, or has other
-    fields."""
+    """The query of a message, keys in bytes. Errors: ValueError for an unknown query, or wrong fields."""
     kind = _QUERIES.get(name)
     if kind is None:
         raise ValueError(f"there is no query {name!r}")
@@ -127,7 +126,7 @@ class Rows(NamedTuple):
 def read_rows(kind: StoreKind, reader: Any, query: Any, resume: bytes | None) -> Rows:
     """The rows of a result; `reader` reads in bytes. Errors: as `run_query`."""
     if isinstance(query, (VersionedKeyQuery, CountQuery, *POINT_QUERIES[:2])):
-        # The value as it is stored: who asks knows the format
+        # The value as stored: the client knows the format
         asked = TimestampedKeyQuery(query.key) if type(query) is KeyQuery and kind in _FORMATS else query
         value = run_query(kind, reader, asked)
         return Rows(() if value is None else (_columns(value),), False)
@@ -191,7 +190,7 @@ def _columns(found: Any) -> Row:
     return key, value
 
 
-# --- the side of who asks ---------------------------------------------------------------------------------
+# --- the side of the client -------------------------------------------------------------------------------
 
 
 class Decoder:
@@ -204,7 +203,7 @@ class Decoder:
         self._loads = _FORMATS.get(kind, PLAIN).typed(value).loads
 
     def value(self, query: Any, rows: Iterable[Row]) -> Any:
-        """What `run_query` gives, with a list in place of an iterator."""
+        """The result of `run_query`, with a list in place of an iterator."""
         found = list(rows)
         if isinstance(query, POINT_QUERIES):
             return self._point(query, found[0]) if found else None

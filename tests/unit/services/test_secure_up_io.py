@@ -31,7 +31,7 @@ def test_the_first_user_is_made_once(tmp_path: Path) -> None:
         make_first_user(facts(cluster), endpoints, reports.append)
         path = key_folder(facts(cluster)).folder / CLIENT_FILE
         (report,) = reports
-        assert report.startswith(f"{path} has the config of clients of the user admin")
+        assert report.startswith(f"{path} has the client config of the user admin")
         assert path.stat().st_mode & 0o777 == 0o600
         text = path.read_text()
         config: dict[str, Any] = dict(line.split("=", 1) for line in text.splitlines())

@@ -337,7 +337,7 @@ def test_the_gate_waits_for_readers_and_lets_none_in() -> None:
         assert not closed.is_set()
     assert closed.wait(60)
     closer.join(60)
-    with pytest.raises(StoreMigratedError, match="ask again"), gate:
+    with pytest.raises(StoreMigratedError, match="retry the query"), gate:
         pass
 
 
