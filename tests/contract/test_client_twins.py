@@ -111,7 +111,7 @@ def read(face: Face, topic: str, **options: Any) -> list[Any]:
     return records
 
 
-def test_a_record_goes_round(face: Face, topic: str) -> None:
+def test_record_fields_round_trip(face: Face, topic: str) -> None:
     """Key, value, headers and timestamp come back as they were sent."""
     producer = face.make("producer")
     sent = face.send(producer, topic, b"value", key=b"key", headers={"a": "x", "b": None}, timestamp=12_345)
@@ -121,7 +121,7 @@ def test_a_record_goes_round(face: Face, topic: str) -> None:
     assert record.headers == (("a", b"x"), ("b", None))
 
 
-def test_serdes_go_round(face: Face, topic: str) -> None:
+def test_serdes_round_trip(face: Face, topic: str) -> None:
     """Text keys, json values, a tombstone."""
     producer = face.make("producer", key=headrace.utf8, value=headrace.json)
     face.send(producer, topic, {"n": 1}, key="k", partition=0)
@@ -174,7 +174,7 @@ def test_flush_delivers_lingering_batches(face: Face, topic: str) -> None:
     assert [record.value for record in read(face, topic)] == [b"x"]
 
 
-def test_a_consumer_seeks_and_knows_its_place(face: Face, topic: str) -> None:
+def test_consumer_seeks_by_offset_end_and_time(face: Face, topic: str) -> None:
     """By offset, to both ends and by time; positions, lag and offsets agree."""
     producer = face.make("producer")
     for number in range(5):
@@ -212,7 +212,7 @@ def test_pause_keeps_and_resume_returns(face: Face, topic: str) -> None:
     assert [record.value for record in to_the_end(consumer)] == [b"0"]
 
 
-def test_batches_come_in_lists(face: Face, topic: str) -> None:
+def test_batches_returns_lists_of_at_most_max_records(face: Face, topic: str) -> None:
     """25 records in lists of at most 10."""
     face.make("producer").send_many(topic, [b"x"] * 25).wait(60)
     consumer = face.make("consumer", topic, auto_offset_reset="earliest", iter_timeout=3.0)
@@ -221,7 +221,7 @@ def test_batches_come_in_lists(face: Face, topic: str) -> None:
     assert max(sizes) <= 10
 
 
-def test_tables_go_round(face: Face, topic: str) -> None:
+def test_tables_round_trip(face: Face, topic: str) -> None:
     """Rows in, the same rows out, as single records show them too."""
     numbers = range(5000)
     table = {
@@ -251,7 +251,7 @@ def test_tables_go_round(face: Face, topic: str) -> None:
         assert (row["topic"], row["timestampType"]) == (topic, 0)
 
 
-def test_a_data_frame_goes_round(face: Face, topic: str) -> None:
+def test_pandas_data_frame_round_trip(face: Face, topic: str) -> None:
     """pandas in, pandas out."""
     frame = pd.DataFrame(
         {"value": ["a", "b", "c"], "partition": [0, 0, 1], "note": ["not", "sent", "at all"]}

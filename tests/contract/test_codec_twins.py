@@ -188,7 +188,7 @@ def crooked_records(draw: st.DrawFn) -> bytes:
     st.sampled_from([0, 1000, 2**63 - 1, -(2**63), -1]),
 )
 @hypothesis_settings(max_examples=600)
-def test_crooked_batches(
+def test_both_codecs_reject_inconsistent_batches(
     payload: bytes, count: int, last_delta: int, attributes: int, base_offset: int, base_timestamp: int
 ) -> None:
     """A writer that seals anything: both codecs refuse the same things, and read the same rest."""

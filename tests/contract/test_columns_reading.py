@@ -124,7 +124,7 @@ def test_only_requested_columns_are_built(
 
 @given(st.lists(honest_batches(), min_size=1, max_size=5), st.integers(1, 600))
 @hypothesis_settings(max_examples=200)
-def test_full_columns_end_where_both_say(batches: list[bytes], max_column_bytes: int) -> None:
+def test_both_codecs_end_full_columns_at_the_same_row(batches: list[bytes], max_column_bytes: int) -> None:
     """Sinks that hold few bytes: no column passes the limit but for a first row, and no row is lost."""
     expected = [row for batch in batches for row in expected_rows(batch, 0, 0, 100)[0]]
     ends = []

@@ -78,7 +78,7 @@ def test_noise_is_no_batch(data: bytes, base: int, upto: int) -> None:
     asked=st.integers(-3, 3),
     upto=st.integers(0, 30),
 )
-def test_gaps_are_walked_over_when_they_may_be_there(gaps: list[int], asked: int, upto: int) -> None:
+def test_walk_skips_allowed_offset_gaps(gaps: list[int], asked: int, upto: int) -> None:
     """Forward only, and never past the limit: both alike, and as a walk by hand."""
     data, bases, offset = b"", [], 10
     for gap in gaps:

@@ -50,7 +50,7 @@ def latest_app(folder: Path) -> stream.App:
     return app
 
 
-def test_a_store_on_a_full_disk_goes_on_when_there_is_space(
+def test_store_on_full_disk_continues_after_space_is_freed(
     cluster: LocalCluster, small_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The application processes on, says why its store is not written, and loses nothing: the store is whole

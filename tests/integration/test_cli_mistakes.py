@@ -42,7 +42,7 @@ def cluster() -> Iterator[LocalCluster]:
         ("txn describe nope", 3, "'nope'"),
     ],
 )
-def test_error_messages_say_what_to_do(shell: CommandLine, line: str, code: int, response: str) -> None:
+def test_error_messages_name_the_remedy(shell: CommandLine, line: str, code: int, response: str) -> None:
     """Exit code, message on standard error, and nothing on standard output."""
     found, out, err = shell(*shlex.split(line))
     assert (found, out) == (code, "")

@@ -108,7 +108,7 @@ def test_late_attempt_cannot_fence_a_decided_batch(
     assert read(cluster, "zombie") == ["0", "1"]
 
 
-def test_driver_may_be_away_longer_than_the_timeout(
+def test_prepared_transactions_outlive_the_timeout_without_driver(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A later transaction with the same timeout is aborted by then."""

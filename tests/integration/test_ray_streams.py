@@ -143,7 +143,7 @@ def check_counts(bootstrap: str, name: str, sent: Counter[str]) -> None:
     assert found == {word: list(range(1, sent[word] + 1)) for word in WORDS}
 
 
-def test_each_record_counts_once_while_workers_come_and_die(bootstrap: str) -> None:
+def test_each_record_counts_once_while_workers_start_and_fail(bootstrap: str) -> None:
     """Two workers, then three; one is killed, and its supervisor, under load and with queries. The state
     answers meanwhile, and the program that runs the application again finds it."""
     create(bootstrap, "words")

@@ -43,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
-def test_no_secret_is_in_what_a_run_leaves(
+def test_logs_status_and_files_contain_no_secrets(
     cluster: LocalCluster, command_line: CommandLine, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Main commands, failures among them, with logs of all levels; then status, files and dumps. The search

@@ -108,7 +108,7 @@ def test_wrong_credentials_and_keys_fail_at_once_and_clearly(
     assert SECRET not in str(caught.value)
 
 
-def test_without_encryption_nobody_gets_in(cluster: headrace.LocalCluster) -> None:
+def test_unencrypted_connections_are_rejected(cluster: headrace.LocalCluster) -> None:
     """A client without security, at a node and at a controller."""
     admin = headrace.Admin(cluster.bootstrap, default_api_timeout_ms=2000)
     with contextlib.closing(admin), pytest.raises(HeadraceError, match="encrypted"):

@@ -216,7 +216,7 @@ def test_a_delegation_token_is_its_owner_until_it_expires() -> None:
             gone.describe_acls()
 
 
-def test_without_an_authorizer_there_are_no_rules() -> None:
+def test_acl_requests_fail_without_authorizer() -> None:
     with headrace.local() as made, made.admin() as admin:
         with pytest.raises(errors.SecurityDisabledError):
             admin.describe_acls()

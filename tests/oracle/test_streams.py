@@ -75,7 +75,7 @@ def test_all_operators_of_the_language_occur() -> None:
     assert {store["supplier"] for store in stores if "supplier" in store} == SUPPLIERS
 
 
-def test_nodes_read_what_was_built_before() -> None:
+def test_nodes_read_only_earlier_nodes() -> None:
     """Otherwise Kafka Streams could not build the topology either."""
     for seed in range(200):
         built: set[str] = set()
@@ -105,14 +105,14 @@ def test_each_part_of_a_result_is_compared(part: str, value: object, place: str)
     assert not compare(CASE, RESULT, other, [Known("*", "a reason")])
 
 
-def test_after_an_error_only_what_came_before_counts() -> None:
+def test_results_of_a_failed_event_are_not_compared() -> None:
     """What an event gave until it failed is not defined."""
     failed = RESULT | {"error": {"place": "event 1", "chain": []}}
     assert not compare(CASE, failed, failed | {"records": RESULT["records"][:1], "stores": {}}, [])
     assert compare(CASE, failed, failed | {"records": []}, [])
 
 
-def test_cases_are_reduced_to_what_makes_them_differ() -> None:
+def test_cases_are_reduced_to_the_differing_part() -> None:
     """Nodes, events and fields that do not matter are gone."""
     case = generate(7)
     culprit = case["nodes"][0]["id"]
@@ -126,7 +126,7 @@ def test_cases_are_reduced_to_what_makes_them_differ() -> None:
     assert small["config"] == {}
 
 
-def test_a_node_goes_with_its_readers_and_their_topics() -> None:
+def test_removed_node_takes_its_readers_and_topics_with_it() -> None:
     """A case without a source has no events for it."""
     case = generate(7)
     assert without(case, case["nodes"][0]["id"]) is None or all(

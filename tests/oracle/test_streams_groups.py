@@ -65,7 +65,7 @@ def tool_output(cluster: LocalCluster) -> list[str]:
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-def test_streams_groups_compute_what_classic_groups_do(
+def test_streams_and_classic_groups_have_equal_results(
     java: JavaHost, tmp_path: Path, guarantee: str
 ) -> None:
     """Outputs, committed offsets and changelogs; the tool shows the group, its epochs and its tasks. The

@@ -61,7 +61,7 @@ def remembering(kind: Any, members: Any, shares: Any, generation: int = 5) -> An
 
 @pytest.mark.parametrize("kind", ASSIGNORS)
 @given(group=groups(racks=True))
-def test_each_partition_goes_to_one_member_that_wants_it(kind: Any, group: Any) -> None:
+def test_each_partition_is_assigned_to_one_subscriber(kind: Any, group: Any) -> None:
     """For any subscriptions and racks."""
     topics, members = group
     check(topics, members, kind().assign(topics, members))

@@ -174,7 +174,7 @@ def result(seed: int, windows: str, *, by_rows: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("windows", WINDOWS)
-def test_rows_give_what_entries_give_one_by_one(windows: str) -> None:
+def test_flushed_rows_equal_single_entries(windows: str) -> None:
     """With and without errors."""
     failed, count = 0, 200 if windows == "none" else 80
     for seed in range(count):

@@ -83,7 +83,7 @@ def fail(cluster: Replicas, rng: random.Random, down: dict[int, FakeFiles]) -> N
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_each_batch_is_there_once(seed: int) -> None:
+def test_each_batch_is_stored_once(seed: int) -> None:
     """Every acknowledged batch is at its offset, and no batch is stored twice."""
     rng = random.Random(seed)
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})

@@ -210,7 +210,7 @@ def result(seed: int, *, by_runs: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("first", range(0, 400, 50))
-def test_runs_give_what_single_records_give(first: int) -> None:
+def test_runs_equal_single_records(first: int) -> None:
     """Fifty cases each."""
     for seed in range(first, first + 50):
         assert result(seed, by_runs=True) == result(seed, by_runs=False), f"seed {seed}"

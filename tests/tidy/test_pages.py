@@ -114,7 +114,7 @@ def migration_names() -> list[tuple[str, str]]:
     return sorted(set(found))
 
 
-def test_the_tables_for_other_clients_name_what_those_clients_have() -> None:
+def test_names_in_client_tables_exist_in_these_clients() -> None:
     """Constructors, keys, methods and errors stand in the code of the client in whose column they are."""
     names = migration_names()
     assert len(names) >= 200
@@ -176,7 +176,7 @@ def test_every_make_target_exists() -> None:
                 assert re.search(rf"^{re.escape(name)}:", makefile, re.MULTILINE), call
 
 
-def test_every_command_takes_what_is_shown_with_it() -> None:
+def test_shown_commands_and_options_exist() -> None:
     """`headrace …`: the command and its long options."""
     for call in (call for page in PAGES for call in command_lines(page, "headrace")):
         if f"headrace {call}" in CELLS or call in ("…", "..."):

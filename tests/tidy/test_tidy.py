@@ -211,7 +211,7 @@ def without_docstrings(path: Path, nodes: list[ast.AST]) -> Iterator[str]:
             yield f"{relative(path)}: {node.name} has no docstring"
 
 
-def test_modules_classes_and_public_functions_say_what_they_give(found: Findings) -> None:
+def test_modules_classes_and_public_functions_have_docstrings(found: Findings) -> None:
     """Every module, public class and public function at module level has a docstring; of a test the name may
     say it all."""
     assert found[without_docstrings] == []

@@ -102,7 +102,7 @@ def lines(cluster: LocalCluster, tmp_path: Path, request: pytest.FixtureRequest)
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-def test_an_instance_goes_on_where_the_last_one_stopped(lines: Lines, guarantee: str) -> None:
+def test_instance_continues_at_committed_offsets(lines: Lines, guarantee: str) -> None:
     """A clean end commits: each input is in the output once, whatever the guarantee."""
     for _ in range(2):
         lines.send(500)
@@ -354,7 +354,7 @@ class Totals:
             wait_for(is_purged, "the repartition topic is empty", PATIENCE_S)
 
 
-def test_counts_go_on_after_the_stores_of_an_instance_are_lost(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_counts_continue_after_stores_are_lost(cluster: LocalCluster, tmp_path: Path) -> None:
     """Each instance begins with an empty state.dir: its stores are restored from their changelog. Processed
     records of the repartition topic are deleted."""
     totals = Totals(cluster, tmp_path)

@@ -109,7 +109,7 @@ def test_a_record_that_is_too_large_is_dropped_with_a_dead_letter(copies: Copies
 
 
 @pytest.mark.parametrize("limit", [10**6, 2000])
-def test_a_transaction_cannot_go_on_without_a_record_that_is_refused(copies: Copies, limit: int) -> None:
+def test_rejected_record_fails_the_transaction(copies: Copies, limit: int) -> None:
     """Also if the handler wants to: as in Kafka Streams, the application ends, instead of trying it again and
     again."""
     copies.send("a", "x" * 5000)

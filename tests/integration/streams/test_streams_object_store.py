@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TASK, IDS, PATIENCE_S = TaskId(0, 1), {"changelog": "id"}, 60.0
 
 
-def test_a_store_goes_through_an_object_store(tmp_path: Path) -> None:
+def test_snapshot_in_object_store_is_loaded_by_another_machine(tmp_path: Path) -> None:
     """Three snapshots are taken, two are kept, the newest one is loaded by another machine."""
     objects = open_objects("memory://", "app")
     old, new = tmp_path / "old", tmp_path / "new"

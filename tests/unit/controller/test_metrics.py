@@ -49,7 +49,7 @@ def test_elections_are_counted_as_their_records_are_committed() -> None:
     assert counts.times.count == 0, "only the controller that decided them measures them"
 
 
-def test_elections_decided_here_are_timed() -> None:
+def test_elections_of_this_controller_are_timed() -> None:
     """Each with the time of its decision: two in one of 8 ms, one in a later one of 2 ms, none in between."""
     image, counts = Driver().image, ElectionCounts()
     partition = PartitionRecord(ID, 0, (1, 2, 3), (1, 2, 3), 1, 0, 0)

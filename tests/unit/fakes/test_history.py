@@ -63,7 +63,7 @@ def test_deleted_records_are_not_reported_as_lost() -> None:
         assert names(history) == set(("lost-write", "unseen", "poll-skip")[:found])
 
 
-def test_unseen() -> None:
+def test_unread_last_record_is_found() -> None:
     """The last acknowledged one never came."""
     history, _, reader = sound()
     reader.poll("k", [(0, b"a"), (1, b"b")])

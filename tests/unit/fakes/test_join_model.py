@@ -12,7 +12,7 @@ from join_model import PARTITIONS, Expected, endings, events, processed
 BEGIN_MS = 1_790_000_000_000
 
 
-def test_the_application_gives_what_the_model_says() -> None:
+def test_application_results_equal_the_model() -> None:
     """One partition after the other, in the order of the model: all pairs in their order, all records without
     a partner, and all values of both aggregations."""
     given = list(islice(events(BEGIN_MS, seed=1), 1_500))

@@ -38,7 +38,7 @@ def test_fields_survive_pickling() -> None:
     assert copy.remaining == 2
 
 
-def test_an_error_without_detail_says_what_it_means() -> None:
+def test_error_without_detail_has_the_meaning_of_its_class() -> None:
     """The text of a bare error is the first line of its docstring, never empty."""
     assert str(errors.UnknownTopicIdError()).startswith("No topic has this id")
 

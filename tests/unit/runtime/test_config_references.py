@@ -79,7 +79,7 @@ def test_absent_value_is_an_error_with_its_reference(text: str, fault: str) -> N
     assert str(caught.value).startswith(f"ssl.key.password: {text} cannot be resolved")
 
 
-def test_parameters_bound_what_is_read() -> None:
+def test_parameters_restrict_readable_variables_and_files() -> None:
     """The keys are not part of the result."""
     file, variable = "${file:/etc/secrets.properties:user}", "${env:PASSWORD}"
     bounds = {

@@ -18,7 +18,7 @@ def test_only_the_secret_of_the_cluster_passes() -> None:
         assert not any(each in str(caught.value) for each in ("wr0ng", "right", digest))
 
 
-def test_a_cluster_without_a_secret_obeys_nobody() -> None:
+def test_calls_are_rejected_without_a_cluster_secret() -> None:
     """Its Ray lost the digest."""
     with pytest.raises(ClusterAuthorizationFailedError, match="`headrace up` makes one"):
         check_secret("", None, "`stop` of node-1")

@@ -63,7 +63,7 @@ def test_filters() -> None:
             filter_of({**given, **twice})
 
 
-def test_names() -> None:
+def test_operation_names_in_any_notation() -> None:
     for text in ("DescribeConfigs", "describe-configs", "DESCRIBE_CONFIGS"):
         assert member_of(AclOperation, text) is AclOperation.DESCRIBE_CONFIGS
     for text in ("unknown", "fly"):

@@ -117,7 +117,7 @@ def test_no_server_is_restarted_before_all_trust_the_new_keys(servers: FakeServe
     assert len(rotate(servers)) == len(NAMES)
 
 
-def test_a_server_that_comes_back_with_its_old_key_is_named(servers: FakeServers) -> None:
+def test_server_restarted_with_its_old_key_is_reported(servers: FakeServers) -> None:
     """Its key file on another machine is another one; its old key stays trusted."""
     servers.keeps_key.add(NODES[0])
     with pytest.raises(RotationError, match=r"node-1 was restarted and has its old key: copy .*node-1\.key"):

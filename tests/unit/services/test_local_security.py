@@ -14,7 +14,7 @@ def test_passwords_are_not_printed_and_an_admin_is_added() -> None:
     assert (security.protocol, Security().protocol) == ("SASL_SSL", "SSL")
 
 
-def test_what_a_client_is_given_stays() -> None:
+def test_given_client_config_has_precedence() -> None:
     """The cluster adds what is missing."""
     security = Security(users={"alice": "secret"}).with_admin("made")
     admin = security.client_config("file", {})

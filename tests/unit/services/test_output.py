@@ -26,7 +26,7 @@ def test_empty_table_has_its_header() -> None:
     assert plain_table([], ("name", "log_dir")) == ["NAME  LOG-DIR"]
 
 
-def test_cells() -> None:
+def test_cells_of_none_booleans_and_lists() -> None:
     """None, booleans and lists."""
     row = {"a": None, "b": True, "c": [1, 2]}
     assert plain_table([row], ("a", "b", "c"))[1].split() == ["-", "yes", "1,2"]

@@ -71,7 +71,7 @@ def test_rates_between_two_views() -> None:
         (7_500_000, "2 h 5 min"),
     ],
 )
-def test_spans(span_ms: int | None, text: str) -> None:
+def test_spans_have_two_units(span_ms: int | None, text: str) -> None:
     """In the two units that matter."""
     assert span_text(span_ms) == text
 

@@ -185,7 +185,7 @@ def test_table_has_every_call_with_a_timeout() -> None:
 @pytest.mark.parametrize("is_down", [False, True], ids=["silent", "refusing"])
 @pytest.mark.parametrize("name", SHORT_CALLS)
 @pytest.mark.fake_cluster(nodes=NODES)
-async def test_calls_time_out_while_the_cluster_is_away(
+async def test_calls_time_out_while_the_cluster_is_unreachable(
     fake: Any, cluster: Any, name: str, is_down: bool
 ) -> None:
     """No node responds; request.timeout.ms is ten minutes."""

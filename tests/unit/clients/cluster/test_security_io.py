@@ -23,7 +23,7 @@ def test_without_security() -> None:
     assert (security.server_keys, security.credentials, keys) == (None, None, None)
 
 
-def test_keys_come_from_the_config_and_from_a_file(tmp_path: Path) -> None:
+def test_server_keys_are_read_from_config_and_file(tmp_path: Path) -> None:
     """Together; a bad file is an error that names it."""
     path = tmp_path / "trusted.keys"
     path.write_text(f"node-1 {KEY.hex()}\n")

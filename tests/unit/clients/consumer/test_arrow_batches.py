@@ -257,7 +257,7 @@ async def test_bad_arguments_are_rejected_by_the_call(
         cluster.consumer().arrow_batches()
 
 
-async def test_poll_arrow_returns_the_rows_that_are_there(fake: Any, cluster: Any) -> None:
+async def test_poll_arrow_returns_available_rows(fake: Any, cluster: Any) -> None:
     """At most `max_rows`; None after the timeout or a wakeup; it and `poll` continue each other."""
     fake.create("t")
     numbered(fake, 5)

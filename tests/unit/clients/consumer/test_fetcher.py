@@ -382,7 +382,7 @@ def test_partitions_take_turns_in_requests() -> None:
     assert third.request.partitions[0].partition == 0
 
 
-def test_partition_left_out_of_a_poll_comes_first() -> None:
+def test_partition_omitted_from_a_poll_is_fetched_first() -> None:
     """An idle partition's long poll reserves all of fetch.max.bytes: the other node is fetched after it."""
     rig = Rig(0, 1, max_bytes=800).start(T0, T1)
     (first,) = rig.step()

@@ -54,7 +54,7 @@ def test_records_before_a_damaged_batch_are_returned_first() -> None:
         taken(collector, 10)
 
 
-def test_partition_left_out_of_a_fetch_comes_first_next_time() -> None:
+def test_partition_omitted_from_a_fetch_is_first_in_the_next() -> None:
     """T1 was paused while T0 was fetched."""
     fetcher = fetcher_of(T0, T1)
     fetcher.pause([T1])

@@ -59,7 +59,7 @@ def test_older_epoch_that_ends_after_the_position_is_a_truncation() -> None:
     assert Leader(40, (3, 0), (4, 10), (6, 20)).validate(state, 6).offset == 10
 
 
-def test_leader_is_asked_until_both_logs_agree() -> None:
+def test_validation_repeats_until_both_logs_agree() -> None:
     """Epoch 4 begins at 8 in the leader's log: the records before 8 are left."""
     state = state_of(15, (3, 0), (5, 10))
     assert Leader(40, (3, 0), (4, 8), (6, 20)).validate(state, 6).offset == 8

@@ -46,7 +46,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("is_down", [False, True], ids=["silent", "refusing"])
 @pytest.mark.parametrize("name", CALLS)
-async def test_calls_time_out_while_the_cluster_is_away(
+async def test_calls_time_out_while_the_cluster_is_unreachable(
     fake: Any, cluster: Any, name: str, is_down: bool
 ) -> None:
     """An auto-commit with a timeout of ten minutes is in flight."""

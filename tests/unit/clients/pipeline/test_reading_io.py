@@ -135,7 +135,7 @@ def test_nothing_behind_the_end_is_fetched(fake: FakeCluster) -> None:
     assert max(behind) < 10_000
 
 
-def test_isolation_level_comes_from_the_plan(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_sets_the_isolation_level(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not from the task's environment: open transactions are planned, and would not be read."""
     fake.create("t")
     part = fake.topics["t"].partitions[0]

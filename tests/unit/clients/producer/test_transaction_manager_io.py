@@ -354,7 +354,7 @@ async def test_metrics_of_transaction_calls(fake: Any, producer: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.fake_cluster(nodes=3, batch_size=1)
-async def test_transactions_under_faults_are_whole_or_not_there(
+async def test_transactions_under_faults_are_atomic(
     fake: Any, cluster: Any, producer: Any, seed: int
 ) -> None:
     """Lost requests and responses, moving leaders and coordinators: committed ones are stored once."""

@@ -46,7 +46,7 @@ def test_only_the_newest_snapshots_are_kept() -> None:
     assert len([name for name in files.listdir(DIRECTORY) if name.endswith(".checkpoint")]) == SNAPSHOTS_KEPT
 
 
-def test_chunk() -> None:
+def test_chunk_at_any_position_of_the_snapshot() -> None:
     """From any position within the snapshot; others raise."""
     files = formatted(1)
     store = recovered(files)

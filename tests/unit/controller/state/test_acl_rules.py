@@ -89,7 +89,7 @@ def test_filters_with_unknown_values_are_refused(driver: Driver) -> None:
     assert driver.ask(DescribeAclsRequest(bad[0])).error_code == InvalidRequestError.code
 
 
-def test_limits(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_changes_and_comparisons_are_bounded(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acl_rules, "MAX_RULES", 2)
     monkeypatch.setattr(acl_rules, "MAX_CHANGES", 2)
     monkeypatch.setattr(acl_rules, "MAX_COMPARISONS", 3)

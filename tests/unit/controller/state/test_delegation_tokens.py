@@ -143,7 +143,7 @@ def test_an_id_does_not_begin_with_a_hyphen() -> None:
     assert made.reply.token.token_id == "A" * 22
 
 
-def test_without_a_secret_key_there_are_no_tokens(driver: Driver) -> None:
+def test_token_requests_fail_without_secret_key(driver: Driver) -> None:
     code = DelegationTokenAuthDisabledError.code
     assert create(driver).error_code == code
     assert renew(driver, b"x") == (code, -1)

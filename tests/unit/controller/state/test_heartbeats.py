@@ -42,7 +42,7 @@ def test_the_only_node_shuts_down_in_one_step() -> None:
     assert driver.register(1, process=2).error_code == 0
 
 
-def test_a_node_may_ask_to_be_fenced() -> None:
+def test_node_can_request_its_fencing() -> None:
     """It stays fenced until a heartbeat without the request."""
     driver = Driver()
     driver.join(1)
@@ -187,7 +187,7 @@ def test_a_changed_registration_stays_in_shutdown(driver) -> None:
     assert state_of(driver.image, 1) is BrokerState.SHUTTING_DOWN
 
 
-def test_a_node_that_asks_to_be_fenced_shuts_down_at_once(driver) -> None:
+def test_node_that_requests_fencing_shuts_down_at_once(driver) -> None:
     """A node without a working disk does not wait for other nodes."""
     answer = driver.heartbeat(1, want_fence=True, want_shutdown=True)
     assert (answer.should_shutdown, answer.is_fenced) == (True, True)

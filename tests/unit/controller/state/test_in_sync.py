@@ -203,7 +203,7 @@ def test_a_drained_leader_leaves_when_another_joins(driver) -> None:
     assert driver.ask(DrainNodeRequest(1)).leaders_left == 0
 
 
-def test_a_leader_that_does_not_know_of_a_larger_min_isr_cannot_shrink_the_isr(driver) -> None:
+def test_leader_with_stale_min_isr_cannot_shrink_the_isr(driver) -> None:
     """It would acknowledge by the old value what 2 and 3 lack, while they stay eligible by the new one."""
     old = partition(driver)
     driver.configure("t", min_insync_replicas="2")

@@ -97,7 +97,7 @@ def test_a_user_is_changed_once_per_request(driver: Driver) -> None:
     assert alter(driver, missing, missing) == [("bob", ResourceNotFoundError.code)]  # the first error
 
 
-def test_limits(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_and_changes_are_bounded(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scram_credentials, "MAX_CREDENTIALS", 1)
     monkeypatch.setattr(scram_credentials, "MAX_CHANGES", 2)
     bob = ScramUpsertion("bob", SHA_256, 4096, SALT, SALTED)

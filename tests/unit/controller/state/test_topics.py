@@ -37,7 +37,7 @@ def test_a_topic_is_created_with_leaders(driver) -> None:
     assert {(p.leader_epoch, p.partition_epoch) for p in partitions} == {(0, 0)}
 
 
-def test_defaults_come_from_the_cluster() -> None:
+def test_topic_defaults_are_cluster_configs() -> None:
     """-1 uses num.partitions and default.replication.factor."""
     driver = Driver(**{"num.partitions": 5})
     driver.join(1)

@@ -57,7 +57,7 @@ def test_invalid_expression_is_refused() -> None:
     assert APP not in rig.shard.groups
 
 
-def test_topics_come_and_go() -> None:
+def test_created_and_deleted_topics_change_the_tasks() -> None:
     """Without topics the group is ready, without tasks. The first topic brings the changelog and tasks.
     Another changes the group epoch only. A wider one does not fit the changelog. Without any topic no task is
     left."""

@@ -81,7 +81,7 @@ def test_tasks_move_when_its_session_expires(rig: StreamsGroupRig) -> None:
         static.beat()
 
 
-def test_member_that_returns_from_another_process_has_no_state_there(rig: StreamsGroupRig) -> None:
+def test_static_member_returning_in_another_process_has_no_state(rig: StreamsGroupRig) -> None:
     """Its tasks are assigned again, standby tasks included, and are in no process twice."""
     with_config(rig, group_streams_num_standby_replicas=1)
     static, other = both_with_standbys(rig)

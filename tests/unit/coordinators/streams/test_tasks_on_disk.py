@@ -35,7 +35,7 @@ def test_after_a_restart_of_all_each_process_gets_its_tasks() -> None:
     assert (active(found["a"]), active(found["b"])) == ([1, 3, 5], [0, 2, 4])
 
 
-def test_a_standby_goes_where_its_stores_lie() -> None:
+def test_standby_is_assigned_to_the_process_with_its_stores() -> None:
     """Of three processes with equal load, that with the stores on its disk."""
     members = {
         "a": MemberSpec("p", {("0", 0): Role.ACTIVE}),
@@ -47,7 +47,7 @@ def test_a_standby_goes_where_its_stores_lie() -> None:
     assert 0 in standbys(found["c"])
 
 
-def test_a_process_that_comes_back_gets_the_tasks_on_its_disk_at_once() -> None:
+def test_restarted_process_gets_the_tasks_on_its_disk_at_once() -> None:
     """Not others, which it would have to restore: of the six tasks, the other member gives up those three."""
     rig = StreamsGroupRig()
     rig.set_topics(events=6, **{"app-counts-changelog": 6})

@@ -42,7 +42,7 @@ def shown(rig: StreamsGroupRig) -> TopologyDescription | None:
     return found
 
 
-def test_it_is_stored_with_the_group_and_shown_to_those_who_ask(rig: StreamsGroupRig) -> None:
+def test_description_is_stored_with_the_group_and_returned_on_request(rig: StreamsGroupRig) -> None:
     """It outlives the coordinator and the members, and ends with the group."""
     first = StreamsMember(rig, "a")
     first.beat(topology_description=graph())

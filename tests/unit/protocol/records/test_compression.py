@@ -76,7 +76,7 @@ def test_the_default_lz4_level_is_the_fast_compressor() -> None:
         assert decompress(Compression.LZ4, packed, CAP) == text
 
 
-def test_levels_where_there_are_none() -> None:
+def test_codecs_without_levels_reject_levels() -> None:
     """gzip also takes -1, zlib's default; snappy and no compression have no levels."""
     check_level(Compression.GZIP, -1)
     assert compress(Compression.GZIP, TEXT, -1) == compress(Compression.GZIP, TEXT)
@@ -260,7 +260,7 @@ def test_lz4_declared_sizes() -> None:
         pytest.param(b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd", id="skippable frame"),
     ],
 )
-def test_zstd_frames_that_ask_for_too_much(data: bytes) -> None:
+def test_zstd_frames_beyond_limits_are_rejected(data: bytes) -> None:
     """Windows, sizes and blocks beyond what the format or Kafka's writers allow."""
     assert error_of(Compression.ZSTD, data) in (errors.CorruptMessageError, errors.InvalidRecordError)
 

@@ -50,7 +50,7 @@ def test_values_cut_short_at_every_byte(kind: control.ControlType, record: contr
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\x00\x00\x00", b"\xff\xff\x00\x00"])
-def test_keys_that_say_nothing(key: bytes | None) -> None:
+def test_control_key_without_version_and_type_is_rejected(key: bytes | None) -> None:
     """A key without a version and a type is damage."""
     with pytest.raises(InvalidRecordError):
         control.control_type(key)

@@ -17,7 +17,7 @@ class Thing:
 
 @pytest.mark.parametrize("choice", ["python", "compiled"])
 @pytest.mark.parametrize("attribute", ["key", "value"])
-def test_a_cycle_through_a_record_goes_away(choice: str, attribute: str) -> None:
+def test_cycle_through_a_record_is_collected(choice: str, attribute: str) -> None:
     """Decoded records are not tracked by the collector; one that was given an object is found again."""
     record: Any = pick_codec(choice).decode(by_hand.batch(by_hand.record()))[0]
     thing = Thing()

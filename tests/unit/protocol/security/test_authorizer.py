@@ -37,7 +37,7 @@ def authorizer(*rules: AclBinding, allow_if_no_rules: bool = False) -> RuleAutho
     return RuleAuthorizer(RuleIndex(rules), ["User:root"], allow_if_no_rules=allow_if_no_rules)
 
 
-def test_a_denial_is_named_before_what_allows_and_the_most_specific_pattern_first() -> None:
+def test_verdict_names_denials_first_and_most_specific_patterns_first() -> None:
     literal, prefixed = rule(), rule("ord", pattern_type=PatternType.PREFIXED)
     wildcard = rule("*", principal="User:*")
     verdict = authorizer(wildcard, prefixed, literal).explain(ALICE, AclOperation.READ, ORDERS)

@@ -77,7 +77,7 @@ def test_a_client_that_proves_itself_is_its_principal(choice: bytes) -> None:
     assert made.step(choice, WALL_MS) == Authenticated(b"", user("alice"), WALL_MS + 60_000)
 
 
-def test_the_offer_comes_at_once_without_a_token_for_the_client() -> None:
+def test_offer_is_sent_at_once_without_a_token_for_the_client() -> None:
     made = server(answer=b"")
     assert outcome(made, b"ticket") == Challenge(b"sealed:\1\0\0\0")
     assert isinstance(made.step(CHOICE, WALL_MS), Authenticated)
@@ -95,7 +95,7 @@ def test_the_offer_comes_at_once_without_a_token_for_the_client() -> None:
         ([b"ticket", b"", b"sealed:"], "layer that was not offered"),
     ],
 )
-def test_refused(messages: list[bytes], reason: str) -> None:
+def test_client_gets_the_same_text_for_all_rejections(messages: list[bytes], reason: str) -> None:
     """The client gets the same text for all reasons."""
     made, result = server(), None
     for message in messages:

@@ -73,7 +73,7 @@ def test_other_tokens_are_refused(made: str) -> None:
     assert raised.value.__context__ is None
 
 
-def test_unknown_key_asks_for_the_providers_keys() -> None:
+def test_unknown_key_requests_the_providers_keys() -> None:
     asked: list[int] = []
     with pytest.raises(TokenError, match="does not publish"):
         validator(missing=lambda: asked.append(1)).validate(token(EC_KEY, "ES256", "new"), NOW_MS)

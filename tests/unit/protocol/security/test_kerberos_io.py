@@ -128,14 +128,16 @@ def test_new_keys_of_the_service(realm: Realm) -> None:
     assert isinstance(outcome(acceptor.new_server(), realm.login(service="rotated")), Authenticated)
 
 
-def test_what_a_server_says_at_its_start(realm: Realm) -> None:
+def test_acceptor_errors_name_keytab_and_principal(realm: Realm) -> None:
     with pytest.raises(ConfigError, match=r"no keys of kafka/x@HEADRACE.TEST: No key table entry"):
         realm.acceptor(principal=f"kafka/x@{REALM}")
     with pytest.raises(ConfigError, match=r"/nowhere has no keys of .*: Key table file '/nowhere' not found"):
         realm.acceptor("/nowhere")
 
 
-def test_what_a_client_says(realm: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initiator_errors_name_the_cause(
+    realm: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither tickets nor a keytab, a principal without keys, an unknown service, no KDC."""
     from headrace.protocol.security.kerberos_io import new_initiator
 

@@ -61,7 +61,7 @@ public class ShortNames {
 
 
 @pytest.mark.parametrize(("rules", "principal", "name"), CASES)
-def test_names(rules: list[str], principal: str, name: str | None) -> None:
+def test_principals_are_mapped_by_rules(rules: list[str], principal: str, name: str | None) -> None:
     mapper = PrincipalToLocal(rules, REALM)
     if name is None:
         with pytest.raises(NoRuleError):
@@ -77,7 +77,7 @@ def test_rules_that_are_not_valid(rule: str) -> None:
         PrincipalToLocal([rule])
 
 
-def test_what_no_rule_names_is_in_the_error() -> None:
+def test_error_of_no_rule_names_the_principal() -> None:
     with pytest.raises(NoRuleError, match=r"'alice@OTHER'.*the default realm is EXAMPLE.COM"):
         PrincipalToLocal(default_realm=REALM).name_of("alice@OTHER")
     with pytest.raises(NoRuleError, match="default realm is not set"):

@@ -30,6 +30,6 @@ def test_principal_and_keytab() -> None:
         (RIGHT.replace("Krb5LoginModule", "PlainLoginModule"), "kafka", "is Krb5LoginModule, not"),
     ],
 )
-def test_what_is_missing_or_does_not_fit(text: str, service: str, error: str) -> None:
+def test_missing_or_contradicting_options_are_named(text: str, service: str, error: str) -> None:
     with pytest.raises(JaasError, match=error):
         service_login(text, service)

@@ -63,7 +63,7 @@ def test_a_rule_within_another(change: dict[str, object]) -> None:
     assert "denies" in finding.reason
 
 
-def test_what_is_not_within() -> None:
+def test_rules_not_covered_by_another_are_not_reported() -> None:
     denial_of_a_part = RULE._replace(permission=AclPermission.DENY, host="*")  # DESCRIBE is left
     assert list(lint([RULE, denial_of_a_part])) == []
     allowed = RULE._replace(operation=AclOperation.ALL, host="*")

@@ -34,7 +34,7 @@ def test_right_password(message: bytes) -> None:
         (b"\0" * (MAX_MESSAGE_BYTES + 1), "bytes"),
     ],
 )
-def test_refused(message: bytes, reason: str) -> None:
+def test_rejections_do_not_contain_the_password(message: bytes, reason: str) -> None:
     """Neither text has the password."""
     result = PlainServer(USERS).step(message, 0)
     assert isinstance(result, Refused)

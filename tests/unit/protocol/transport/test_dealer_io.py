@@ -67,7 +67,7 @@ async def test_every_address_of_a_name_is_tried(served: Served) -> None:
     client.close()
 
 
-async def test_a_port_that_accepts_and_says_nothing_times_out() -> None:
+async def test_silent_port_times_out() -> None:
     """TCP connects, nothing speaks: NetworkError at the timeout."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -90,7 +90,7 @@ async def test_a_port_that_speaks_something_else_fails() -> None:
     server.close()
 
 
-async def test_a_server_that_refuses_the_handshake_says_why() -> None:
+async def test_rejected_handshake_has_the_reason() -> None:
     """An error in the header of the handshake's answer is raised as that error."""
     with raw_server() as server:
         opening = asyncio.ensure_future(

@@ -30,7 +30,7 @@ def peer(key: bytes = b"k") -> Peer:
     return Peer(key, 1, address="10.0.0.1:99")
 
 
-def test_without_security_everybody_may_do_everything() -> None:
+def test_every_request_is_allowed_without_security() -> None:
     """And there is nothing to authenticate with."""
     one = peer()
     kinds = Door(None, APIS)
@@ -56,7 +56,7 @@ def test_a_guest_becomes_a_user() -> None:
         kinds.step(one, SaslAuthenticateRequest(b"\0bob\0other"), 5, 1000)
 
 
-def test_servers_and_strangers() -> None:
+def test_server_keys_identify_servers_and_others_are_guests() -> None:
     """A trusted key is a server; on a controller's port all others are refused."""
     one, kinds = peer(), door(is_for_servers_only=True)
     kinds.greet(one, KEY.hex(), 0)

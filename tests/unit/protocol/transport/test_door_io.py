@@ -77,7 +77,7 @@ def test_client_and_server_have_to_agree() -> None:
     run(test())
 
 
-def test_a_server_of_the_cluster_needs_no_user_and_anybody_else_has_another_key() -> None:
+def test_server_key_needs_no_user_and_other_keys_do() -> None:
     """The key says which server it is."""
 
     async def test() -> None:

@@ -219,7 +219,7 @@ def test_a_message_too_long_is_cut_and_the_rest_skipped(
     assert right.receive(2) is None
 
 
-def test_sent_buffers_count_until_they_are_gone_and_then_die(
+def test_sent_buffers_are_counted_until_sent_and_then_freed(
     tcp: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
 ) -> None:
     """By owner, to the byte; small parts do not count, nor does what was refused."""

@@ -254,7 +254,7 @@ async def test_a_slow_reader_is_bounded_and_alone() -> None:
         await until(lambda: served.router.pending_response_bytes == 0)
 
 
-async def test_answers_to_a_peer_that_is_gone_are_counted_not_lost_silently(served: Served) -> None:
+async def test_responses_to_closed_peers_are_counted(served: Served) -> None:
     """It disconnects while its requests are in flight: the owner is notified, late responses are counted."""
     served.is_holding = True
     client = await served.connect("leaver")

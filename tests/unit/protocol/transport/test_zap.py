@@ -24,6 +24,6 @@ def test_others_are_refused(change: dict[int, bytes]) -> None:
 
 
 @pytest.mark.parametrize("parts", [(), (b"x",), ASK[:5], (b"", b"2.0", *ASK[3:]), ASK[1:2]])
-def test_what_is_no_question_gets_no_reply(parts: tuple[bytes, ...]) -> None:
+def test_malformed_zap_requests_get_no_reply(parts: tuple[bytes, ...]) -> None:
     """Too short, or of another version."""
     assert answer(parts) == []

@@ -12,7 +12,7 @@ every_api = pytest.mark.parametrize("api", registry.ALL_APIS, ids=[api.name for 
 
 
 @every_api
-def test_an_api_requires_what_the_table_says(api: Api) -> None:
+def test_checks_require_the_rights_of_the_table(api: Api) -> None:
     """No handler gets a resource that the client may not use, no response names one that the client may not
     see, and with all rights nothing is different."""
     faults = [fault for case in cases_of(api) for fault in faults_of(case, CHECKS[api.key])]

@@ -58,7 +58,7 @@ class Rig:
         return self.gate.check(SimpleNamespace(peer=peer, api=api, body=body, frames=frames))  # type: ignore[arg-type]
 
 
-def test_the_same_question_is_asked_once() -> None:
+def test_repeated_decisions_are_cached() -> None:
     """Of the same client about the same topics."""
     rig = Rig()
     assert rig.write("own") is rig.write("own") is None
@@ -68,7 +68,7 @@ def test_the_same_question_is_asked_once() -> None:
     assert rig.write("own", "other") is not None
 
 
-def test_a_rule_that_is_gone_is_not_obeyed_any_more() -> None:
+def test_removed_rule_has_no_effect() -> None:
     """From the image on that removes it; and a new one is obeyed."""
     rig = Rig()
     assert rig.write("own") is None
@@ -79,7 +79,7 @@ def test_a_rule_that_is_gone_is_not_obeyed_any_more() -> None:
     assert rig.write("own") is None, "refusals are not kept"
 
 
-def test_what_one_api_allows_says_nothing_of_another() -> None:
+def test_cached_decision_of_one_api_does_not_allow_another() -> None:
     """Writers may not read, nor be followers, nor use a transaction."""
     rig = Rig()
     assert rig.write("own") is None
@@ -95,7 +95,7 @@ def test_what_one_api_allows_says_nothing_of_another() -> None:
         rig.write("own", transaction=name_of(X, "other"))
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_decisions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients may name any number of unknown topics."""
     monkeypatch.setattr(module, "MAX_KNOWN", 10)
     rig = Rig()
@@ -132,7 +132,7 @@ def test_without_the_rules_clients_are_sent_to_another_node() -> None:
     assert rig.gate.operations(ALICE, CLUSTER) == 0
 
 
-def test_servers_are_asked_for_nothing() -> None:
+def test_requests_of_servers_are_not_checked() -> None:
     """Nor is anyone without an authorizer."""
     rig = Rig()
     assert rig.write("other", identity=Identity(is_server=True)) is None

@@ -73,7 +73,7 @@ class Describers:
         return False
 
 
-def test_clients_do_not_share_what_one_of_them_may_see() -> None:
+def test_cached_responses_are_not_shared_between_principals() -> None:
     """Equal requests for all topics have the answers of their clients' rights."""
     plane = GuardedPlane([])
     plane.gate.authorizer = Describers({"alice": {NAME}, "bob": set()})

@@ -226,7 +226,7 @@ def test_offsets_are_fetched_of_one_group_or_of_several() -> None:
     assert group.topics[0].partitions[0].committed_leader_epoch == 2
 
 
-def test_producers_without_transactions_are_served_here() -> None:
+def test_idempotent_producers_get_an_id_from_any_node() -> None:
     """Any node gives them an id; others go to their coordinator."""
     plane = FakePlane(image())
     plane.start(INIT, 4, transactional_id=None)

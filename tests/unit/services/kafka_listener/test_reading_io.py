@@ -94,7 +94,7 @@ def test_a_connection_above_its_rate_is_closed_after_the_mute(connection: Connec
     assert (connection.is_read, connection.calls) == (False, ["abort"])
 
 
-def test_a_paused_connection_of_a_client_that_is_gone_is_aborted(connection: Connection) -> None:
+def test_paused_connection_of_a_closed_client_is_aborted(connection: Connection) -> None:
     """Only while its first request waits for a response: a Produce is completed all the same."""
     connection.reading.update(True)
     connection.advance(POLL_MS)

@@ -84,7 +84,7 @@ async def test_each_connection_has_its_own_software_name(rig: ListenerRig) -> No
     assert [peer.client_id for peer in peers] == ["c"] * 3
 
 
-async def test_with_an_authorizer_metadata_is_asked_for_each_client(rig: ListenerRig) -> None:
+async def test_metadata_is_authorized_for_each_client(rig: ListenerRig) -> None:
     """It has what the client may see."""
     rig.host.gate.authorizer = Rights()
     for number in range(2):

@@ -180,7 +180,7 @@ def test_list_offsets_by_timestamp(asked_time: int, time: int, offset: int) -> N
     assert (int(response.error_code), response.offset) == (0, offset)
 
 
-def test_older_versions_get_error_codes_they_know() -> None:
+def test_older_versions_get_their_error_codes() -> None:
     """Anywhere in the response."""
     assert substitutes(2, 4) == {78: 5}
     assert substitutes(2, 5) == {}

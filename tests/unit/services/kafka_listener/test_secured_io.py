@@ -112,7 +112,7 @@ def test_requests_before_authentication_reach_no_handler(before: list[int]) -> N
     run(scenario, **SASL)
 
 
-def test_wrong_password_is_answered_after_a_delay_that_nobody_else_has() -> None:
+def test_only_failed_authentication_is_delayed() -> None:
     """The node's other clients are served meanwhile; nothing behind the failure is."""
 
     async def scenario(rig: ListenerRig) -> None:
@@ -215,7 +215,7 @@ def test_session_ends_with_the_next_request() -> None:
     run(scenario, **{**SASL, "listener.name.s.plain.connections.max.reauth.ms": "3600000"})
 
 
-def test_oauthbearer_without_signatures_has_to_be_asked_for() -> None:
+def test_unsigned_oauthbearer_tokens_need_explicit_config() -> None:
     async def scenario(rig: ListenerRig) -> None:
         parts = ({"alg": "none"}, {"sub": "alice", "exp": 4_000_000_000})
         token = b".".join(urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in parts)

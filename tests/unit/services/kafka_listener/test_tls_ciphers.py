@@ -17,14 +17,14 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("suite", "name"), NAMES.items())
-def test_names_that_openssl_knows(suite: str, name: str) -> None:
+def test_iana_names_map_to_openssl_names(suite: str, name: str) -> None:
     assert cipher_list((*TLS13_SUITES, suite)) == name
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers(name)
     assert name in {cipher["name"] for cipher in context.get_ciphers()}
 
 
-def test_suites_of_tls_13_come_together() -> None:
+def test_tls_13_suites_are_all_or_none() -> None:
     assert has_tls13(TLS13_SUITES)
     assert not has_tls13(tuple(NAMES))
     with pytest.raises(ConfigError, match="all of TLS"):

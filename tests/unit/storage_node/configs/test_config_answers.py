@@ -171,7 +171,7 @@ def test_another_node_is_described_by_its_dynamic_configs() -> None:
     }
 
 
-def test_cluster_wide_configs_come_from_the_controller() -> None:
+def test_controller_describes_cluster_wide_configs() -> None:
     """They are requested alone, and inserted at their position."""
     of_cluster = control.DescribedConfigs(CLUSTER)
     results = response(TOPIC, CLUSTER, HERE, of_cluster=(of_cluster,))

@@ -13,7 +13,7 @@ def config(**values: Any) -> NodeConfig:
     return NodeConfig.of({"log.dirs": "/d", **{name.replace("_", "."): v for name, v in values.items()}})
 
 
-def test_without_them_there_is_no_listener() -> None:
+def test_no_listener_without_listeners_config() -> None:
     assert configured_listeners(config(), "own") == []
 
 

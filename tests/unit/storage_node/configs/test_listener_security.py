@@ -41,7 +41,7 @@ def test_listeners_of_one_node_have_their_own_protocols_and_keys() -> None:
     assert "secret" not in f"{made!r}{inner!r}"
 
 
-def test_client_certificates_on_sasl_listeners_are_asked_for_by_name() -> None:
+def test_ssl_client_auth_of_sasl_listeners_needs_the_listener_prefix() -> None:
     """KIP-684: the shared ssl.client.auth does not count there."""
     values = {
         "listeners": "SASL_SSL://h:1",

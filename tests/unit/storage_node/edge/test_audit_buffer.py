@@ -16,7 +16,7 @@ def denied(topic: str = "orders", client_id: str = "app") -> Decision:
     return Decision(ALICE, client_id, "Produce", AclOperation.WRITE, resource, allowed=False)
 
 
-def test_an_event_says_who_did_what_from_where_with_which_result() -> None:
+def test_audit_event_has_principal_operation_address_and_result() -> None:
     """As JSON, without the fields that say nothing."""
     buffer = AuditBuffer(10)
     buffer.record(denied(), 1_000)
@@ -48,7 +48,7 @@ def test_equal_decisions_are_one_event() -> None:
     assert (second.count, second.resource, second.last_time_ms) == (1, "payments", None)
 
 
-def test_a_full_buffer_counts_what_is_missing() -> None:
+def test_full_audit_buffer_counts_missing_decisions() -> None:
     """Also those that were taken and could not be written; the count is reported once."""
     buffer = AuditBuffer(2)
     for number in range(5):

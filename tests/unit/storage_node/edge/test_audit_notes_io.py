@@ -68,7 +68,7 @@ def test_denials_are_recorded_with_their_reason() -> None:
     assert rig.write("own") == []
 
 
-def test_what_is_allowed_is_recorded_where_it_is_wanted() -> None:
+def test_allowed_operations_are_recorded_as_configured() -> None:
     """Each time, with the rule, although the decision is known."""
     rig = Rig("WRITE")
     allowed = [

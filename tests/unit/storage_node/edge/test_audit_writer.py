@@ -126,7 +126,7 @@ def test_the_topic_is_created_when_the_first_event_waits() -> None:
 
 
 @pytest.mark.parametrize("outcome", [NetworkError("gone"), written(7)])
-def test_what_cannot_be_written_is_reported_by_the_next_event(outcome: Any) -> None:
+def test_next_event_has_the_number_of_unwritten_decisions(outcome: Any) -> None:
     """Whether the leader did not answer or refused."""
     rig = Rig()
     rig.record(decision(), decision())

@@ -106,7 +106,7 @@ def test_rules_are_obeyed_while_the_controllers_confirm_them() -> None:
     assert not reads(2_200)
 
 
-def test_without_the_key_there_is_no_authorizer() -> None:
+def test_no_authorizer_without_authorizer_class_name() -> None:
     node = NodeAuthorization(AuthorizationConfig())
     node.follow(MetadataImage(acls={RULE: None}), None, is_complete=True)
     assert node.authorizer is None

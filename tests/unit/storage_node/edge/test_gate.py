@@ -117,7 +117,7 @@ def test_a_follower_is_a_server() -> None:
     assert rig.read(rig.secret, identity=Identity(is_server=True)).answer.partitions[0].error_code == 0
 
 
-def test_errors_and_silence_of_what_is_left_are_those_of_the_whole() -> None:
+def test_error_or_silence_of_the_authorized_part_applies_to_the_request() -> None:
     """The part that runs may fail, or have no response."""
     rig = GuardedCore((AclOperation.WRITE, T, "open"))
     silent = rig.write(rig.open, rig.secret, acks=0)

@@ -53,7 +53,7 @@ def test_a_refused_request_reaches_no_other_node() -> None:
     assert [each.error_code for each in rig.answers[1].results] == [GroupAuthorizationFailedError.code]
 
 
-def test_another_node_gets_what_is_left_of_a_request() -> None:
+def test_forwarded_request_has_the_authorized_part_only() -> None:
     """And the client the results of all of it."""
     rig = Rig(Rights([(AclOperation.DELETE, G, "own")]))
     rig.ask(registry.DELETE_GROUPS, DeleteGroupsRequest(("other", "own")))
@@ -64,7 +64,7 @@ def test_another_node_gets_what_is_left_of_a_request() -> None:
     assert results == [("other", GroupAuthorizationFailedError.code), ("own", 0)]
 
 
-def test_what_is_allowed_is_sent_as_it_is() -> None:
+def test_authorized_request_is_forwarded_unchanged() -> None:
     """Without an authorizer, too, and for other servers."""
     body = HeartbeatRequest("g", 1, "m")
     for authorizer, identity in (

@@ -20,6 +20,6 @@ def test_the_requester_is_that_of_the_connection() -> None:
 
 
 @pytest.mark.parametrize("identity", [ANONYMOUS_IDENTITY, ALICE._replace(token_id="t")])
-def test_connections_that_may_not_ask(identity: Identity) -> None:
+def test_token_requests_need_an_authenticated_connection(identity: Identity) -> None:
     with pytest.raises(DelegationTokenRequestNotAllowedError):
         signed(RenewDelegationTokenRequest(b"h"), identity)

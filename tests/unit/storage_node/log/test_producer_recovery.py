@@ -58,7 +58,7 @@ def test_clean_log_without_snapshots_has_no_producers(files: FakeFiles, log: Log
     assert len(again.producers.states) == 0
 
 
-def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash(files: FakeFiles, log: Log) -> None:
+def test_producer_state_survives_deletion_of_its_batches_and_a_crash(files: FakeFiles, log: Log) -> None:
     """From the snapshot at the new start: a duplicate is not stored."""
     append(log, idempotent(1, 0))
     log.roll(NOW)

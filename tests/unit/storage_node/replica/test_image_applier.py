@@ -392,7 +392,7 @@ def test_node_ends_without_any_log_dir(rig: CoreRig) -> None:
     assert rig.notes().count("log dirs offline") == 1
 
 
-def test_flush_may_end_after_its_topic_and_log_dir_are_gone(rig: CoreRig) -> None:
+def test_flush_can_end_after_its_topic_and_log_dir_are_deleted(rig: CoreRig) -> None:
     """A write of another topic has taken the log dir offline."""
     t, u = rig.topic("t", durability="fsync"), rig.topic("u")
     rig.produce(t)

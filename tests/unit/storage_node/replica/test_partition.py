@@ -62,7 +62,7 @@ def test_wrong_leader_epoch_is_refused(epoch: int, error: type[errors.KafkaError
         leading(new_log()).leader_log(epoch)
 
 
-def test_wrong_leader_epoch_comes_before_wrong_leader() -> None:
+def test_wrong_leader_epoch_has_precedence_over_wrong_leader() -> None:
     """A client with an old epoch must refresh, whichever node leads."""
     partition = leading(new_log())
     partition.assign(registration(2, 4), 0)

@@ -290,7 +290,7 @@ def test_change_of_the_config_keeps_the_order(rig: CoreRig) -> None:
     assert rig.produce(topic_id, idempotent(9, 2)).is_answered
 
 
-def test_client_that_is_gone_has_its_batch_appended(rig: CoreRig) -> None:
+def test_batch_of_a_disconnected_client_is_appended(rig: CoreRig) -> None:
     """As if the append had been at once."""
     topic_id = rig.topic(**ZSTD)
     peer = FakePeer()

@@ -401,7 +401,7 @@ def test_failed_follower_disk_stops_only_its_partitions() -> None:
     assert cluster.registration.isr == (1, 3)
 
 
-def test_restarted_leader_does_not_know_old_sessions() -> None:
+def test_restarted_leader_rejects_old_fetch_sessions() -> None:
     """The follower starts a new one."""
     cluster = Replicas()
     cluster.write(b"a")

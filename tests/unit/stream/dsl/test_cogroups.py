@@ -136,7 +136,7 @@ def adds(_key: Any, _value: Any, total: int) -> int:
         (lambda one, _: one.cogroup(n=Count()).aggregate(store=Last()), "store= is an option"),
     ],
 )
-def test_what_does_not_fit_is_refused(build: Callable[[Any, Any], Any], text: str) -> None:
+def test_invalid_cogroups_are_rejected_with_their_line(build: Callable[[Any, Any], Any], text: str) -> None:
     """When the topology is built, with the line."""
     builder = Builder()
     one, two = (builder.stream(topic).group_by_key() for topic in ("one", "two"))

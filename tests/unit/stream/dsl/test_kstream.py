@@ -45,7 +45,7 @@ def test_names_of_operators() -> None:
     ]
 
 
-def test_serdes_follow_what_an_operator_leaves_as_it_is() -> None:
+def test_serdes_follow_unchanged_keys_and_values() -> None:
     """A new value forgets the serde of values, a new key that of keys."""
     app = Builder()
     orders = app.stream("orders", key=utf8, value=json)

@@ -69,7 +69,7 @@ def test_a_wrong_form_fails_where_it_is_written(
 
 
 @pytest.mark.parametrize("aggregate", [Min(), Last()])
-def test_a_table_needs_aggregates_that_can_take_away(aggregate: Any) -> None:
+def test_grouped_table_needs_aggregates_that_subtract(aggregate: Any) -> None:
     """The old value of a changed row has to leave its group."""
     grouped = Builder().table("in").group_by(lambda key, value: (key, value))
     with pytest.raises(

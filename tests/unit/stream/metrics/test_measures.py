@@ -147,7 +147,7 @@ def test_hit_ratio_of_record_caches() -> None:
     assert found["counts:hit-ratio-avg"] == pytest.approx((0 + 1 / 2 + 2 / 3 + 2 / 4) / 4)
 
 
-def test_without_measures_there_is_what_files_say() -> None:
+def test_without_measures_only_file_properties_are_reported() -> None:
     """As with the level INFO: properties of the files are read when they are asked for."""
     plain = FineSource(None, {"counts": StoreSource("rocksdb", 0, {"num-live-versions": 1})})
     assert {name.name for name, _ in fine_metrics(plain, ON_TASK, NOW_MS)} == {

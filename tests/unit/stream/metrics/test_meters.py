@@ -19,7 +19,7 @@ def test_the_runs_of_a_turn_are_one_measurement() -> None:
     assert meter.end_turn(0, 3000) == 3  # the task was made again, and its batches count from 0
 
 
-def test_tasks_that_come_and_go_are_counted() -> None:
+def test_created_and_closed_tasks_are_counted() -> None:
     """Each rebalance; a task that stays keeps its meter."""
     meters = ThreadMeters(0)
     one, other = TaskId(0, 0), TaskId(0, 1)
@@ -30,7 +30,7 @@ def test_tasks_that_come_and_go_are_counted() -> None:
     assert meters.tasks == {other: kept}
 
 
-def test_polls() -> None:
+def test_poll_metrics_count_records_per_poll() -> None:
     """With the records that they returned, also none: 2.5 per poll."""
     meters = ThreadMeters(0)
     meters.polled_records(0, 2_000_000, 10)

@@ -49,7 +49,7 @@ def test_threads_and_their_tasks() -> None:
     assert remaining == {"0_1": 0, "0_2": 9, "0_3": 4}
 
 
-def test_stores() -> None:
+def test_store_metrics_have_rocksdb_names() -> None:
     """By the names of RocksDB's properties; a store in memory counts its keys."""
     found = metrics(Level.INFO)
     on_disk, in_memory = (
@@ -61,7 +61,7 @@ def test_stores() -> None:
     assert found[MetricName("num-keys", STATE, in_memory)] == 3
 
 
-def test_levels() -> None:
+def test_task_rates_and_latencies_are_debug_metrics() -> None:
     """The rates and latencies of tasks are DEBUG."""
     fine = metrics(Level.DEBUG)
     assert fine.keys() - metrics(Level.INFO).keys() == {

@@ -82,7 +82,7 @@ def test_results_by_time_or_rank_equal_those_of_all_values(
 
 @pytest.mark.parametrize("aggregate", [Count(), Sum(), Mean()])
 @given(values=VALUES, order=st.randoms(use_true_random=False))
-def test_values_can_be_taken_away_in_any_order(
+def test_values_can_be_subtracted_in_any_order(
     aggregate: Aggregate[Any], values: list[int], order: Any
 ) -> None:
     """Then nothing is left of them; a grouped table depends on it."""

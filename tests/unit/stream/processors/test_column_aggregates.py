@@ -121,7 +121,7 @@ BATCHES = st.lists(
 
 @given(batches=BATCHES, most=st.sampled_from([1, 9, 10**6]))
 @settings(max_examples=150, deadline=None)
-def test_columns_give_what_records_give(batches: list[tuple[list[Row], bool]], most: int) -> None:
+def test_column_results_equal_record_results(batches: list[tuple[list[Row], bool]], most: int) -> None:
     """Output, changelog, offsets: also for records that cannot be read, and for sums beyond 64 bits."""
     before = column_aggregates.MAX_ROWS
     column_aggregates.MAX_ROWS = most

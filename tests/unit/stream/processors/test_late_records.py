@@ -159,7 +159,7 @@ def test_late_records_are_written_exactly_once(
         assert runs[0].driver.producer_records(topic) == runs[1].driver.producer_records(topic)
 
 
-def test_a_join_of_streams_reports_what_it_cannot_keep() -> None:
+def test_stream_join_reports_records_too_late_for_its_store() -> None:
     """The late record meets what is there; a later record of the other side does not find it."""
     late: list[LateRecord[str, Any]] = []
     builder = Builder()

@@ -211,7 +211,7 @@ def test_a_crash_changes_no_row(records: list[tuple[str, Any, int]], crash_at: s
         assert runs[0].driver.producer_records(topic) == runs[1].driver.producer_records(topic)
 
 
-def test_a_row_goes_on_through_the_operators_of_a_table() -> None:
+def test_rows_pass_through_table_operators() -> None:
     """Filters, joins and suppression see results."""
     builder = Builder()
     table = builder.stream("in").group_by_key().aggregate(total=Sum(), n=Count())

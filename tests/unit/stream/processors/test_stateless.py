@@ -53,7 +53,7 @@ def test_functions_of_values_can_take_the_key_or_the_record() -> None:
     assert run.read("twice") == [("a", 2, 9), ("a", 2, 9)]
 
 
-def test_peek_sees_a_record_before_what_follows() -> None:
+def test_peek_runs_before_later_operators() -> None:
     """foreach ends a branch."""
     seen: list[object] = []
     builder = Builder()

@@ -52,7 +52,7 @@ def test_an_outer_join_waits_on_both_sides() -> None:
     assert run.read() == [("j", ["a", None], 100), ("k", [None, "x"], 101)]
 
 
-def test_a_partner_that_comes_in_time_leaves_no_result_without_it() -> None:
+def test_partner_within_the_window_prevents_an_unmatched_result() -> None:
     """The waiting record is forgotten."""
     run = (
         joined("left")

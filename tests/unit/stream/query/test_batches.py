@@ -30,7 +30,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def test_what_waits_for_a_request_goes_with_the_next_one() -> None:
+def test_waiting_queries_are_sent_with_the_next_request() -> None:
     """The first key goes at once; those of another place do not wait for it."""
 
     async def run() -> None:

@@ -41,7 +41,7 @@ class Odd:
         (Odd(), {"$type": "Odd", "$text": "odd"}),
     ],
 )
-def test_forms(value: Any, form: Any) -> None:
+def test_values_have_json_forms(value: Any, form: Any) -> None:
     """Each is JSON, and says what it was where JSON has no such value."""
     assert json_form(value) == form
     assert json.loads(json.dumps(json_form(value))) == form

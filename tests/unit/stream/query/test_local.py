@@ -96,7 +96,7 @@ def test_the_isolation_of_exactly_once(tmp_path: Path) -> None:
     assert rig.view().get("a").value == 1
 
 
-def test_stores_that_are_not_there(rig: QueryRig) -> None:
+def test_unavailable_stores_raise_errors(rig: QueryRig) -> None:
     """Unknown names, other kinds, tasks that have left, and an instance that does not run."""
     with pytest.raises(UnknownStoreError, match="did you mean 'store'"):
         rig.view("stor")
@@ -175,7 +175,7 @@ def test_queries_by_partition(rig: QueryRig) -> None:
     assert rig.ask(KeyQuery("a"), partitions=[0]).partitions[0].failure is FailureReason.NOT_PRESENT
 
 
-def test_bounds(rig: QueryRig) -> None:
+def test_position_bound_excludes_stores_behind_it(rig: QueryRig) -> None:
     """A store that has not seen the records says so, and answers once it has."""
     rig.send("a")
     bound = Position({FIRST: 3})
@@ -198,7 +198,7 @@ def test_a_position_behind_a_restart(rig: QueryRig, tmp_path: Path) -> None:
     assert rig.ask(KeyQuery("a"), partitions=[0], bound={FIRST: 2}).partitions[0].value == 2
 
 
-def test_iterators_that_stay_open_are_told(rig: QueryRig) -> None:
+def test_open_iterators_cause_a_warning(rig: QueryRig) -> None:
     """A warning, which is an error in tests, when the instance ends."""
     rows = rig.view().all()
     next(rows)

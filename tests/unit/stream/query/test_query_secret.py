@@ -32,7 +32,7 @@ def config_of(**keys: str) -> StreamsConfig:
     return StreamsConfig.of({"application.id": "app"}, **keys)
 
 
-def test_which_instances_ask_for_a_secret() -> None:
+def test_instances_that_require_a_secret() -> None:
     """Those with one, and those whose clients are secured: these do not start without it."""
     assert not config_of().needs_query_secret("PLAINTEXT")
     assert config_of(query_secret="x" * 16).needs_query_secret("PLAINTEXT")

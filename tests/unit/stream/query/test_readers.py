@@ -62,7 +62,7 @@ def read(store: Any, *, is_committed: bool = False, **options: Any) -> Any:
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_a_key_value_reader_reads_what_the_store_does(
+def test_key_value_reader_equals_its_store(
     cache: int, form: dict[str, Any], steps: list[tuple[str, str]]
 ) -> None:
     """In each place of a value: deferred, cached, evicted, uncommitted, committed."""
@@ -107,7 +107,7 @@ def test_a_committed_reader_reads_the_last_commit() -> None:
     assert (reader.get("a").value, [key for key, _ in reader.all()]) == (2, ["a"])
 
 
-def test_stores_in_memory_know_no_commits() -> None:
+def test_in_memory_stores_have_no_committed_reads() -> None:
     """The error says so."""
     store, _ = opened(StoreKind.KEY_VALUE, persistent=False)
     with pytest.raises(WrongStoreKindError, match="stores in memory do not know"):
@@ -126,9 +126,7 @@ def test_stores_in_memory_know_no_commits() -> None:
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_a_window_reader_reads_what_the_store_does(
-    form: dict[str, Any], steps: list[tuple[str, str, int]]
-) -> None:
+def test_window_reader_equals_its_store(form: dict[str, Any], steps: list[tuple[str, str, int]]) -> None:
     """All reads of a window store, also of windows that expire."""
     store, _ = opened(StoreKind.WINDOW, cache=900, **WINDOWS, **form)
     reader = read(store)
@@ -172,7 +170,7 @@ def test_a_window_reader_reads_what_the_store_does(
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_a_session_reader_reads_what_the_store_does(
+def test_session_reader_equals_its_store(
     form: dict[str, Any], steps: list[tuple[str, str, int, int]]
 ) -> None:
     """All reads of a session store."""
@@ -204,7 +202,7 @@ def test_a_session_reader_reads_what_the_store_does(
     )
 
 
-def test_a_versioned_reader_reads_what_the_store_does() -> None:
+def test_versioned_reader_equals_its_store() -> None:
     """Before and behind a commit; `is_committed` reads the versions of the commit."""
     store, _ = opened(StoreKind.VERSIONED_KEY_VALUE, history_retention_ms=10_000, segment_interval_ms=500)
     reader, committed = read(store), read(store, is_committed=True)

@@ -199,7 +199,7 @@ def test_an_owner_that_lost_the_task_never_answers(cluster: Cluster) -> None:
     assert isinstance(error.__cause__, StoreMigratedError)
 
 
-def test_an_owner_that_is_cut_off_from_its_group(cluster: Cluster) -> None:
+def test_owner_without_contact_to_its_group_rejects_queries(cluster: Cluster) -> None:
     """Others may have its tasks soon: it answers no query of other processes, also no stale one."""
     key = key_in(0)
     cluster.queries.get("store", key)
@@ -250,7 +250,7 @@ def test_errors_that_no_retry_helps(cluster: Cluster) -> None:
         queries.get("store", "a", isolation="serializable")
 
 
-def test_a_host_of_another_application_is_not_asked(cluster: Cluster) -> None:
+def test_query_is_not_sent_to_a_host_of_another_application(cluster: Cluster) -> None:
     """Its port was taken by an instance of another application: the query fails with the reason."""
     with Queries("other", KnownHosts(lambda: cluster.table), lambda store: (utf8, int64)) as queries:
         refusal("UNKNOWN_APPLICATION", queries, "store", "a")

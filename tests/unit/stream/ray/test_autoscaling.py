@@ -61,7 +61,7 @@ def test_removal_that_was_wrong_doubles_the_wait() -> None:
     assert scaler.down_ms == 10_000
 
 
-def test_bounds_come_first() -> None:
+def test_bounds_have_precedence_over_lag() -> None:
     """Also without a lag; more workers than tasks are removed, but the lower bound stays."""
     scaler = Autoscaler(LIMITS._replace(low=2))
     assert scaler.decide(0, 1, None) == 2

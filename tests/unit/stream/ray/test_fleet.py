@@ -127,7 +127,7 @@ def test_news_of_an_older_process_changes_nothing() -> None:
     assert sorted(fleet.slots) == [1]
 
 
-def test_adopts_what_runs() -> None:
+def test_running_workers_are_adopted() -> None:
     """Of a slot with two processes the newest; those above the wanted number are stopped."""
     fleet = Fleet(CONFIG, 2)
     for worker in ((1, 3), (1, 2), (3, 1)):

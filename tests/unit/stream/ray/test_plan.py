@@ -16,7 +16,7 @@ from headrace.stream.ray.plan import (
 )
 
 
-def test_names() -> None:
+def test_actor_names_round_trip() -> None:
     """A name has the application, the run, the slot and the number of the process; other names are none."""
     name = worker_name("my.app", "run1", WorkerId(2, 7))
     assert name == "my.app/run1/worker-2.7"

@@ -67,7 +67,7 @@ def test_program_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert os.getcwd() == "/"
 
 
-def test_what_cannot_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpicklable_program_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to do."""
     lock = threading.Lock()
     app = App("locked")

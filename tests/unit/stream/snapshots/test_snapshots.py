@@ -191,7 +191,7 @@ def test_a_snapshot_that_does_not_fit_is_not_loaded_again(machines: list[Machine
             new.lose()
 
 
-def test_retention_deletes_what_no_kept_snapshot_names(tmp_path: Path, objects: Any) -> None:
+def test_retention_deletes_unreferenced_files(tmp_path: Path, objects: Any) -> None:
     old = Machine(tmp_path / "old", objects, kept=2)
     for number in range(5):
         old.write(number, a=str(number))
@@ -249,7 +249,7 @@ class Refusing(FolderObjects):
 
 
 @pytest.mark.parametrize("after", range(4))
-def test_a_cut_upload_or_download_leaves_what_was_there(
+def test_interrupted_upload_or_download_keeps_existing_snapshots(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, after: int
 ) -> None:
     """The manifest is the last object of a snapshot."""
@@ -286,7 +286,7 @@ def test_manifests_are_read_as_they_were_written() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"body": 1, "sha256": "x"}'])
-def test_what_is_no_manifest_is_refused(data: bytes) -> None:
+def test_invalid_manifests_are_rejected(data: bytes) -> None:
     with pytest.raises(SnapshotError, match="manifest"):
         decode(data)
 
@@ -310,7 +310,7 @@ def test_a_manifest_writes_no_file_outside(tmp_path: Path, path: str) -> None:
     machine.close()
 
 
-def test_what_is_kept() -> None:
+def test_retention_keeps_newest_manifests_and_their_files() -> None:
     """The newest manifests by time; files of this writer, and old ones of others, that none of them names."""
     names = [manifest(created_ms=at).name for at in (9, 11, 10)]
     assert manifests_to_delete(names, 2) == [names[0]]
@@ -338,7 +338,7 @@ def test_a_task_without_committed_stores_has_no_snapshot(
     assert {path.name for path in machine.folder.iterdir()} == {str(TASK)}
 
 
-def test_places(tmp_path: Path) -> None:
+def test_snapshot_dir_selects_the_storage(tmp_path: Path) -> None:
     """Without snapshot.dir there are none. URLs: test_streams_object_store.py."""
     assert isinstance(open_objects(str(tmp_path), "app"), FolderObjects)
     assert open_snapshots(StreamsConfig.of(application_id="app"), tmp_path) is None

@@ -65,9 +65,7 @@ def test_a_key_that_is_written_again_is_written_to_the_cache_once() -> None:
         (Serde("own", lambda value: b"%d" % value, int), 1, False),
     ],
 )
-def test_only_values_wait_whose_bytes_read_as_the_same_value(
-    serde: Any, value: Any, is_deferred: bool
-) -> None:
+def test_only_values_that_round_trip_are_deferred(serde: Any, value: Any, is_deferred: bool) -> None:
     """A list may be changed by a user's function; another serde may lose something."""
     store = opened(FakeStoreContext(), serde)
     if value == "\ud800":
@@ -95,7 +93,7 @@ def test_keys_that_are_equal_with_other_bytes_stay_apart() -> None:
     assert store.get(True) is None
 
 
-def test_a_write_that_cannot_wait_comes_after_those_that_wait() -> None:
+def test_undeferrable_write_is_ordered_after_deferred_writes() -> None:
     """The order of writes is that of the changelog."""
     context = FakeStoreContext()
     store = opened(context)
@@ -111,7 +109,7 @@ def test_a_write_that_cannot_wait_comes_after_those_that_wait() -> None:
     assert store.get("a") is None
 
 
-def test_ranges_see_what_waits_and_writes_go_to_the_cache_then() -> None:
+def test_range_flushes_deferred_writes_to_the_cache() -> None:
     """A caller that reads ranges between writes would settle each write."""
     store = opened(FakeStoreContext())
     store.put("a", ValueAndTimestamp(1, 1))
@@ -153,7 +151,7 @@ def test_few_entries_wait_where_the_cache_is_small(caches: int) -> None:
     assert not waiting(store)
 
 
-def test_a_reader_during_the_flush_sees_what_waits() -> None:
+def test_reader_during_a_flush_reads_deferred_writes() -> None:
     """Entries that are evicted call listeners, which may read and write the store."""
     context = FakeStoreContext(cache_bytes=64 * 250)
     store = opened(context)
@@ -174,7 +172,7 @@ def test_a_reader_during_the_flush_sees_what_waits() -> None:
     assert store.get("late") == ValueAndTimestamp(5, 5)
 
 
-def test_a_failure_keeps_what_was_not_written() -> None:
+def test_failed_flush_keeps_unwritten_values() -> None:
     """Where a handler drops the record that failed, writes of other records are not lost."""
     context = FakeStoreContext(cache_bytes=64 * 250)
     store = opened(context)

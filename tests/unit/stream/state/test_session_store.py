@@ -37,7 +37,7 @@ def rows(found: Any) -> list[tuple[str, int, int, int]]:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_cached", [False, True])
-def test_reads(form: dict[str, Any], is_cached: bool) -> None:
+def test_session_fetches_by_key_range_and_time(form: dict[str, Any], is_cached: bool) -> None:
     """Sessions that overlap a span of time, of one key, of a range and of all keys."""
     store = opened(FakeStoreContext(), is_cached=is_cached, **form)
     store.put(session("a", 0, 5), 1)

@@ -90,7 +90,7 @@ APPLICATIONS = {
 @pytest.mark.parametrize("cache_bytes", [0, 10**6])
 @given(records=RECORDS, topics=st.lists(st.booleans(), min_size=25, max_size=25), crash_at=st.integers(1, 60))
 @settings(max_examples=6)
-def test_operators_do_what_they_do_with_built_in_stores(
+def test_operators_give_equal_results_with_supplied_stores(
     build: Callable[[Builder], None],
     cache_bytes: int,
     records: list[tuple[str, Any, int]],

@@ -113,7 +113,7 @@ def test_ranges_of_keys() -> None:
     assert cache.keys(None, None) == []
 
 
-def test_what_an_eviction_reads_is_counted_once() -> None:
+def test_entries_read_by_an_eviction_are_counted_once() -> None:
     """A table joined with itself reads its store while an entry is flushed; Kafka's size grows each time."""
     thread_cache = ThreadCache(100)
     reads = thread_cache.open("0_0-store", lambda entries: reads.put_clean(b"read", entries[0][0]))

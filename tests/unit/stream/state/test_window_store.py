@@ -29,7 +29,7 @@ def opened(context: FakeStoreContext, kind: StoreKind = StoreKind.WINDOW, **opti
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_cached", [False, True])
-def test_reads(form: dict[str, Any], is_cached: bool) -> None:
+def test_window_fetches_merge_cache_and_store(form: dict[str, Any], is_cached: bool) -> None:
     """By key and window, by key and time, by range, all; the cache is merged with the store."""
     store = opened(FakeStoreContext(), is_cached=is_cached, **form)
     for number, (key, start) in enumerate((("a", 0), ("a", 10), ("b", 0), ("c", 60), ("a", 60))):

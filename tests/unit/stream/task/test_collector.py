@@ -120,7 +120,7 @@ def test_an_exception_of_a_handler_is_fatal() -> None:
     assert "AttributeError" in found.value.__cause__.__notes__[0]  # type: ignore[union-attr]
 
 
-def test_a_retriable_error_is_raised_as_one_if_the_handler_says_retry() -> None:
+def test_handler_result_retry_raises_a_retriable_error() -> None:
     """Timeouts are retriable, too. RETRY for any other error is FAIL."""
     record = ProducedRecord("out", b"k", b"v")
     for error in (DeliveryTimeoutError("late"), NotEnoughReplicasError("one replica")):

@@ -178,7 +178,7 @@ def test_the_results_are_those_of_records(rows: list[Row], name: str, end: Any) 
         (json, [b"1", b"2"]),
     ],
 )
-def test_columns_of_a_serde_come_back_as_they_were(serde: Any, data: list[bytes | None]) -> None:
+def test_serde_columns_round_trip(serde: Any, data: list[bytes | None]) -> None:
     """Nulls included, of whole columns and of slices."""
     builder = Builder()
     builder.stream("in", value=serde).arrow(lambda batch: batch.slice(1)).to("out", value=serde)

@@ -26,7 +26,7 @@ def test_the_context_has_the_extracted_timestamp() -> None:
     assert current.metadata == RecordMetadata("t", 2, 7)
 
 
-def test_the_context_follows_a_changed_timestamp_and_comes_back() -> None:
+def test_context_has_the_forwarded_timestamp_and_is_restored() -> None:
     """Stores behind the processor log with the timestamp of what was forwarded."""
     current = started()
     seen: list[Any] = []
@@ -36,7 +36,7 @@ def test_the_context_follows_a_changed_timestamp_and_comes_back() -> None:
     assert current.context == RecordContext(90, 7, "t", 2, (("h", b"1"),), b"k", b"v")
 
 
-def test_the_context_comes_back_after_an_exception() -> None:
+def test_context_is_restored_after_an_exception() -> None:
     """The error handler sees the record of the processor that failed."""
     current = started()
 

@@ -88,7 +88,7 @@ def test_a_task_idles_for_records_that_are_not_written_yet() -> None:
     assert not both.is_ready(1102), "the wait starts again"
 
 
-def test_a_task_with_idling_disabled_takes_what_there_is() -> None:
+def test_task_with_idling_disabled_processes_available_records() -> None:
     """max.task.idle.ms=-1."""
     both = group(max_task_idle_ms=-1)
     assert not both.is_ready(0)

@@ -87,7 +87,7 @@ def test_a_topic_of_two_patterns_is_refused() -> None:
         topology.build("app", matched=["log-a"])
 
 
-def test_caches_are_off_where_there_is_no_memory_for_them() -> None:
+def test_caches_are_disabled_without_cache_memory() -> None:
     """statestore.cache.max.bytes=0."""
     topology = word_count().add_state_store(AnyStore("cached", is_cached=True), "count")
     assert any(store.is_cached for store in topology.build("a").sub_topology(0).stores)

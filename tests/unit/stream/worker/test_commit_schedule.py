@@ -40,7 +40,7 @@ def test_while_all_tasks_wait_none_is_due_next() -> None:
     assert schedule.next_ms > 10**12
 
 
-def test_a_task_that_asks_is_due_at_once() -> None:
+def test_task_that_requests_a_commit_is_due_at_once() -> None:
     """The others keep their time, unless they share a transaction with it."""
     alone, together = (CommitSchedule(100, 0, together=flag) for flag in (False, True))
     for schedule in (alone, together):

@@ -38,7 +38,7 @@ def fail_commit(rig: ThreadRig, error: Exception) -> None:
 
 @pytest.mark.parametrize("calls", [False, True])
 @pytest.mark.parametrize("error", ERRORS)
-def test_a_task_that_stays_repeats_what_was_aborted_with_a_revoked_task(
+def test_remaining_task_repeats_records_aborted_with_a_revoked_task(
     tmp_path: Path, error: Exception, calls: bool
 ) -> None:
     """Both tasks share the transaction: the output of the second one is lost. Its record is counted again,
@@ -50,7 +50,7 @@ def test_a_task_that_stays_repeats_what_was_aborted_with_a_revoked_task(
     assert {tp: offset.offset for tp, offset in rig.cluster.committed.items()} == {SECOND: 1}
 
 
-def test_a_task_that_stays_repeats_what_was_aborted_with_a_lost_task(tmp_path: Path) -> None:
+def test_remaining_task_repeats_records_aborted_with_a_lost_task(tmp_path: Path) -> None:
     """The partition was lost without a commit."""
     rig = ThreadRig(tmp_path, **EXACTLY_ONCE)
     rig.run(
@@ -133,7 +133,7 @@ def drain(rig: WorkerRig) -> None:
         assert task.drain()
 
 
-def test_a_task_with_async_functions_goes_on_after_a_commit_that_timed_out(tmp_path: Path) -> None:
+def test_async_task_continues_after_a_commit_timeout(tmp_path: Path) -> None:
     """It took no input while the commit waited for calls. Its offsets are committed with the next commit."""
     rig = WorkerRig(tmp_path, calls=True)
     rig.send("a")

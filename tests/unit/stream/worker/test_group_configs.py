@@ -27,7 +27,7 @@ class Altered:
             raise self.error
 
 
-def test_only_what_is_given_is_set() -> None:
+def test_only_given_group_configs_are_set() -> None:
     admin: Any = Altered()
     use_group_configs(
         admin, StreamsConfig.of({"num.standby.replicas": 1}, application_id="app", warmup_replicas=0)

@@ -70,7 +70,7 @@ def stored(rig: ThreadRig, *counts: int) -> None:
         rig.cluster.append(CHANGELOG.topic, b"a", count.to_bytes(8, "big"))
 
 
-def test_restored_stores_are_heard_of(tmp_path: Path) -> None:
+def test_restore_listener_is_called_for_each_store(tmp_path: Path) -> None:
     """Also those without records. Offsets are those of the changelog, which may have gaps."""
     heard = Heard()
     rig = ThreadRig(tmp_path, restore_listener=heard)
@@ -93,7 +93,7 @@ def test_restored_stores_are_heard_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fails", ["", "suspended"])
-def test_a_task_that_leaves_before_it_is_restored_is_heard_of(tmp_path: Path, fails: str) -> None:
+def test_restore_listener_is_called_for_a_task_revoked_during_restore(tmp_path: Path, fails: str) -> None:
     """An error of the listener does not keep the task."""
     heard = Heard(fails)
     rig = ThreadRig(tmp_path, restore_listener=heard)
@@ -176,7 +176,7 @@ class Running:
             next(each for each in self.cluster.consumers if each.listener).give(FIRST, SECOND)
 
 
-def test_an_instance_tells_its_state_threads_and_lags(tmp_path: Path) -> None:
+def test_instance_reports_state_threads_and_lags(tmp_path: Path) -> None:
     """From the start to the end. A store that is complete has no lag."""
     running = Running(tmp_path)
     for _ in range(3):
@@ -208,7 +208,7 @@ def test_an_instance_tells_its_state_threads_and_lags(tmp_path: Path) -> None:
     assert thread.state is ThreadState.DEAD
 
 
-def test_an_instance_that_fails_tells_it(tmp_path: Path) -> None:
+def test_failed_instance_reports_pending_error(tmp_path: Path) -> None:
     """PENDING_ERROR while its threads end. An error of the state listener is logged only."""
     running = Running(tmp_path)
     running.cluster.failures["producer.flush"] = [StreamsError("boom")]
@@ -218,7 +218,7 @@ def test_an_instance_that_fails_tells_it(tmp_path: Path) -> None:
     assert running.states[-2:] == [(S.PENDING_ERROR, S.RUNNING), (S.ERROR, S.PENDING_ERROR)]
 
 
-def test_a_thread_that_fails_while_the_instance_ends_is_not_asked_about(tmp_path: Path) -> None:
+def test_uncaught_handler_is_not_called_while_the_instance_ends(tmp_path: Path) -> None:
     """SHUTDOWN_APPLICATION would start a thread to carry the request, which an instance that ends refuses."""
     asked: list[BaseException] = []
     running = Running(tmp_path, on_uncaught=lambda error: asked.append(error) or SHUTDOWN_APPLICATION)
@@ -231,7 +231,7 @@ def test_a_thread_that_fails_while_the_instance_ends_is_not_asked_about(tmp_path
     assert asked == []
 
 
-def test_changes_of_state_are_told_in_their_order() -> None:
+def test_state_listener_is_called_in_order() -> None:
     """Also when a listener causes another change, or fails."""
     told: list[InstanceState] = []
 

@@ -76,7 +76,7 @@ def test_a_transaction_that_an_earlier_process_left_open_is_aborted_first(rig: W
     assert rig.counts() == [("a", 6)]
 
 
-def test_a_zombie_that_restores_does_not_skip_what_the_next_owner_wrote(rig: WorkerRig) -> None:
+def test_restoring_zombie_does_not_skip_records_of_the_next_owner(rig: WorkerRig) -> None:
     """It was paused while it waited for the end of a transaction, and another member got its task. When it
     has the task again, its store lacks those records."""
     rig.cluster.append(rig.changelog.topic, b"a", int64.dumps(1), timestamp=3)

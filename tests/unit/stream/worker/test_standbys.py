@@ -136,7 +136,7 @@ def test_a_promoted_standby_restores_the_rest_with_its_open_store(tmp_path: Path
     ]
 
 
-def test_an_active_task_goes_on_as_a_standby_with_its_open_store(rig: WorkerRig) -> None:
+def test_active_task_becomes_a_standby_with_its_open_store(rig: WorkerRig) -> None:
     """It is committed first, follows what the new active task writes, and can be promoted again."""
     rig.send("a")
     rig.manager.use_roles([TASK], (), ())
@@ -194,7 +194,7 @@ def test_a_task_that_cannot_be_committed_is_no_standby_with_its_writes(rig: Work
     assert value_of(rig, "a") is None
 
 
-def test_a_standby_without_a_role_is_closed_with_what_it_has(tmp_path: Path) -> None:
+def test_standby_without_role_is_closed_and_keeps_its_store(tmp_path: Path) -> None:
     """Another thread may open its store at once. The next time only the rest is read."""
     heard = Heard()
     rig = WorkerRig(tmp_path, listener=heard)
@@ -239,7 +239,7 @@ def test_the_folders_of_standbys_are_not_cleaned(rig: WorkerRig) -> None:
     assert rig.directory.clean(10**15, 0) == [TASK]
 
 
-def test_restores_come_before_standbys(rig: WorkerRig) -> None:
+def test_restores_have_precedence_over_standbys(rig: WorkerRig) -> None:
     """While a task is being restored, standbys read nothing."""
     log_counts(rig, 1)
     rig.cluster.append("app-store-changelog", b"b", int64.dumps(1), partition=1)

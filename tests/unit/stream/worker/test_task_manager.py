@@ -47,7 +47,7 @@ def exactly_once(tmp_path: Path) -> WorkerRig:
     return WorkerRig(tmp_path, **EXACTLY_ONCE)
 
 
-def test_tasks_come_and_go_with_their_partitions(rig: WorkerRig) -> None:
+def test_tasks_are_created_and_closed_with_their_partitions(rig: WorkerRig) -> None:
     """What is taken is committed and closed; the other task goes on. Another thread finds the store."""
     rig.send("a", "b", "a")
     rig.send("c", partition=1)
@@ -80,7 +80,7 @@ def test_a_source_topic_may_grow_where_no_store_is_behind_it(rig: WorkerRig, tmp
     assert stateless.committed() == {third: 1}
 
 
-def test_a_running_task_goes_on_with_a_topic_that_begins_to_match(tmp_path: Path) -> None:
+def test_running_task_adds_a_newly_matching_topic(tmp_path: Path) -> None:
     """And with the others when it is gone: processors and stores stay open. A topic between being assigned
     and known, or known and assigned, changes nothing."""
     rig = WorkerRig(tmp_path, source=re.compile("words.*"), max_task_idle_ms=-1)
@@ -504,7 +504,7 @@ def test_uncommitted_writes_are_counted_until_the_commit(tmp_path: Path) -> None
     assert not rig.manager.is_commit_due
 
 
-def test_a_task_whose_store_another_thread_has_waits(rig: WorkerRig) -> None:
+def test_task_waits_for_a_store_locked_by_another_thread(rig: WorkerRig) -> None:
     """Both threads are in one process, which moves the task from one to the other."""
     rig.directory.acquire(TaskId(0, 0), "another")
     rig.assign(FIRST)

@@ -41,7 +41,7 @@ def test_offsets_are_reported_by_interval_and_when_a_warm_up_has_caught_up() -> 
     assert is_due(68_000)
 
 
-def test_a_thread_hears_of_its_group_while_heartbeats_are_answered() -> None:
+def test_thread_is_member_while_heartbeats_get_responses() -> None:
     """Four heartbeat intervals behind the last response it does not count as a member any more."""
     plan = plan_of(counting_app(), {SOURCE: 2}, None)
     membership = ThreadMembership(plan, "process", lambda: None, lambda: None)

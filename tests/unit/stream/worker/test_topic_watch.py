@@ -55,7 +55,7 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
     found.watch.close()
 
 
-def test_topics_that_come_and_go_make_new_plans(watched: Watched) -> None:
+def test_created_and_deleted_topics_cause_new_plans(watched: Watched) -> None:
     """An error of the cluster delays only."""
     assert dict(watched.first.partitions) == {}
     watched.cluster.failures["admin.list_topics"] = [RequestTimedOutError("late")]

@@ -17,7 +17,7 @@ def test_short_turns_grow_and_long_ones_fall_back() -> None:
     assert seen == [200, 400, 400, 800, MOST, MOST, MOST, LEAST, 200]
 
 
-def test_a_turn_with_few_records_ends_the_task_and_says_nothing() -> None:
+def test_turn_with_few_records_does_not_change_the_length() -> None:
     """However long it took: a task without records waits for the next poll."""
     turn = TurnLength()
     assert not turn.ended(LEAST - 1, 1)

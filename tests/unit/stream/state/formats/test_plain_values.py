@@ -46,7 +46,7 @@ def shape(value: Any) -> Any:
 
 
 @given(VALUES)
-def test_what_is_read_equals_what_was_written(value: Any) -> None:
+def test_plain_values_round_trip(value: Any) -> None:
     """In its types as well: a tuple stays a tuple, a long int an int."""
     read = plain_values.loads(plain_values.dumps(value))
     assert read == value

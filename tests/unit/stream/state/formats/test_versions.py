@@ -11,7 +11,7 @@ from headrace.stream.state.formats.versions import (
 )
 
 
-def test_find() -> None:
+def test_find_returns_the_version_valid_at_a_time() -> None:
     """The version at its first and its last millisecond; outside of the segment is an error."""
     value = SegmentValue(b"one", 10, 20)
     value.insert_as_latest(20, 30, None)
