@@ -276,7 +276,7 @@ def test_assign_reads_single_partitions(face: Face, topic: str) -> None:
         face.make("consumer", topic, grop="x")
 
 
-def test_bad_values_are_raised_where_they_lie(face: Face, topic: str) -> None:
+def test_deserialization_errors_are_raised_at_their_offset(face: Face, topic: str) -> None:
     """A value that is not JSON: an error at its offset; with `skip` the other records are read."""
     producer = face.make("producer")
     for value in (b"1", b"{", b"2"):

@@ -267,7 +267,7 @@ print(resident_bytes() - before)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_little_memory_is_kept() -> None:
+def test_memory_kept_for_dropped_sinks_is_bounded() -> None:
     """50 sinks of 4 MB are dropped: 64 MiB at most stay for the next ones, the rest goes back."""
     done = subprocess.run(
         [sys.executable, "-c", KEPT_PROBE], capture_output=True, text=True, timeout=500, check=False

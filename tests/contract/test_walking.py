@@ -23,7 +23,7 @@ def run_of(counts: list[int], *, first: int = 0, epoch: int = 3) -> tuple[bytes,
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
-def test_it_stops_where_it_must(codec: RecordCodec) -> None:
+def test_walk_stops_at_ends_limits_epochs_and_gaps(codec: RecordCodec) -> None:
     """At the end, at the limit in bytes or offsets, at another epoch, at a gap."""
     data, ends = run_of([1, 5, 2, 9], first=100)
     assert codec.walk(data, 0, len(data), 100, 200, 3) == ends[4]

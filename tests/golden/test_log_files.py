@@ -65,7 +65,7 @@ def test_the_files_of_kafka_agree_with_each_other(disk: FakeFiles) -> None:
     assert all("__" in text for text in faults), "the folders of internal topics are not in this repository"
 
 
-def test_a_clean_folder_of_kafka_is_taken_over_as_it_is(disk: FakeFiles) -> None:
+def test_clean_kafka_log_dir_is_opened_unchanged(disk: FakeFiles) -> None:
     """Identity, topic id, offsets, epochs, producer snapshots; nothing is scanned or repaired."""
     manager = loaded(disk)
     assert manager.dirs.identity.node_id == 1

@@ -242,7 +242,9 @@ PAIRS = [(client, compression) for client in CLIENTS for compression in Compress
 
 
 @pytest.mark.parametrize(("client", "compression"), PAIRS)
-def test_other_clients_read_ours(codec: RecordCodec, client: str, compression: Compression) -> None:
+def test_other_clients_read_headrace_batches(
+    codec: RecordCodec, client: str, compression: Compression
+) -> None:
     """Both Python clients see the same records in our batches."""
     batch = CLIENTS[client][0](our_batch(codec, compression=compression))
     assert batch.validate_crc()
@@ -253,7 +255,9 @@ def test_other_clients_read_ours(codec: RecordCodec, client: str, compression: C
 
 
 @pytest.mark.parametrize(("client", "compression"), PAIRS)
-def test_ours_reads_other_clients(codec: RecordCodec, client: str, compression: Compression) -> None:
+def test_codec_reads_batches_of_other_clients(
+    codec: RecordCodec, client: str, compression: Compression
+) -> None:
     """We see the same records in the batches of both Python clients."""
     builder = CLIENTS[client][1](
         magic=2,

@@ -220,7 +220,7 @@ def test_plain_bearer_and_delegation_tokens_on_the_native_plane(tmp_path: Path) 
             producer.send("plain", b"by token").result(TIMEOUT_S)
 
 
-def test_nothing_that_is_left_has_the_password(
+def test_files_status_and_log_do_not_contain_the_password(
     cluster: headrace.LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Files, status and the log."""

@@ -79,7 +79,7 @@ def test_range_divides_each_topic_evenly(group: Any) -> None:
 
 
 @given(group=groups(same=True))
-def test_range_gives_runs_and_the_same_of_equal_topics(group: Any) -> None:
+def test_range_assigns_equal_runs_of_equal_topics(group: Any) -> None:
     """In the order of the members; equal topics are co-partitioned."""
     topics, members = group
     for share in RangeAssignor().assign(topics, members).values():
@@ -161,7 +161,7 @@ def test_a_new_member_takes_only_its_share(kind: Any, group: Any) -> None:
     assert len(after["new"]) in (total // len(grown), -(-total // len(grown)))
 
 
-def test_of_two_claims_the_newer_counts_and_of_equal_ones_none() -> None:
+def test_newer_of_two_claims_is_used_and_equal_claims_are_ignored() -> None:
     """A member that missed a generation claims partitions of another member."""
     topics = {"t": Topic(2)}
     tps = (TopicPartition("t", 0), TopicPartition("t", 1))

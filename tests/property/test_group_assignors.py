@@ -53,7 +53,9 @@ def _kept(member: MemberSpec, held: Partitions) -> int:
 
 
 @given(_groups(are_alike=False) | _groups(are_alike=True))
-def test_all_assignors_give_everything_once(group: tuple[dict[str, MemberSpec], dict[bytes, int]]) -> None:
+def test_all_assignors_assign_each_partition_once(
+    group: tuple[dict[str, MemberSpec], dict[bytes, int]],
+) -> None:
     """Also twice in a row, and from any previous target."""
     members, topics = group
     for assign in ASSIGNORS.values():
@@ -136,7 +138,7 @@ def test_uniform_is_sticky_under_small_changes(
 
 
 @given(_groups(are_alike=False))
-def test_range_gives_runs_of_neighbours(group: tuple[dict[str, MemberSpec], dict[bytes, int]]) -> None:
+def test_range_assigns_contiguous_partitions(group: tuple[dict[str, MemberSpec], dict[bytes, int]]) -> None:
     """Contiguous ranges of every topic; topics with equal counts and subscribers are divided equally."""
     members, topics = group
     found = ASSIGNORS["range"](members, topics)
@@ -152,7 +154,7 @@ def test_range_gives_runs_of_neighbours(group: tuple[dict[str, MemberSpec], dict
 
 
 @given(_groups(are_alike=True))
-def test_range_keeps_the_place_of_a_static_member(
+def test_range_keeps_the_position_of_a_static_member(
     group: tuple[dict[str, MemberSpec], dict[bytes, int]],
 ) -> None:
     """A static member rejoins with another member id."""

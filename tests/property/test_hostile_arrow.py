@@ -158,7 +158,7 @@ def to_pair(pair: Any) -> tuple[str, bytes | None]:
 
 @hypothesis_settings(max_examples=150)
 @given(tables())
-def test_exactly_the_rows_or_an_error_and_nothing(table: Any) -> None:
+def test_hostile_table_is_sent_completely_or_not_at_all(table: Any) -> None:
     """For any layout and any chunks."""
 
     async def scenario() -> None:

@@ -150,7 +150,7 @@ def _input_of(task: TaskId) -> TopicPartition:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_laws_hold_in_every_life(seed: int, tmp_path: Path) -> None:
+def test_invariants_hold_in_every_simulated_standby(seed: int, tmp_path: Path) -> None:
     Life(seed, tmp_path).run()
 
 

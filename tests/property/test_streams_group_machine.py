@@ -152,7 +152,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_laws_hold_in_every_life(seed: int) -> None:
+def test_invariants_hold_in_every_simulated_group(seed: int) -> None:
     Life(seed).run()
 
 

@@ -73,7 +73,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def test_it_is_done_once() -> None:
+def test_second_call_allocates_no_memory() -> None:
     """The block of a second time would be cleared, 8,000 pages: a millisecond for each consumer."""
     done = subprocess.run([sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 1000

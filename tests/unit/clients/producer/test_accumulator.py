@@ -99,7 +99,7 @@ def test_long_run_fills_a_batch_at_once() -> None:
     assert send.batches[0].count == 65
 
 
-def test_a_long_run_of_little_is_charged_twice_its_size() -> None:
+def test_long_run_of_small_records_is_charged_twice_its_size() -> None:
     """100 values of 50 bytes are not charged as a full batch once they are there, and nor is a run that
     finds no room in the buffer to be charged so."""
     rig = ProducerRig(batch_bytes=64 * 1024, max_batch_bytes=1 << 20, linger_ms=1000)

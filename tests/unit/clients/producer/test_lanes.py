@@ -235,7 +235,7 @@ def test_compiled_send_has_the_same_parameters() -> None:
 
 
 @pytest.mark.parametrize("partition", [None, 1])
-def test_a_run_joins_as_its_records_do(partition: int | None) -> None:
+def test_run_is_appended_like_single_records(partition: int | None) -> None:
     """The same bytes in each batch, and the place of each record, up to the first that does not fit."""
     random = Random(3)
     keys = [random.randbytes(random.randrange(1, 30)) for _ in range(400)]
@@ -295,7 +295,7 @@ def test_a_run_ends_before_a_record_that_needs_the_lock(key: Any, value: Any, ti
     assert builder.count == 2
 
 
-def test_a_run_that_nothing_is_open_for() -> None:
+def test_run_without_an_open_batch_is_not_appended() -> None:
     """An unknown topic or partition, a closed slot, keys that are ignored; lists of different lengths."""
     lanes, (builder,), lane = lanes_of(10_000)
     run: Any = ([b"a"], [b"1"], [8])

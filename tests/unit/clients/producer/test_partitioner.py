@@ -14,7 +14,7 @@ def test_the_default_partitioner() -> None:
     assert positive_hash(b"foobar") == -790332482 & 0x7FFFFFFF
 
 
-def test_sticky_stays_for_its_bytes_and_then_moves() -> None:
+def test_sticky_partition_changes_after_batch_size_bytes() -> None:
     """100 bytes: 99 do not suffice, one more does; bytes for other partitions do not count."""
     sticky = StickyChoice(100, Random(3))
     sticky.switch(4, [0, 1, 2, 3], None)

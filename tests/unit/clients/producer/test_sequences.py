@@ -297,7 +297,7 @@ def test_new_producer_id_after_the_last_epoch() -> None:
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
-def test_a_batch_that_expires_under_way_leaves_its_number_unsure(is_stored: bool) -> None:
+def test_batch_that_expires_in_flight_has_an_unsure_sequence_number(is_stored: bool) -> None:
     """The next batch waits for the outcome of its request, and follows without a gap or after one."""
     rig = rig_with(delivery_timeout_ms=1000)
     (old,) = sent_now(rig, b"old")

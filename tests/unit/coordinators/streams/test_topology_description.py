@@ -102,7 +102,7 @@ def test_a_graph_that_cannot_be_is_refused(
     assert APP not in rig.shard.groups
 
 
-def test_only_a_joining_member_sends_it(rig: StreamsGroupRig) -> None:
+def test_only_joining_member_may_send_the_description(rig: StreamsGroupRig) -> None:
     first = StreamsMember(rig, "a")
     first.beat()
     with pytest.raises(errors.InvalidRequestError, match="joining"):

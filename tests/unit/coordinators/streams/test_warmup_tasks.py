@@ -157,7 +157,7 @@ def test_offsets_that_cannot_be(rig: StreamsGroupRig) -> None:
         first.send(task_end_offsets=(TaskOffset("0", 1, -2),))
 
 
-def test_offsets_of_a_member_go_with_it(rig: StreamsGroupRig) -> None:
+def test_offsets_of_a_removed_member_are_dropped(rig: StreamsGroupRig) -> None:
     """A member that comes again under its name reports anew."""
     first, second = member(rig, "a", Stores()), member(rig, "b", Stores(others=0))
     run_app(first, second)

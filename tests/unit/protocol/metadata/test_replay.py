@@ -116,7 +116,7 @@ OLDER = [
 ]
 
 
-def test_an_older_log_reads_as_it_was_meant() -> None:
+def test_records_of_an_older_version_get_their_defaults() -> None:
     """No reassignment, no ELR, the leader has recovered, no node is in controlled shutdown."""
     records = [msgspec.msgpack.decode(msgspec.msgpack.encode(each), type=MetadataRecord) for each in OLDER]
     image, _ = replay(MetadataImage(), 0, records)

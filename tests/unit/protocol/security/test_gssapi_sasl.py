@@ -142,12 +142,12 @@ def test_client_and_server_agree() -> None:
 @pytest.mark.parametrize(
     ("offer", "error"),
     [
-        (b"sealed:\6\0\0\0", "demands a security layer"),
-        (b"sealed:", "demands a security layer"),
+        (b"sealed:\6\0\0\0", "requires a GSSAPI security layer"),
+        (b"sealed:", "requires a GSSAPI security layer"),
         (b"\1\0\0\0", "no checksum"),
     ],
 )
-def test_a_client_refuses(offer: bytes, error: str) -> None:
+def test_client_rejects_invalid_offers(offer: bytes, error: str) -> None:
     login = GssapiLogin(lambda: Context())
     login.first()
     with pytest.raises(SaslAuthenticationFailedError, match=error):

@@ -76,7 +76,7 @@ def test_rules_not_covered_by_another_are_not_reported() -> None:
     assert list(lint([cluster._replace(operation=AclOperation.ALTER)])) == []
 
 
-def test_of_rules_that_are_equal_one_is_left() -> None:
+def test_only_later_of_two_equal_rules_is_reported() -> None:
     same = RULE._replace(host="10.0.0.1/32")
     assert [each.rule for each in lint([same, RULE])] == [same]
 

@@ -43,7 +43,7 @@ def test_a_connection_of_our_port_is_ended(ends: tuple[socket.socket, socket.soc
     os.fstat(ours.fileno())
 
 
-def test_a_connection_that_is_another_one_by_now_is_left_alone(
+def test_replaced_connection_with_the_same_descriptor_is_not_ended(
     ends: tuple[socket.socket, socket.socket, int],
 ) -> None:
     """By an event, read while the duplicate is open, the intended one is closed: no other one is ended."""
@@ -70,7 +70,7 @@ def test_ended_handles_are_the_duplicated_ones(ends: tuple[socket.socket, socket
         assert other_end.recv(20) == b"untouched"
 
 
-def test_a_connection_of_another_port_is_left_alone(ends: tuple[socket.socket, socket.socket, int]) -> None:
+def test_connection_of_another_port_is_not_ended(ends: tuple[socket.socket, socket.socket, int]) -> None:
     """The descriptor belongs to another socket now."""
     client, ours, port = ends
     assert not disconnect(ours.fileno(), port + 1, yes)
@@ -79,7 +79,7 @@ def test_a_connection_of_another_port_is_left_alone(ends: tuple[socket.socket, s
     assert client.recv(20) == b"still here"
 
 
-def test_files_pipes_and_closed_descriptors_are_left_alone(tmp_path: Path) -> None:
+def test_files_pipes_and_closed_descriptors_are_not_ended(tmp_path: Path) -> None:
     """The descriptor is closed, or reused for a log file: it is left open and no duplicate leaks."""
     before = len(os.listdir("/proc/self/fd"))
     reader, writer = os.pipe()
@@ -112,7 +112,7 @@ def test_strangers_are_ended_when_they_stay_silent(ends: tuple[socket.socket, so
     assert len(strangers) == 0
 
 
-def test_strangers_that_shook_hands_or_left_are_not_ended(
+def test_connections_after_handshake_or_close_are_not_ended(
     ends: tuple[socket.socket, socket.socket, int],
 ) -> None:
     """Both are out of the sweep's reach."""

@@ -84,7 +84,7 @@ def test_an_exchange_in_the_wrong_order_or_too_large() -> None:
         kinds.begin(one, SaslHandshakeRequest("GSSAPI"), 0)
 
 
-def test_times_end_connections() -> None:
+def test_expired_exchanges_and_sessions_end_connections() -> None:
     """An exchange that lasts too long; the limit of a session, or the end of a token if that is earlier."""
     one, kinds = peer(), door(max_reauth_ms={"PLAIN": 500})
     kinds.greet(one, "", 100)
@@ -97,7 +97,7 @@ def test_times_end_connections() -> None:
     assert "again in time" in overdue(one, 1500, 100)
 
 
-def test_guests_have_places_of_their_own() -> None:
+def test_guests_have_a_separate_connection_limit() -> None:
     """A full table takes guests, and refuses one that has authenticated; the oldest guest is surplus."""
     table = PeerTable(1)
     table.admit(Peer(b"user", 1))

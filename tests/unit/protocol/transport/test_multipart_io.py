@@ -113,7 +113,7 @@ def test_small_parts_are_copied_and_large_ones_are_not() -> None:
     assert len(ready_part(memoryview(bytes(LARGE)).cast("q"))) == LARGE  # bytes, whatever the items are
 
 
-def test_a_large_part_is_sent_as_it_lies(pair: tuple[zmq.Socket[bytes], zmq.Socket[bytes]]) -> None:
+def test_large_part_is_sent_without_a_copy(pair: tuple[zmq.Socket[bytes], zmq.Socket[bytes]]) -> None:
     """No copy is made on the way between two threads' queues: both ends see the same memory."""
     left, right = both(pair)
     data = bytearray(b"x" * LARGE)

@@ -215,7 +215,7 @@ async def test_requests_beyond_the_window_are_throttled() -> None:
                 assert (header.correlation_id, header.error_code) == (number, 0)
 
 
-async def test_a_flood_that_reads_nothing_is_cut_off() -> None:
+async def test_peer_that_reads_no_responses_is_disconnected() -> None:
     """20,000 requests pipelined without reading: refusals fill the peer's queue, it is disconnected and
     counted, and meanwhile another client is served."""
     async with serving(RouterLimits(max_in_flight=4)) as served:
@@ -232,7 +232,7 @@ async def test_a_flood_that_reads_nothing_is_cut_off() -> None:
         bystander.close()
 
 
-async def test_a_slow_reader_is_bounded_and_alone() -> None:
+async def test_unread_responses_of_a_slow_reader_are_bounded() -> None:
     """It asks for large answers and reads none: its unread bytes stop at its share, they are freed when it is
     gone, and a reader beside it gets everything."""
     limits = RouterLimits(max_peer_response_bytes_pending=8_000_000)

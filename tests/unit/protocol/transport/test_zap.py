@@ -16,7 +16,7 @@ def test_a_client_with_a_key_is_let_in_under_its_key() -> None:
     "change",
     [{7: b"NULL"}, {7: b"PLAIN"}, {4: b"other"}],
 )
-def test_others_are_refused(change: dict[int, bytes]) -> None:
+def test_other_mechanisms_and_domains_are_rejected(change: dict[int, bytes]) -> None:
     """Another mechanism, and another listener of this process."""
     parts = [change.get(place, part) for place, part in enumerate(ASK)]
     reply = answer(parts)

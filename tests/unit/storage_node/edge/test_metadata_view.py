@@ -98,7 +98,7 @@ def test_an_empty_list_of_topics_gives_nodes_only(view: MetadataView) -> None:
     assert answer.nodes
 
 
-def test_topics_by_id_alone(view: MetadataView) -> None:
+def test_topic_ids_without_names_request_these_topics_only(view: MetadataView) -> None:
     """Ids without names do not ask for all topics."""
     (topic,) = view.answer(MetadataRequest(topic_ids=(ID,))).topics
     assert topic.name == "t"

@@ -104,7 +104,7 @@ def test_heartbeats_do_not_wait_for_responses(active: Driver) -> None:
     assert active(m.TimerFired(m.HEARTBEAT_TIMER), full_ms + 600) == heartbeat_effects(12, full_ms + 600)
 
 
-def test_an_answered_heartbeat_grants_a_lease_from_when_it_was_sent(active: Driver) -> None:
+def test_heartbeat_response_grants_a_lease_from_the_send_time(active: Driver) -> None:
     """For a third of the session, once the metadata of the response is applied; not to a fenced node, and not
     by a controller that reports no metadata offset."""
     lease = active.core.lease

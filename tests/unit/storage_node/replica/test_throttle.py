@@ -147,7 +147,7 @@ def test_rate_of_the_config_file() -> None:
     assert throttles.follower.rate == 77
 
 
-def test_is_named() -> None:
+def test_throttled_replicas_are_named_by_partition_and_node() -> None:
     """Pairs of partition and node, or all."""
     assert is_named(("*",), 3, 4)
     assert is_named(("1:2", "3:4"), 3, 4)
