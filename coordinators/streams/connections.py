@@ -3,7 +3,7 @@
 The kernel closes the connections of a process that dies, at once, while its session lasts for the session
 timeout (45 s by default). The end of a connection is no proof of death: a client also closes one to open
 another. But a member that lives sends its next heartbeat within its interval, on a new connection, and then
-has a full session again. A static member keeps its session: it is expected to be away for a while.
+has a full session again. A static member keeps its session: it is expected to return.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MemberConnections:
         self._members[key] = _Member(session, interval_ms)
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """The member is gone; idempotent."""
+        """Remove the member; idempotent."""
         known = self._members.pop((group_id, member_id), None)
         if known is not None:
             keys = self._of[known.session]

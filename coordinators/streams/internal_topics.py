@@ -40,7 +40,7 @@ class InternalTopics:
         self._faults: dict[str, tuple[str, int]] = {}  # group -> error of the last attempt, next attempt
 
     def fault_of(self, group_id: str) -> str:
-        """Why the last attempt failed; empty if it did not."""
+        """The error of the last attempt; empty if it succeeded."""
         return self._faults.get(group_id, ("", 0))[0]
 
     def create(self, group_id: str, topics: Sequence[TopicInfo], now: Now) -> Outcome:
@@ -77,7 +77,7 @@ class InternalTopics:
     def refused(self, topics: Iterable[TopicInfo], creator: tuple[str, str] | None) -> tuple[str, ...]:
         """Those of `topics` that a client, by principal and host, may not create; without a creator none.
 
-        Errors: CoordinatorNotAvailableError while this node does not know the rules.
+        Errors: CoordinatorNotAvailableError while the rules of this node are not loaded or too old.
         """
         authorizer = self._context.authorizer
         if authorizer is None or creator is None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from .streams_members import StreamsMembers
     from .tasks import Tasks
 
-# Tasks pause until another member learns that theirs is gone: a shard's members send 20 heartbeats/s at most
+# Reassigned tasks pause until the next heartbeat of their new member: at most 20 heartbeats/s per shard
 STEADY_MS, STEADY_MS_PER_MEMBER = 1_000, 50
 
 
@@ -188,7 +188,7 @@ class StreamsHeartbeats:
     def _use_offsets(
         self, draft: StreamsDraft, body: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology
     ) -> None:
-        """The member reports how far its stores are: a warm-up task may have caught up."""
+        """The member reports the offsets of its stores: a warm-up task may have caught up."""
         group_id, found = body.group_id, self._members.task_offsets
         known = (
             (name, each) for name, it in (configured.tasks or {}).items() for each in range(it.task_count)

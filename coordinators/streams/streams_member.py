@@ -92,11 +92,11 @@ class Member:
         return self.metadata.user_endpoint
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has the whole target of `epoch`."""
+        """Whether the member has the whole target of `epoch`."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def has_all(self, tasks: Tasks) -> bool:
-        """Whether it has all of `tasks` assigned or pending, in the same roles."""
+        """Whether the member has all of `tasks` assigned or pending, in the same roles."""
         return all(
             self.assigned.get(task) is role or self.pending.get(task) is role for task, role in tasks.items()
         )

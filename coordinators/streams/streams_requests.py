@@ -116,5 +116,5 @@ def check_owned(owned: Tasks | None, subtopologies: Mapping[str, SubtopologyTask
 
 
 def is_full(body: StreamsGroupHeartbeatRequest) -> bool:
-    """All fields are set, as when a member joins or does not know what the coordinator has."""
+    """Whether all fields are set, as when a member joins, or does not know the state of the coordinator."""
     return body.rebalance_timeout_ms != -1 and body.active is not None

@@ -26,7 +26,7 @@ class TaskOffsets:
         ends: Iterable[TaskOffset],
         known: Iterable[Task],
     ) -> None:
-        """Replace the offsets of a member. Tasks that are not `known` are left out."""
+        """Replace the offsets of a member. Tasks that are not `known` are skipped."""
         tasks = frozenset(known)
         for found, reported in ((self._offsets, offsets), (self._ends, ends)):
             found.setdefault(group_id, {})[member_id] = {
