@@ -1,11 +1,11 @@
 """Authentication on a listener: the identity of a connection, and the requests that it may send. Pure.
 
-A connection is one of three: a server of the cluster, by its CURVE key; a guest, which may authenticate and
-nothing else; a user. The requests that a peer may send are in a table that its kind has in common, so that
-a listener without security pays nothing.
+A connection is a server of the cluster, identified by its CURVE key; a guest, which may only authenticate; or
+a user. All peers of a kind share a table of allowed requests, so that a listener without security has no
+extra cost.
 
-Bound: guests have a table of their own, so that they take no place of a user; the oldest one goes when it is
-full. Each of them has one exchange, and must be done with it in the time of a handshake.
+Bound: guests have a separate connection limit, so that they do not count against that of users; when it is
+reached, the oldest guest is closed. Each guest has one exchange, which must end within the handshake timeout.
 """
 
 from __future__ import annotations
@@ -47,19 +47,20 @@ CURVE = "CURVE"  # the mechanism of a server's identity
 
 
 class Exchange:
-    """The authentication of one peer that is under way."""
+    """The authentication of one peer in progress."""
 
     __slots__ = ("began_ms", "is_pending", "mechanism", "server")
 
     def __init__(self, began_ms: int) -> None:
         self.began_ms = began_ms
         self.mechanism = ""
-        self.is_pending = False  # an outcome comes from another thread
+        self.is_pending = False  # another thread computes the outcome
         self.server: SaslServer | None = None
 
 
 class Refusal(Exception):
-    """The authentication failed: `answer` is for the client, `reason` for the log. The connection ends."""
+    """Authentication failed: `answer` is for the client, `reason` for the log. The connection will be
+    closed."""
 
     def __init__(self, answer: KafkaError, reason: str) -> None:
         super().__init__(reason)
@@ -78,7 +79,7 @@ class Door:
         self.all: dict[int, ServedApi] = self._of_others
 
     def mechanisms(self, peer: Peer) -> tuple[str, ...]:
-        """The mechanisms by one of which the peer has to authenticate; empty if it need not."""
+        """The mechanisms with one of which the peer must authenticate; empty if it need not."""
         return () if peer.exchange is None else tuple(self._factories())
 
     def server_keys(self) -> tuple[str, ...]:
@@ -88,7 +89,7 @@ class Door:
         return tuple(self._security.trusted().to_text().splitlines())
 
     def greet(self, peer: Peer, public_key: str, now_ms: int) -> None:
-        """Decide on a peer after its handshake, by its CURVE key in hexadecimal digits, empty without.
+        """Classify a peer after its handshake, by its CURVE key in hexadecimal digits, empty without.
         Errors: ClusterAuthorizationFailedError."""
         security = self._security
         if security is None:
@@ -110,7 +111,7 @@ class Door:
     # --- an exchange ------------------------------------------------------------------------------------
 
     def begin(self, peer: Peer, request: SaslHandshakeRequest, now_ms: int) -> SaslHandshakeResponse:
-        """Begin an exchange, or one of a user that authenticates again. Errors: Refusal."""
+        """Begin an exchange, of a guest or of a user that re-authenticates. Errors: Refusal."""
         if peer.identity.is_server:
             raise _illegal("a server of the cluster is authenticated by its key")
         factories = self._factories()
@@ -181,7 +182,7 @@ class Door:
         return sasl()
 
     def _lifetime_ms(self, mechanism: str, result: Authenticated, wall_ms: int) -> int:
-        """How long the connection may be used without another authentication, 0 for no limit."""
+        """The time until the connection must re-authenticate, 0 for no limit."""
         assert self._security is not None
         max_reauth_ms = self._security.max_reauth_ms.get(mechanism, 0)
         limits = [max_reauth_ms] if max_reauth_ms else []
@@ -191,8 +192,8 @@ class Door:
 
 
 def overdue(peer: Peer, now_ms: int, timeout_ms: int) -> str:
-    """Why the connection has to end now: an exchange that takes too long, or an identity that has expired;
-    empty if it may go on."""
+    """The reason to close the connection now: an exchange that takes too long, or an expired identity;
+    otherwise empty."""
     if peer.exchange is not None and now_ms - peer.exchange.began_ms > timeout_ms:
         return f"this connection did not authenticate within {timeout_ms} ms"
     if peer.expires_ms is not None and now_ms >= peer.expires_ms:

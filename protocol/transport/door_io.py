@@ -1,7 +1,7 @@
-"""Between a listener with users and its handler: runs the exchanges of SASL, and passes on what users send.
+"""Between a listener with users and its handler: runs SASL exchanges, and passes on the requests of users.
 
-A refusal is sent late, so that passwords cannot be tried fast on one connection, and the connection is closed
-a little after it: ZeroMQ drops what it has not sent when a connection is shut down.
+A rejection is sent after a delay, so that passwords cannot be guessed fast on one connection, and the
+connection is closed a little later: ZeroMQ drops unsent messages when a connection is shut down.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Answers(Protocol):
         """Answer."""
 
     def reply_error(self, request: Request, error: KafkaError) -> None:
-        """Answer with an error."""
+        """Respond with an error."""
 
 
 class Entrance:
@@ -56,12 +56,12 @@ class Entrance:
         router: _Answers,
         delay_ms: int,
     ) -> None:
-        """`delay_ms`: of refusals."""
+        """`delay_ms`: of rejections."""
         self._door, self._peers, self._handler, self._router = door, peers, handler, router
         self._delay_s = delay_ms / 1000
 
     def take(self, request: Request) -> None:
-        """A request of a peer that may send it. Errors: KafkaError, its response."""
+        """A request that the peer may send. Errors: KafkaError, its response."""
         if request.api.key in SASL_KEYS:
             self._authenticate(request)
         else:
@@ -85,7 +85,7 @@ class Entrance:
         assert exchange is not None, "it has a pending outcome"
 
         def arrived(future: Future[SaslOutcome]) -> None:
-            # after the end of the threads, or of the loop, there is no peer to answer to
+            # after the end of the threads, or of the event loop, there is no peer for a response
             if not future.cancelled():
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(self._resume, request, exchange, future)
@@ -103,7 +103,7 @@ class Entrance:
             self._answer(request, self._door.resume(peer, exchange, result, _now_ms(), _wall_ms()))
 
     def _answer(self, request: Request, response: SaslAuthenticateResponse) -> None:
-        """Errors: ThrottlingQuotaExceededError if there is no place for another user."""
+        """Errors: ThrottlingQuotaExceededError if the connection limit of users is reached."""
         peer = request.peer
         if peer.exchange is None:
             self._peers.promote(peer)
@@ -141,6 +141,6 @@ def _wall_ms() -> int:
 
 
 def _close_to(peer: Peer) -> None:
-    """The peer may do nothing any more."""
+    """Reject all further requests of the peer."""
     peer.served, peer.exchange = {}, None
     peer.identity = ANONYMOUS_IDENTITY

@@ -1,7 +1,7 @@
-"""ZeroMQ's authentication protocol (ZAP), by which libzmq asks about each connection of a CURVE server. Pure.
+"""ZeroMQ's authentication protocol (ZAP), with which libzmq checks each connection of a CURVE server. Pure.
 
-Every client with a key of its own is let in, and its public key becomes the user id of its messages: who may
-do what is decided at the handshake of a connection, where a refusal has a text that the client can show.
+Every client with a key pair is accepted, and its public key becomes the user id of its messages. Rights are
+decided at the handshake of a connection, where a rejection has a text that the client can show.
 
 Source: RFC 27/ZAP.
 """

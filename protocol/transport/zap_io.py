@@ -1,8 +1,8 @@
 """The ZAP handler of this process: one thread for all CURVE listeners of all nodes in it.
 
-libzmq has one address for the handler per context, so listeners cannot have handlers of their own. It is not
+libzmq has one handler address per context, so listeners share the handler. It is not
 on an event loop, because a busy loop would delay the connections of all other nodes of the process. The
-thread sleeps in ZeroMQ, and is asked once per connection.
+thread waits in ZeroMQ, and gets one request per connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class _Handler:
-    """The process that has a handler: a forked child needs its own."""
+    """The process of the handler: a forked child needs its own handler."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -42,7 +42,7 @@ def serve_zap() -> None:
             return
         socket = shared_context().socket(zmq.ROUTER)
         socket.setsockopt(zmq.LINGER, 0)
-        # Bound: connections that the kernel accepted. A limit here would leave connections without an answer.
+        # Bound: connections that the kernel accepted. A limit here would leave connections without a reply.
         socket.setsockopt(zmq.RCVHWM, 0)
         socket.setsockopt(zmq.SNDHWM, 0)
         socket.bind(zap.ENDPOINT)

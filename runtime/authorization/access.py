@@ -1,4 +1,4 @@
-"""One connection's rights, and the errors of what it may not do. Pure."""
+"""The rights of one connection, and the errors of unauthorized operations. Pure."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def refusal(kind: ResourceType) -> KafkaError:
 
 
 class Access:
-    """What one connection may do, by the rules of one moment."""
+    """The rights of one connection, by the rules at one moment."""
 
     __slots__ = ("authorizer", "identity", "image", "note")
 
     def __init__(
         self, authorizer: Authorizer, identity: Identity, image: MetadataImage, note: Note | None = None
     ) -> None:
-        """`note` is called with each decision, except on what a response may show."""
+        """`note` is called with each decision, except decisions about the content of responses."""
         self.authorizer, self.identity, self.image, self.note = authorizer, identity, image, note
 
     def may(self, need: Need | None, name: str) -> bool:
@@ -79,6 +79,6 @@ class Access:
         return self.authorizer.allows_some(self.identity, other.operation, other.resource_type)
 
     def may_by_id(self, need: Need | None, topic_id: bytes) -> bool:
-        """As `may`, for a topic by its id. The handler answers that an id is unknown."""
+        """As `may`, for a topic by its id. For an unknown id the handler returns the error."""
         name = self.image.topic_names.get(topic_id)
         return name is None or self.may(need, name)

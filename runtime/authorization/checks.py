@@ -1,6 +1,7 @@
 """The checks of all apis, made from the table of required operations. Pure.
 
-First the rights for the whole request, then those for each of its resources. Source: Kafka KafkaApis.scala,
+A check first requires the rights for the whole request, then those for each of its resources. Source: Kafka
+KafkaApis.scala,
 ControllerApis.scala.
 """
 
@@ -73,7 +74,7 @@ _DEFAULT: dict[ResourceType, Names] = {
     _GROUP: _named("group_id"),
     _TRANSACTIONAL_ID: _named("transactional_id"),
 }
-# What the table says in words: the resources of a request that a requirement is about.
+# The resources of a request to which a requirement applies; the table describes them in words.
 _SPECIAL: dict[tuple[int, AclOperation, ResourceType], Names] = {
     (registry.FETCH.key, AclOperation.CLUSTER_ACTION, _CLUSTER): lambda _access, body: (
         _ALWAYS if body.replica_id >= 0 else ()
@@ -215,7 +216,7 @@ def _configs(
 
 
 def _add_partitions(needs: tuple[Need, ...]) -> Check:
-    """Without the right for one topic nothing of the transaction runs."""
+    """Without the right for one topic, no partition of the transaction is added."""
     of_id, of_topic = each_need(needs, _TRANSACTIONAL_ID), each_need(needs, _TOPIC)
 
     def refused(access: Access, _body: Any, entry: transactions.TransactionPartitions) -> Refused | None:

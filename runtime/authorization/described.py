@@ -1,5 +1,5 @@
-"""Requests for metadata, offsets, groups and transactions, whose responses may name more than they ask for.
-Pure."""
+"""Requests for metadata, offsets, groups and transactions, whose responses may have more resources than the
+request names. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NOT_DESCRIBED = "The group has described topic(s) that the client is not author
 
 
 def only_shown(results: str, kind: ResourceType, name: Callable[[Any], str]) -> MakeCheck:
-    """A list of everything: what the client may not see is left out."""
+    """A list of all resources: those that the client may not describe are omitted."""
 
     def make(needs: tuple[Need, ...]) -> Check:
         need = shown_need(needs, kind)
@@ -66,8 +66,8 @@ def only_shown(results: str, kind: ResourceType, name: Callable[[Any], str]) -> 
 
 
 def metadata(needs: tuple[Need, ...]) -> Check:
-    """Topics of a request for all of them are left out; a named one fails alone. A topic that is named by its
-    id fails without its name."""
+    """In a request for all topics, unauthorized topics are omitted; a named topic has an error. The error of
+    a topic id does not have its name."""
     named, listed = each_need(needs, _TOPIC), shown_need(needs, _TOPIC)
 
     def check(access: Access, body: MetadataRequest, frames: Sequence[Buffer]) -> Outcome:
@@ -103,7 +103,7 @@ def metadata(needs: tuple[Need, ...]) -> Check:
 
 
 def offset_fetch(needs: tuple[Need, ...]) -> Check:
-    """Each group fails alone, and in it each topic that is named."""
+    """Each group, and each named topic of a group, has its own error."""
     of_group, named, listed = each_need(needs, _GROUP), each_need(needs, _TOPIC), shown_need(needs, _TOPIC)
 
     def check(access: Access, body: OffsetFetchRequest, frames: Sequence[Buffer]) -> Outcome:
@@ -126,7 +126,7 @@ def offset_fetch(needs: tuple[Need, ...]) -> Check:
 
 
 class _GroupPart:
-    """What of one group may be asked, None for nothing, and its result."""
+    """The authorized part of the request for one group, None for nothing, and its result."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class _GroupPart:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the group is asked, and its result shown, as it is."""
+        """Whether the request for the group, and its result, are unchanged."""
         return self._may and self._group.topics is not None and not self._refused
 
     def merge(self, result: OffsetsOfGroup | None) -> OffsetsOfGroup:
@@ -178,9 +178,9 @@ def without_secret_topics(
     refuse: Refuse,
     topics_of: Callable[[Any], Iterable[str]],
 ) -> MakeCheck:
-    """Descriptions of groups: one whose members read a topic that the client may not describe has an error
-    and nothing else, as a group that it may not describe itself has by `check_groups`. `refuse` makes one
-    from its id."""
+    """Descriptions of groups: a group whose members read a topic that the client may not describe has only an
+    error, as a group has in `check_groups` that the client may not describe. `refuse` creates it from the
+    group id."""
 
     def make(needs: tuple[Need, ...]) -> Check:
         need = each_need(needs, _TOPIC)
@@ -222,7 +222,7 @@ def streams_topics(group: DescribedStreamsGroup) -> Iterable[str]:
 
 
 def topology_topics(topology: StreamsGroupTopologyValue | None) -> Iterable[str]:
-    """The topics that a topology names, internal ones included."""
+    """The topics of a topology, internal topics included."""
     for each in () if topology is None else topology.subtopologies:
         yield from each.source_topics
         yield from each.repartition_sink_topics
@@ -237,7 +237,8 @@ def internal_topics(topology: StreamsGroupTopologyValue | None) -> Iterable[str]
 
 
 def consumer_heartbeat(needs: tuple[Need, ...]) -> Check:
-    """An expression may match topics that the client may not describe: it does not get them."""
+    """An expression may match topics that the client may not describe: they are removed from its
+    assignment."""
     need = shown_need(needs, _TOPIC)
 
     def show(access: Access, response: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
@@ -283,7 +284,7 @@ def streams_heartbeat(needs: tuple[Need, ...]) -> Check:
 
 
 def described_transactions(check_ids: MakeCheck) -> MakeCheck:
-    """Topics of a transaction are left out."""
+    """Unauthorized topics of a transaction are omitted."""
 
     def make(needs: tuple[Need, ...]) -> Check:
         need = shown_need(needs, _TOPIC)

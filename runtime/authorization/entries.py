@@ -1,4 +1,4 @@
-"""Requests that name several resources: those that the client may not use are refused on their own. Pure."""
+"""Requests with several resources, of which the unauthorized ones are rejected individually. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Refused = tuple[Any, ...]  # the results of one entry
 class Entries(NamedTuple):
     """The entries of a request and their results, which the response has in the same order.
 
-    `refused` (of access, request and entry) makes the results of an entry that may not run, as many as it
-    would have; None if it may.
+    `refused` (of access, request and entry) creates the results of an unauthorized entry, as many as it would
+    have; None if it is authorized.
     """
 
     api: Api
@@ -75,7 +75,8 @@ def check_entries(entries: Entries) -> Check:
 
 
 def _merged(entries: Entries, asked: Sequence[Any], refused: Sequence[Refused | None], response: Any) -> Any:
-    """The results of refused entries between those of the others; an error of the whole stays as it is."""
+    """The results of rejected entries, in order among those of the others; an error of the whole request is
+    unchanged."""
     if getattr(response, "error_code", 0):
         return response
     left = iter(getattr(response, entries.results))

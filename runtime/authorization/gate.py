@@ -1,4 +1,4 @@
-"""The check of every request of a server, before a handler or another server has it. Pure."""
+"""The check of every request of a server, before it is handled or forwarded. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PRODUCE, _FETCH = registry.PRODUCE.key, registry.FETCH.key
 _TOPIC_ID = attrgetter("topic_id")
-# Apis that clients send to the leader of a partition, and look for another one after these errors.
+# Apis that clients send to the leader of a partition; after these errors they look for another leader.
 _LEADERS = {
     api.key
     for api in (
@@ -42,11 +42,11 @@ _LEADERS = {
 
 
 class Audit(Protocol):
-    """Takes note of decisions."""
+    """Records decisions."""
 
     @property
     def wants_allowed(self) -> bool:
-        """Whether also of what is allowed."""
+        """Whether it also records allowed operations."""
 
     def note(
         self, request: Incoming, operation: AclOperation, resource: Resource, is_allowed: bool, /
@@ -54,12 +54,13 @@ class Audit(Protocol):
         """A decision about a request."""
 
 
-# Bound: names and ids that clients are known to be allowed.
+# Bound: cached names and ids of allowed resources.
 MAX_KNOWN = 100_000
 
 
 class Gate:
-    """The checks of one server. Without an `authorizer` everything is allowed, and its owner asks nothing."""
+    """The checks of one server. Without an `authorizer` every operation is allowed, and its owner calls no
+    check."""
 
     def __init__(
         self,
@@ -67,18 +68,18 @@ class Gate:
         image: Callable[[], MetadataImage],
         checks: Mapping[int, Check] = CHECKS,
     ) -> None:
-        """`image` returns the metadata that the server has at present."""
+        """`image` returns the current metadata of the server."""
         self.authorizer = authorizer
         self.audit: Audit | None = None
         self._image, self._checks = image, checks
-        # What clients may write and read by the rules of one image: transactional ids and topic ids.
+        # Allowed writes and reads of clients by the rules of one image: transactional ids and topic ids.
         self._allowed_by: MetadataImage | None = None
         self._allowed: dict[int, dict[Identity, set[bytes | str]]] = {_PRODUCE: {}, _FETCH: {}}
         self._known = 0
 
     def check(self, request: Incoming) -> Outcome:
-        """What is left of the request; None: all of it. Errors: KafkaError if nothing of it may run, also
-        while the authorizer does not know the rules.
+        """The authorized part of the request; None: all of it. Errors: KafkaError if no part is authorized,
+        and while the rules are not loaded or too old.
 
         Requests of other servers were checked by the server that received them.
         """
@@ -107,7 +108,7 @@ class Gate:
         return outcome
 
     def _is_known(self, allowed: set[bytes | str] | None, key: int, body: Any) -> bool:
-        """Whether all of a Produce, or of a client's Fetch, was allowed before."""
+        """Whether all of a Produce, or of a client's Fetch, is in the cache of allowed resources."""
         if allowed is None:
             return False
         if key == _PRODUCE:
@@ -131,13 +132,13 @@ class Gate:
             self._forget(self._allowed_by)
 
     def _forget(self, image: MetadataImage | None) -> None:
-        """Decisions are those of one image: rules change with images only."""
+        """Clear the cache for a new image: rules change with images only."""
         self._allowed_by, self._known = image, 0
         for allowed in self._allowed.values():
             allowed.clear()
 
     def hides_topic(self, identity: Identity, api_key: int, topic: str) -> bool:
-        """Whether a client that names a topic must not learn whether it exists."""
+        """Whether the existence of a topic must be hidden from a client."""
         authorizer = self.authorizer
         if authorizer is None:
             return False
@@ -166,13 +167,13 @@ class Gate:
         return bits
 
     def operations_on_cluster(self, identity: Identity) -> int:
-        """As `operations`; none are shown to a client that may not describe the cluster."""
+        """As `operations`; none for a client that may not describe the cluster."""
         bits = self.operations(identity, CLUSTER)
         return bits if bits & 1 << AclOperation.DESCRIBE else 0
 
 
 def _as_clients_know_it(key: int, error: LeaderNotAvailableError) -> KafkaError:
-    """The same as an error after which clients of the api try another node."""
+    """The error in a form after which clients of the api try another node."""
     if key in _LEADERS:
         return NotLeaderOrFollowerError(str(error))
     kinds = {need.right.resource_type for need in REQUIRED[key].needs}

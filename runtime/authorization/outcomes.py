@@ -1,4 +1,4 @@
-"""What is left of a request that may not run as a whole. Pure."""
+"""The outcomes of a check: a rejected request, or its authorized part. Pure."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ if TYPE_CHECKING:
 
 
 class Answered(NamedTuple):
-    """Nothing is left: the response."""
+    """No part is authorized: the response."""
 
     response: Any
 
 
 class Reduced(NamedTuple):
-    """The part that may run; `merge` makes the response of the whole from the response of this part."""
+    """The authorized part; `merge` creates the response of the whole request from the response of this
+    part."""
 
     body: Any
     frames: Sequence[Buffer]
     merge: Callable[[Any], Any]
 
 
-Outcome = Answered | Reduced | None  # None: the request may run as it is
-# Errors: KafkaError if the whole request is refused.
+Outcome = Answered | Reduced | None  # None: the request is authorized unchanged
+# Errors: KafkaError if the whole request is rejected.
 Check = Callable[["Access", Any, "Sequence[Buffer]"], Outcome]
 MakeCheck = Callable[["tuple[Need, ...]"], Check]
 
 
 def shown(check: Check, show: Callable[[Access, Any], Any]) -> Check:
-    """`check`, and then `show` on the response of what runs."""
+    """`check` on the request, then `show` on the response of its authorized part."""
 
     def checked(access: Access, body: Any, frames: Sequence[Buffer]) -> Outcome:
         outcome = check(access, body, frames)
@@ -47,5 +48,5 @@ def shown(check: Check, show: Callable[[Access, Any], Any]) -> Check:
 
 
 def allows_all(_access: Access, _body: Any, _frames: Sequence[Buffer]) -> Outcome:
-    """The check of a request of which no resource is refused on its own."""
+    """The check of a request whose resources are not rejected individually."""
     return None
