@@ -37,12 +37,12 @@ _NAMED = {
 def pattern_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The resource: one of --topic, --group, and so on."""
     options = [
-        click.option("--topic", metavar="NAME", help="Topic of the rule; * for all topics."),
-        click.option("--group", metavar="NAME", help="Group of the rule; * for all groups."),
-        click.option("--transactional-id", metavar="NAME", help="Transactional id of the rule; * for all."),
-        click.option("--delegation-token", metavar="ID", help="Delegation token of the rule; * for all."),
+        click.option("--topic", metavar="NAME", help="Topic name; * for all topics."),
+        click.option("--group", metavar="NAME", help="Group id; * for all groups."),
+        click.option("--transactional-id", metavar="NAME", help="Transactional id; * for all."),
+        click.option("--delegation-token", metavar="ID", help="Id of a delegation token; * for all."),
         click.option("--on-user", metavar="PRINCIPAL", help="Owner of delegation tokens, as User:alice."),
-        click.option("--on-cluster", is_flag=True, help="The cluster as the resource of the rule."),
+        click.option("--on-cluster", is_flag=True, help="The cluster as the resource."),
     ]
     for option in reversed(options):
         command = option(command)

@@ -165,7 +165,7 @@ def config_option(command: F) -> F:
         multiple=True,
         metavar="KEY=VALUE",
         callback=key_value_pairs,
-        help="Set a config key: of the client, unless the command says otherwise; repeatable.",
+        help="Set a config key, of the client unless the command says otherwise; repeatable.",
     )(command)
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @click.group("stream")
 def group() -> None:
-    """Run, describe, query, reset and monitor applications of headrace.stream."""
+    """Run, describe, query, reset and monitor streams applications."""
 
 
 _WAYS = {
