@@ -87,7 +87,7 @@ def test_offer_is_sent_at_once_without_a_token_for_the_client() -> None:
     ("messages", "reason"),
     [
         ([b"bad"], "a b'bad' token"),
-        ([b""], "no token"),
+        ([b""], "no Kerberos token"),
         ([b"ticket", b"more"], "must be empty"),
         ([b"ticket", b"", b"\1\0\0\0"], "no checksum"),
         ([b"ticket", b"", b"sealed:\2\0\0\0"], "layer that was not offered"),

@@ -81,14 +81,14 @@ def test_a_token_authenticates_its_owner() -> None:
     one.step(other.step(one.step(other.step(one.first()))))
     assert one.is_complete
     assert other.account == ScramAccount(CREDENTIAL, user("owner"), 5, "token")
-    with pytest.raises(ScramError, match="no credential"):
+    with pytest.raises(ScramError, match="no SCRAM credential"):
         server().step(client("user", by_token=True).first())
 
 
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (b"n,,n=nobody,r=abc", "no credential"),
+        (b"n,,n=nobody,r=abc", "no SCRAM credential"),
         (b"n,,n=weak,r=abc", "4095 iterations"),
         (b"n,a=admin,n=user,r=abc", "authorization id"),
         (b"p=tls-unique,,n=user,r=abc", "not valid"),
@@ -141,7 +141,7 @@ def test_a_replayed_exchange_fails() -> None:
 
 
 def test_a_server_with_a_credential_of_another_hash_refuses() -> None:
-    with pytest.raises(ScramError, match="no credential"):
+    with pytest.raises(ScramError, match="no SCRAM credential"):
         server(ScramMechanism.SCRAM_SHA_512).step(CLIENT_FIRST)
 
 

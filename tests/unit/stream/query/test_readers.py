@@ -110,7 +110,7 @@ def test_a_committed_reader_reads_the_last_commit() -> None:
 def test_in_memory_stores_have_no_committed_reads() -> None:
     """The error says so."""
     store, _ = opened(StoreKind.KEY_VALUE, persistent=False)
-    with pytest.raises(WrongStoreKindError, match="stores in memory do not know"):
+    with pytest.raises(WrongStoreKindError, match="in-memory stores do not track"):
         read(store, is_committed=True)
 
 
