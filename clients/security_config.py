@@ -29,7 +29,7 @@ class SecurityConfig(Config):
         "sasl.mechanism",
         SCRAM_SHA_256,
         choices=CLIENT_MECHANISMS,
-        doc="How the client authenticates.",
+        doc="SASL mechanism of the client.",
     )
     username: str = key("sasl.username", "", doc="The user, or the id of a delegation token.")
     password: str = key(
@@ -49,8 +49,8 @@ class SecurityConfig(Config):
     sasl_kerberos_service_name: str = key(
         "sasl.kerberos.service.name",
         "kafka",
-        doc="GSSAPI: the service of the servers' principals, which are service/host@REALM, with the host of"
-        " their address.",
+        doc="GSSAPI: service name in the servers' principals, service/host@REALM; the host is that of the"
+        " address.",
     )
     sasl_kerberos_principal: str = key(
         "sasl.kerberos.principal",
@@ -60,14 +60,14 @@ class SecurityConfig(Config):
     sasl_kerberos_keytab: str = key(
         "sasl.kerberos.keytab",
         "",
-        doc="GSSAPI: file with the keys of the principal, with which the client gets its tickets. Empty:"
-        " those of the credentials cache, which kinit writes.",
+        doc="GSSAPI: keytab of the principal, with which the client requests tickets. Empty: use the tickets"
+        " of the credentials cache, which kinit writes.",
     )
     server_public_key: tuple[str, ...] = key(
         "server.public.key",
         (),
-        doc="Public keys of servers to trust, 64 hexadecimal digits each; one of a bootstrap server is"
-        " enough: it names the others.",
+        doc="Public keys of trusted servers, 64 hexadecimal digits each; that of one bootstrap server is"
+        " enough: it sends the others.",
     )
     trusted_server_keys_file: str = key(
         "trusted.server.keys.file", "", doc="File with the public keys of the cluster's servers."

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
+from ..clients.config import AdminConfig, ConnectionConfig, ConsumerConfig, ProducerConfig
 from ..clients.group import states as member_states
 from ..clients.producer import transactions
 from ..controller.config import ControllerConfig
@@ -72,6 +72,12 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
         "Controller",
         "Set with `headrace up -X key=value`. Dynamic keys: `headrace config alter --cluster-wide`.",
         ControllerConfig,
+    ),
+    (
+        "All clients",
+        "Keyword arguments with underscores (`username` and `password` for `sasl.username` and"
+        " `sasl.password`), or `config={...}`. Clients of one `connect()` share them.",
+        ConnectionConfig,
     ),
     ("Producer", "Keyword arguments with underscores, or `config={...}`.", ProducerConfig),
     ("Consumer", "Keyword arguments with underscores, or `config={...}`.", ConsumerConfig),
@@ -302,7 +308,7 @@ def _config_rows(title: str, config: type[Config]) -> list[dict[str, Any]]:
             "key": facts.name,
             "default": text_of(values[name]),
             "unit": facts.unit,
-            "range": ", ".join(facts.choices) if facts.choices else _range(facts),
+            "range": ", ".join(filter(None, facts.choices)) if facts.choices else _range(facts),
             "live": facts.live,
             "doc": facts.doc,
         }

@@ -142,7 +142,7 @@ def remove(shell: CommandLine, name: str, topic: str) -> None:
 
 
 def hang(cluster: LocalCluster, topic: str, producer_id: int) -> None:
-    """A record of a transaction of which no coordinator ever hears."""
+    """A record of a transaction that is unknown to every coordinator."""
 
     async def write() -> None:
         client = CoordinatorClient(cluster.bootstrap)

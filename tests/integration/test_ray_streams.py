@@ -203,7 +203,7 @@ def test_workers_are_added_while_the_lag_is_large(bootstrap: str) -> None:
 
 
 def test_application_that_always_fails_ends_with_its_error(bootstrap: str) -> None:
-    """After some restarts; whoever waits for it gets the error, and it can be started again."""
+    """It ends after some restarts; `wait` raises the error, and the application can be started again."""
     create(bootstrap, "failing")
     app = stream.App("failing", key=utf8, value=utf8)
     app.stream("failing-in").map_values(lambda value: int(value)).to("failing-out", value=int64)

@@ -279,7 +279,7 @@ def test_nothing_that_is_installed_is_skipped() -> None:
 
 
 def test_every_part_of_the_compiled_codec_is_a_dependency() -> None:
-    """A part that is missing there would not be compiled anew when it changes."""
+    """A missing part would not be compiled again when it changes."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     modules = settings["tool"]["setuptools"]["ext-modules"]
     listed = {path for module in modules for path in (*module["sources"], *module.get("depends", ()))}
@@ -311,7 +311,7 @@ def test_the_one_door_contract_names_every_module() -> None:
 
 
 def test_every_wire_error_is_used_somewhere() -> None:
-    """An error class that nothing raises or returns promises what nobody keeps."""
+    """An error class that no code raises or returns would document an error that never occurs."""
     tree = ast.parse((ROOT / "protocol" / "errors.py").read_text())
     classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     text = "\n".join(path.read_text() for path in sources() if path.name != "errors.py")

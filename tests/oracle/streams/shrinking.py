@@ -68,7 +68,7 @@ def _fewer_events(case: Case, is_kept: Callable[[Case], bool]) -> Case:
 
 
 def without(case: Case, node_id: str) -> Case | None:
-    """The case without a node and all that read it, and without the events of topics that nobody reads."""
+    """The case without a node and its readers, and without the events of unread topics."""
     gone = {node_id}
     kept: list[Node] = []
     for node in case["nodes"]:

@@ -87,13 +87,13 @@ def test_rolling_migration_to_the_new_protocol_and_back(
 def test_lagging_classic_member_keeps_its_partitions_when_the_group_is_downgraded(
     rig: ConsumerGroupRig, *, fails_over: bool
 ) -> None:
-    """Its epoch is older than the group's, which becomes the generation. It commits, hears of the rebalance
-    with its next heartbeat or SyncGroup, and joins again under its member id."""
+    """Its epoch is older than the group's, which becomes the generation. It commits, learns of the rebalance
+    from its next heartbeat or SyncGroup, and rejoins under its member id."""
     first, second = _classic_pair(rig, is_eager=True)
     third = _new(rig, "a")
     run(first, second, third)
     before = first.generation
-    _new(rig, "b").beat()  # a new epoch, of which the first member has not heard
+    _new(rig, "b").beat()  # a new epoch, before the next heartbeat of the first member
     run(second, third)
     rig.beat(ConsumerGroupHeartbeatRequest(GROUP, "b", -1))
     assert rig.group.members[first.member_id].epoch == before < rig.group.epoch

@@ -158,7 +158,7 @@ def test_offsets_that_cannot_be(rig: StreamsGroupRig) -> None:
 
 
 def test_offsets_of_a_removed_member_are_dropped(rig: StreamsGroupRig) -> None:
-    """A member that comes again under its name reports anew."""
+    """A member that rejoins under the same id must report its offsets again."""
     first, second = member(rig, "a", Stores()), member(rig, "b", Stores(others=0))
     run_app(first, second)
     assert len(second.tasks()) == 3

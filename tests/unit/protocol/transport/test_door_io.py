@@ -94,7 +94,7 @@ def test_server_key_needs_no_user_and_other_keys_do() -> None:
 
 
 def test_the_wrong_server_key_is_a_clear_error_at_once() -> None:
-    """Somebody in the middle, or a replaced key; the next of several keys is tried."""
+    """A man in the middle, or a replaced key; the next of several keys is tried."""
 
     async def test() -> None:
         async with secured() as served:

@@ -80,5 +80,5 @@ def test_options_of_actors() -> None:
 
 
 def test_number_of_tasks() -> None:
-    """One for each partition of the input topic of a sub-topology that has most; whoever has them now."""
+    """One per partition of the largest input topic of each sub-topology, in any worker."""
     assert task_count([("a", "b"), ("b",), ()], {"a": 2, "b": 6}) == 12

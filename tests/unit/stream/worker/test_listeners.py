@@ -255,7 +255,7 @@ def test_state_listener_is_called_in_order() -> None:
 
 
 def test_a_global_store_is_restored_before_the_start(tmp_path: Path) -> None:
-    """The listener hears of it by its own name."""
+    """The listener is called with the name of the store."""
     from headrace.clients.serdes import utf8
     from headrace.stream import App
 

@@ -25,7 +25,7 @@ TASK, OTHER = TaskId(0, 0), TaskId(0, 1)
 
 
 class Heard(RestoreListener):
-    """What a listener has heard of standbys and restores."""
+    """The calls of a listener for standbys and restores."""
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []

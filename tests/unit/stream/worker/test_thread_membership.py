@@ -1,4 +1,4 @@
-"""When a thread reports the offsets of its stores to its group, and whether it still hears of it."""
+"""When a thread reports the offsets of its stores to its group, and whether it is still a member."""
 
 from __future__ import annotations
 
