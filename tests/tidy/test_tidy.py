@@ -333,6 +333,23 @@ def test_the_reference_pages_are_current() -> None:
     assert (ROOT / "docs" / "STATES.md").read_text() == reference.states_page(), "run `make docs`"
 
 
+def test_the_config_page_has_every_declared_key() -> None:
+    """Of all classes of keys that servers, clients and streams applications use."""
+    from headrace.runtime.config import Config
+    from headrace.services import reference
+
+    def declared(base: type[Config]) -> Iterator[str]:
+        for config in base.__subclasses__():
+            if config.__module__.startswith("headrace."):  # not those of other tests
+                yield from (facts.name for facts in config.keys().values())
+                yield from declared(config)
+
+    page = reference.config_page()
+    names = set(declared(Config))
+    assert "sasl.username" in names
+    assert not sorted(name for name in names if f"| `{name}` |" not in page)
+
+
 def test_the_synchronous_clients_are_current() -> None:
     """clients/sync/ has what `make docs` makes of clients/aio/ now."""
     from headrace.services.sync_clients import MODULES, sync_source
