@@ -19,6 +19,7 @@ from ..losses_io import raise_first, report_at_exit
 from .cluster_io import EXIT_FLUSH_S
 from .environment_io import environment, resolved
 from .hub_io import Hub, MakeHub, zmq_hub
+from .security_io import connection_security
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
@@ -62,6 +63,7 @@ class AsyncClusterIo:
         self._bootstrap = explicit_bootstrap(bootstrap, environment())
         if self._bootstrap is not None:
             parse_addresses(self._bootstrap)  # a bad address raises in the constructor
+        connection_security(self._config)  # and so does security that cannot be set up; the hub comes later
         self._hub: Hub | None = None
         self._clients: dict[AsyncClient, None] = {}
         self._is_closed, self._closed_because = False, "the client was closed"

@@ -78,6 +78,7 @@ class ClusterIo:
             parse_addresses(self.bootstrap)
         self._clients: dict[SyncClient, None] = {}
         self._failure: HeadraceError | None = None
+        self._start_failure: BaseException | None = None
         self._hub: Hub | None = None
         self._stop: asyncio.Event | None = None
         self._ready = threading.Event()
@@ -86,6 +87,9 @@ class ClusterIo:
         self._thread.start()
         if not self._ready.wait(START_TIMEOUT_S):
             raise ApiTimeoutError("the IO thread did not start")
+        if self._start_failure is not None:
+            self._thread.join(CLOSE_TIMEOUT_S)
+            raise self._start_failure
         _open.add(self)
 
     @property
@@ -234,9 +238,14 @@ class ClusterIo:
 
     async def _main(self) -> None:
         self.thread_id = threading.get_ident()
-        self._hub = self._make_hub(self.bootstrap, self.config)
+        try:
+            self._hub = self._make_hub(self.bootstrap, self.config)
+        except Exception as error:  # noqa: BLE001 - the constructor raises it
+            self._start_failure = error
+            return
+        finally:
+            self._ready.set()
         self._stop = asyncio.Event()
-        self._ready.set()
         try:
             await self._stop.wait()
         finally:

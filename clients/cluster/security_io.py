@@ -28,6 +28,8 @@ def connection_security(config: SecurityConfig) -> tuple[ConnectionSecurity, Ser
         return NO_SECURITY, None
     keys = ServerKeys(lambda: [*map(public_key, config.server_public_key), *_keys_of_file(config)])
     credentials = _credentials(config) if config.protocol == SASL_SSL else None
+    if credentials is not None:
+        credentials.new_login("")  # errors of the config are known before a connection
     security = ConnectionSecurity(server_keys=keys.keys_for, credentials=credentials, learned=keys.learn)
     return security, keys
 
@@ -73,18 +75,30 @@ def _credentials(config: SecurityConfig) -> Credentials:
 
 
 def _kerberos(config: SecurityConfig) -> Credentials:
-    """Errors: ConfigError without the library."""
+    """Errors: ConfigError without the library, or for a keytab that cannot be read."""
     try:
         from ...protocol.security.kerberos_io import new_initiator
     except ImportError as error:
         raise ConfigError(str(missing_extra(error, "GSSAPI", "kerberos"))) from error
     service, principal = config.sasl_kerberos_service_name, config.sasl_kerberos_principal
-    keytab = config.sasl_kerberos_keytab and str(Path(config.sasl_kerberos_keytab).expanduser())
+    keytab = _keytab(config.sasl_kerberos_keytab)
     return Credentials(
         mechanism=GSSAPI,
         new_login=lambda host: GssapiLogin(lambda: new_initiator(service, host, principal, keytab)),
         name=f"principal {principal!r}" if principal else "the principal of the Kerberos tickets",
     )
+
+
+def _keytab(path: str) -> str:
+    """Errors: ConfigError. Without the check the library would say that the cache has no tickets."""
+    if not path:
+        return path
+    keytab = Path(path.removeprefix("FILE:")).expanduser()
+    try:
+        with keytab.open("rb"):
+            return str(keytab)
+    except OSError as error:
+        raise ConfigError(f"sasl.kerberos.keytab {path}: {error}") from None
 
 
 def _token(config: SecurityConfig) -> str:

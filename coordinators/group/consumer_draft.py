@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import InvalidRegularExpressionError
-from ...runtime.regex import MAX_WORK, compile_regex
+from ...runtime.regex import compile_regex
 from .assignors import ASSIGNORS
 from .assignors.model import MemberSpec
 from .consumer_group import GROUP_TRANSITIONS
@@ -17,9 +17,12 @@ from .modern_draft import ModernDraft
 from .reconciliation import next_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from ...protocol.records.group_records import ConsumerGroupMemberMetadataValue
+    from ...protocol.records.group_records import (
+        ConsumerGroupMemberMetadataValue,
+        ConsumerGroupRegularExpressionValue,
+    )
     from ..runtime.ports import Record
     from .assignors.model import Partitions
     from .consumer_group import ConsumerGroup
@@ -76,44 +79,52 @@ class ConsumerDraft(ModernDraft["ConsumerGroup", Member]):
         self.bump()
         return True
 
-    def resolve_regex(self, expression: str, version: int, wall_ms: int) -> None:
-        """Match a new expression against all topics. Errors: InvalidRegularExpressionError."""
+    def resolve_regex(
+        self, expression: str, may_describe: Callable[[str], bool], version: int, wall_ms: int
+    ) -> None:
+        """Match a new expression against the topics that the member may describe. Errors:
+        InvalidRegularExpressionError."""
         matched = compile_regex(expression).resolve(self._topics.names, version, wall_ms)
-        self.write(self.group.regex_record(expression, matched))
+        self._write_regex(expression, matched, may_describe)
 
-    def refresh_regexes(self, changed_at: int, version: int, wall_ms: int) -> bool:
-        """Re-evaluate expressions that were resolved before topics were last created or deleted (metadata
-        offset `changed_at`), up to MAX_WORK per call. True: the subscribed topics of the group changed."""
-        has_changed, work = False, 0
-        for expression in self._regexes_to_refresh(changed_at, wall_ms):
-            if work >= MAX_WORK:
-                break  # the next heartbeat continues
-            before = self.group.regexes[expression]
-            try:
-                regex = compile_regex(expression)
-                matched = regex.resolve(self._topics.names, version, wall_ms)
-                work += regex.work
-            except InvalidRegularExpressionError:  # too expensive to match by now: keep the last result
-                matched = before._replace(version=version, timestamp_ms=wall_ms)
-                work += MAX_WORK
-            has_changed |= before.topics != matched.topics
-            self.write(self.group.regex_record(expression, matched))
-        return has_changed
+    def refresh_regex(
+        self, expression: str, may_describe: Callable[[str], bool], version: int, wall_ms: int
+    ) -> bool:
+        """Match a known expression again. True: its topics changed."""
+        before = self.group.regexes[expression]
+        try:
+            matched = compile_regex(expression).resolve(self._topics.names, version, wall_ms)
+        except InvalidRegularExpressionError:  # too expensive to match by now: keep the last result
+            matched = before._replace(version=version, timestamp_ms=wall_ms)
+        self._write_regex(expression, matched, may_describe)
+        return before.topics != self.group.regexes[expression].topics
+
+    def _write_regex(
+        self,
+        expression: str,
+        matched: ConsumerGroupRegularExpressionValue,
+        may_describe: Callable[[str], bool],
+    ) -> None:
+        seen = matched._replace(topics=tuple(filter(may_describe, matched.topics)))
+        self.write(self.group.regex_record(expression, seen))
 
     def forget_regex(self, expression: str) -> None:
         """Delete the expression if no member subscribes by it any more."""
         if expression in self.group.regexes and not self.group.readers_by(expression):
             self.write(self.group.regex_record(expression, None))
 
-    def _regexes_to_refresh(self, changed_at: int, wall_ms: int) -> list[str]:
-        """Expressions older than `changed_at` that were not resolved within REGEX_REFRESH_MIN_INTERVAL_MS."""
-        return sorted(
-            expression
-            for expression, value in self.group.regexes.items()
-            if value.version < changed_at
-            # negative age: the wall clock was set back
-            and not 0 <= wall_ms - value.timestamp_ms < REGEX_REFRESH_MIN_INTERVAL_MS
-        )
+    def is_regex_due(self, expression: str, changed_at: int, interval_ms: int, wall_ms: int) -> bool:
+        """Whether a known expression has to be matched again: it was resolved before topics were last created
+        or deleted (metadata offset `changed_at`), or `interval_ms` ago; not within
+        REGEX_REFRESH_MIN_INTERVAL_MS."""
+        value = self.group.regexes.get(expression)
+        if value is None:
+            return False
+        age_ms = wall_ms - value.timestamp_ms
+        if age_ms < 0:  # the wall clock was set back
+            return True
+        least_ms = REGEX_REFRESH_MIN_INTERVAL_MS if value.version < changed_at else interval_ms
+        return age_ms >= least_ms
 
     # --- assignments ------------------------------------------------------------------------------------
 

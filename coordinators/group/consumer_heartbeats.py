@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...protocol.coordinator_errors import CoordinatorNotAvailableError
 from ...protocol.errors import (
     FencedMemberEpochError,
     GroupIdNotFoundError,
@@ -34,6 +35,7 @@ from .heartbeat_pacing import HeartbeatPacing
 from .migration import check_upgrade, upgrade
 from .modern_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from .reconciliation import is_part_of
+from .topic_rights import topic_filter
 
 if TYPE_CHECKING:
     from ...protocol.messages.groups import ConsumerGroupHeartbeatRequest
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from .assignors.model import Partitions
     from .consumer_draft import ConsumerDraft
     from .consumer_members import ConsumerMembers
+    from .topic_rights import Client
 
 
 class ConsumerHeartbeats:
@@ -66,7 +69,7 @@ class ConsumerHeartbeats:
         member_id, known_epoch = body.member_id, body.member_epoch
         owned = owned_by(body)
         before = self._member_for(draft, body, owned)
-        self.update_member(draft, before, member_id, _member_metadata(before, body, token), now)
+        self.update_member(draft, before, member_id, _member_metadata(before, body, token), now, body.reader)
         self._members.assign(draft, now)
         draft.reconcile(member_id, owned, known_epoch)
         after = draft.group.members[member_id]
@@ -166,17 +169,19 @@ class ConsumerHeartbeats:
         member_id: str,
         metadata: ConsumerGroupMemberMetadataValue,
         now: Now,
+        reader: Client | None = None,
     ) -> None:
-        """Write the member's metadata, and bump the group epoch if the subscription changed."""
+        """Write the member's metadata, and bump the group epoch if the subscription changed. Errors:
+        CoordinatorNotAvailableError for a new expression while this node does not know the rules."""
         has_changed = draft.write_member_metadata(member_id, metadata)
         old_regex, new_regex = "" if before is None else before.regex, metadata.subscribed_topic_regex or ""
         if old_regex != new_regex:
             draft.forget_regex(old_regex)
             if new_regex not in draft.group.regexes and new_regex:
-                draft.resolve_regex(new_regex, self._context.image.offset, now.wall_ms)
+                may_describe = topic_filter(self._context.authorizer, reader)
+                draft.resolve_regex(new_regex, may_describe, self._context.image.offset, now.wall_ms)
             has_changed = True
-        offset = self._context.image.offset
-        has_changed |= draft.refresh_regexes(self.topics_changed_at, offset, now.wall_ms)
+        has_changed |= self._refresh_regex(draft, new_regex, reader, now)
         if has_changed or draft.group.epoch == 0:
             draft.bump()
         else:
@@ -184,6 +189,18 @@ class ConsumerHeartbeats:
         if before is None or before.epoch == STATIC_LEAVE_EPOCH:
             joined = draft.group.members[member_id]
             draft.write_assignment(Member(member_id, metadata, state=joined.state, assigned=joined.assigned))
+
+    def _refresh_regex(self, draft: ConsumerDraft, expression: str, reader: Client | None, now: Now) -> bool:
+        """Match the member's expression again if it is time to. Unlike in Kafka, a heartbeat does not refresh
+        expressions of other members, which may have other rights."""
+        interval_ms = self._context.config.now.group_consumer_regex_refresh_interval_ms
+        if not draft.is_regex_due(expression, self.topics_changed_at, interval_ms, now.wall_ms):
+            return False
+        try:
+            may_describe = topic_filter(self._context.authorizer, reader)
+        except CoordinatorNotAvailableError:
+            return False  # one of the next heartbeats refreshes it
+        return draft.refresh_regex(expression, may_describe, self._context.image.offset, now.wall_ms)
 
     def _look_for_changed_topics(self, draft: ConsumerDraft) -> None:
         """Compare the metadata hash once per image and group epoch: it covers every subscribed topic."""

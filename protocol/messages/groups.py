@@ -174,7 +174,9 @@ class TopicIdPartitions(msgspec.Struct, array_like=True, frozen=True):
 class ConsumerGroupHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
     """Join (epoch 0), heartbeat, or leave (-1; -2 for a temporary leave of a static member). None: unchanged.
 
-    The member generates its own id, a UUID as text. `owned`: its current partitions.
+    The member generates its own id, a UUID as text. `owned`: its current partitions. `reader`: principal and
+    host of the client, for which an expression matches only topics that it may describe; set by the node that
+    authorizes the request.
     """
 
     group_id: str
@@ -189,6 +191,7 @@ class ConsumerGroupHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True
     owned: tuple[TopicIdPartitions, ...] | None = None
     client_id: str = ""
     client_host: str = ""
+    reader: tuple[str, str] | None = None
 
 
 class ConsumerGroupHeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):

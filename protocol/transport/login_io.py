@@ -7,7 +7,13 @@ import functools
 import importlib.metadata
 from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
-from ..errors import IllegalSaslStateError, KafkaError, NetworkError, SaslAuthenticationFailedError
+from ..errors import (
+    ConfigError,
+    IllegalSaslStateError,
+    KafkaError,
+    NetworkError,
+    SaslAuthenticationFailedError,
+)
 from ..messages.envelope import ApiVersionsRequest
 from ..messages.registry import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ..messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
@@ -66,7 +72,8 @@ def check_wanted(credentials: Credentials | None, mechanisms: tuple[str, ...]) -
 async def authenticate(connection: _Sender, credentials: Credentials, host: str) -> int:
     """One exchange with the server on `host`; the lifetime of the session in ms, 0 for no limit.
 
-    Errors: SaslAuthenticationFailedError, which names the user; UnsupportedSaslMechanismError; NetworkError.
+    Errors: SaslAuthenticationFailedError, which names the user, also for a file of the config that cannot be
+    read any more; UnsupportedSaslMechanismError; NetworkError.
     """
     try:
         await connection.send(SASL_HANDSHAKE, SaslHandshakeRequest(credentials.mechanism))
@@ -81,6 +88,8 @@ async def authenticate(connection: _Sender, credentials: Credentials, host: str)
         raise SaslAuthenticationFailedError(f"no end after {MAX_ROUNDS} messages")
     except NetworkError:
         raise
+    except ConfigError as error:
+        raise SaslAuthenticationFailedError(f"{credentials.name} is not authenticated: {error}") from error
     except KafkaError as error:
         raise type(error)(f"{credentials.name} is not authenticated: {error.detail}") from error
 

@@ -237,8 +237,8 @@ def internal_topics(topology: StreamsGroupTopologyValue | None) -> Iterable[str]
 
 
 def consumer_heartbeat(needs: tuple[Need, ...]) -> Check:
-    """An expression may match topics that the client may not describe: they are removed from its
-    assignment."""
+    """The coordinator resolves an expression to topics that the client may describe. A response leaves out
+    those that it may not describe any more, or that another member's heartbeat has resolved."""
     need = shown_need(needs, _TOPIC)
 
     def show(access: Access, response: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
@@ -247,7 +247,17 @@ def consumer_heartbeat(needs: tuple[Need, ...]) -> Check:
         seen = tuple(each for each in response.assignment if access.may_by_id(need, each.topic_id))
         return msgspec.structs.replace(response, assignment=seen)
 
-    return shown(allows_all, show)
+    return shown(_names_client("reader"), show)
+
+
+def _names_client(field: str) -> Check:
+    """The coordinator gets the client's principal and host in this field of the request."""
+
+    def name(access: Access, body: Any, frames: Sequence[Buffer]) -> Outcome:
+        client = (str(access.identity.principal), access.identity.host)
+        return Reduced(msgspec.structs.replace(body, **{field: client}), frames, lambda response: response)
+
+    return name
 
 
 def streams_heartbeat(needs: tuple[Need, ...]) -> Check:
@@ -255,11 +265,6 @@ def streams_heartbeat(needs: tuple[Need, ...]) -> Check:
     them. A response names source topics of the members with endpoints: only those that the client may
     describe, as an expression may match others."""
     need = next((need for need in needs if need.right.resource_type is _TOPIC), None)
-
-    def name_creator(access: Access, body: Any, frames: Sequence[Buffer]) -> Outcome:
-        identity = access.identity
-        creator = (str(identity.principal), identity.host)
-        return Reduced(msgspec.structs.replace(body, creator=creator), frames, lambda response: response)
 
     def seen(access: Access, partitions: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(each for each in partitions if access.may(need, each.topic))
@@ -277,7 +282,7 @@ def streams_heartbeat(needs: tuple[Need, ...]) -> Check:
         )
         return msgspec.structs.replace(response, partitions_by_user_endpoint=endpoints)
 
-    return shown(name_creator, show)
+    return shown(_names_client("creator"), show)
 
 
 # --- transactions ----------------------------------------------------------------------------------------

@@ -82,6 +82,16 @@ class CoordinatorConfig(Config):
         ("uniform", "range"),
         doc="Assignors of consumer groups; the first is the default.",
     )
+    group_consumer_regex_refresh_interval_ms: int = key(
+        "group.consumer.regex.refresh.interval.ms",
+        10 * MINUTE,
+        low=10 * SECOND,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="How often the coordinator matches the expressions of consumer groups again, with the rights that"
+        " their members have by then; after a topic was created or deleted it does so after 10 seconds.",
+    )
     group_consumer_migration_policy: str = key(
         "group.consumer.migration.policy",
         "bidirectional",

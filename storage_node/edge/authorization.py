@@ -4,13 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...protocol.errors import ConfigError
 from ...protocol.security.authorizer import RuleAuthorizer, parse_super_users
+from ...protocol.security.principals import ANONYMOUS
 from ...protocol.security.rule_index import RuleIndex
+from ..configs.gateway_config import parse_listeners, security_of
+from ..configs.listener_security import SecurityProtocol
 from ..links.known_metadata import KnownMetadata
 
 if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ..configs.authorization_config import AuthorizationConfig
+    from ..configs.node_config import NodeConfig
+
+
+def check_open_native_plane(config: NodeConfig) -> None:
+    """Rules need a native plane on which servers are known. On PLAINTEXT all native clients and the other
+    servers are User:ANONYMOUS: without rights replication would fail, and anyone could ask the controllers.
+
+    Errors: ConfigError, unless the config says that everyone may do everything there.
+    """
+    if config.is_encrypted or not config.authorizer_class_name or config.allow_everyone_if_no_acl_found:
+        return
+    if str(ANONYMOUS) not in parse_super_users(config.super_users):
+        raise ConfigError(
+            "authorizer.class.name needs native.security.protocol=SSL or SASL_SSL on all servers: with"
+            f" PLAINTEXT the other servers and all native clients are {ANONYMOUS}."
+            f" super.users={ANONYMOUS} leaves the native plane open to everyone who can connect"
+        )
+
+
+def open_native_plane(config: NodeConfig) -> str:
+    """A warning about a native plane without the security that the listeners for Kafka clients have; empty
+    if there is none to give."""
+    if config.is_encrypted:
+        return ""
+    secured = [name for name in parse_listeners("listeners", config.listeners) if _is_secured(config, name)]
+    if not secured and not config.authorizer_class_name:
+        return ""
+    kept = f"the listeners {', '.join(secured)} are secured" if secured else "there are rules"
+    return (
+        f"{kept}, but native.security.protocol is PLAINTEXT: everyone who can connect to listener.port or"
+        " to a controller may read and change everything; set SSL or SASL_SSL on all servers"
+    )
+
+
+def _is_secured(config: NodeConfig, listener: str) -> bool:
+    return security_of(config, listener).protocol is not SecurityProtocol.PLAINTEXT
 
 
 class NodeAuthorization:

@@ -19,6 +19,7 @@ from ...runtime.files.files_io import OsFiles
 from ...runtime.limited_log_io import LimitedLog
 from ...runtime.server_security_io import server_security
 from ...runtime.shell_io import TaskOwner, require_assertions
+from ..edge.authorization import check_open_native_plane, open_native_plane
 from ..edge.earlier_ports_io import adopt_registered_ports
 from ..edge.forwarder_io import Forwarder
 from ..edge.gateway_io import GatewaySeat
@@ -95,6 +96,9 @@ class NodeServer:
             spare_threads=max(2, recovery_threads),
             cold_threads=config.fetch_cold_threads,
         )
+        check_open_native_plane(config)
+        if warning := open_native_plane(config):
+            log.warning("%s", warning)
         self._security = server_security(config, ServerName(NODE, config.node_id))
         self._sasl = sasl
         self._native_sasl: NativeSasl | None = None

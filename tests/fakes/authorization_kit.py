@@ -45,6 +45,7 @@ _KINDS = {
     "repartition_sink_topics": T,
     "owner": U,
 }
+_CLIENT = ("User:ANONYMOUS", "")  # principal and host of the connection of a test
 AnyRight = tuple[AclOperation, ResourceType, str]
 
 
@@ -166,12 +167,14 @@ def cases_of(api: Api) -> list[Case]:
             Case(api, example(api.request, topics=_TOPICS, topic_ids=()), scopes=_NAMED),
         ],
         registry.CONSUMER_GROUP_HEARTBEAT: lambda: [
-            whole._replace(scopes=_NAMED),
-            Case(api, example(api.request, subscribed_topic_names=None, owned=None), scopes=_LISTED),
+            Case(api, example(api.request, reader=_CLIENT), scopes=_NAMED),
+            Case(
+                api,
+                example(api.request, subscribed_topic_names=None, owned=None, reader=_CLIENT),
+                scopes=_LISTED,
+            ),
         ],
-        registry.STREAMS_GROUP_HEARTBEAT: lambda: [
-            Case(api, example(api.request, creator=("User:ANONYMOUS", "")))
-        ],
+        registry.STREAMS_GROUP_HEARTBEAT: lambda: [Case(api, example(api.request, creator=_CLIENT))],
         registry.OFFSET_FETCH: lambda: [
             whole._replace(scopes=_NAMED),
             Case(api, example(api.request, topics=None), scopes=_LISTED),

@@ -130,6 +130,7 @@ class SimMember:
     assignor: str | None = None
     group_id: str = GROUP
     rebalance_timeout_ms: int = REBALANCE_MS
+    reader: tuple[str, str] | None = None  # principal and host, where an authorizer is
     epoch: int = 0
     owned: Held = field(default_factory=dict)
     wanted: Held = field(default_factory=dict)
@@ -151,6 +152,7 @@ class SimMember:
             self.regex if is_full else None,
             self.assignor if is_full else None,
             owned,
+            reader=self.reader,
         )
 
     def send(self, *, is_full: bool = False) -> Any:

@@ -15,7 +15,7 @@ from headrace.runtime.ports_io import reserve_ports
 REALM = "HEADRACE.TEST"
 # The KDC and the libraries in this process and in others take clocks for equal that differ by so much.
 CLOCK_SKEW_S = 1
-_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
+_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "klist")
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/local/sbin"))
 _TIMEOUT_S = 100
 _KRB5_CONF = """\
@@ -57,7 +57,7 @@ def absent() -> str:
     """Why there can be no KDC here; empty if there can."""
     for name in _PROGRAMS:
         if shutil.which(name, path=_PATH) is None:
-            return f"{name} is not installed (Debian: krb5-kdc, krb5-admin-server)"
+            return f"{name} is not installed (Debian: krb5-kdc, krb5-admin-server, krb5-user)"
     try:
         import gssapi  # noqa: F401
     except ImportError as error:
@@ -117,6 +117,17 @@ class Kdc:
         option = "" if new_keys else "-norandkey"
         self.run("kadmin.local", commands=f"ktadd -k {path} {option} {' '.join(principals)}\n")
         return str(path)
+
+    def kinit(self, principal: str, keytab: str) -> str:
+        """The credentials cache with a ticket of the principal, as a user has it, for KRB5CCNAME."""
+        cache = f"FILE:{self.folder / principal.replace('/', '.')}.cache"
+        self.run("kinit", "-c", cache, "-k", "-t", keytab, f"{principal}@{REALM}")
+        return cache
+
+    def has_ticket(self, cache: str) -> bool:
+        """Whether a ticket of the cache has not expired."""
+        command = [str(shutil.which("klist", path=_PATH)), "-s", "-c", cache]
+        return subprocess.run(command, env=self._environment, timeout=_TIMEOUT_S, check=False).returncode == 0
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:

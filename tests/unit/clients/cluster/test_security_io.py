@@ -48,6 +48,7 @@ def test_each_mechanism_has_its_login(tmp_path: Path) -> None:
         assert "secret" not in repr(credentials)
     assert made(sasl_tokenauth=True, **given)[0].credentials.name == "delegation token 'alice'"
     path = tmp_path / "token"
+    path.write_text("zero")
     bearer = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_file": str(path)}
     credentials = made(server_public_key=KEY.hex(), **bearer)[0].credentials
     for token in ("one", "two"):

@@ -5,6 +5,8 @@ from headrace.coordinators.group.consumer_group import GroupState
 from headrace.coordinators.group.consumer_member import MemberState
 from headrace.coordinators.group.member_timers import MIN_REVOCATION_MS
 from headrace.protocol import errors
+from headrace.protocol.security.acls import AclOperation, Resource, ResourceType
+from headrace.protocol.security.identity import Identity
 
 from tests.fakes.consumer_group_rig import (
     GROUP,
@@ -17,12 +19,12 @@ from tests.fakes.consumer_group_rig import (
     run,
 )
 
-REFRESH_MS = 10_000
+REFRESH_MS, INTERVAL_MS = 10_000, 20_000
 
 
 @pytest.fixture
 def rig() -> ConsumerGroupRig:
-    rig = ConsumerGroupRig()
+    rig = ConsumerGroupRig(group_consumer_regex_refresh_interval_ms=INTERVAL_MS)
     rig.set_topics(log_a=2, log_b=2, other=2)
     return rig
 
@@ -67,7 +69,7 @@ def test_regular_expressions_are_refreshed_at_an_interval(rig: ConsumerGroupRig)
     assert set(first.owned) == {"log_b", "log_c", "log_d"}
     assert rig.group.epoch == epoch + 1
     size = len(rig.log)
-    rig.advance(REFRESH_MS)
+    rig.advance(INTERVAL_MS - 1)
     run(first)
     assert len(rig.log) == size, "no further record was appended"
 
@@ -85,8 +87,8 @@ def test_wall_clock_set_back_does_not_stop_the_refresh(rig: ConsumerGroupRig) ->
 
 
 def test_expensive_expressions_do_not_delay_other_members(rig: ConsumerGroupRig) -> None:
-    """Three expressions exceed their limit on new topics: they keep their matches, one is retried with each
-    heartbeat, and members with other subscriptions get the new topics."""
+    """Three expressions exceed their limit on new topics: they keep their matches, each is retried with the
+    heartbeat of its own member, and members with other subscriptions get the new topics."""
     dear = [f"(a|b)*a(a|b){{{count}}}" for count in (400, 401, 402)]
     members = [_by_regex(rig, f"m{number}", regex) for number, regex in enumerate((*dear, "log_.*"))]
     run(*members)
@@ -94,13 +96,71 @@ def test_expensive_expressions_do_not_delay_other_members(rig: ConsumerGroupRig)
     rig.set_topics(log_a=2, log_b=2, log_c=1, **dict.fromkeys(names, 1))
     rig.advance(REFRESH_MS)
     before = {regex: rig.group.regexes[regex].version for regex in dear}
-    for tried in (1, 2, 3):
+    for tried, member in enumerate(members[:3]):
         members[-1].beat()
         versions = [rig.group.regexes[regex].version > before[regex] for regex in dear]
         assert versions.count(True) == tried
+        member.beat()
     run(*members)
     assert "log_c" in members[-1].owned
     assert [rig.group.regexes[regex].topics for regex in dear] == [(), (), ()]
+
+
+class Rules:
+    """An Authorizer: a user may describe topics that begin with the user's name, and what is `shared`."""
+
+    def __init__(self) -> None:
+        self.is_ready = True
+        self.shared: set[str] = set()
+
+    def allows(self, identity: Identity, operation: AclOperation, resource: Resource) -> bool:
+        assert (operation, identity.host) == (AclOperation.DESCRIBE, "10.0.0.1")
+        return resource.name in self.shared or resource.name.startswith(identity.principal.name)
+
+    def allows_some(self, identity: Identity, operation: AclOperation, resource_type: ResourceType) -> bool:
+        raise AssertionError
+
+
+def _as_user(rig: ConsumerGroupRig, name: str, regex: str = ".*_.*") -> SimMember:
+    return _by_regex(rig, name, regex, reader=(f"User:{name}", "10.0.0.1"))
+
+
+def test_an_expression_matches_what_its_member_may_describe(rig: ConsumerGroupRig) -> None:
+    """The rights are those at the time at which it is matched: again at an interval, also without new
+    topics. Another member's heartbeat, with other rights, does not refresh it."""
+    rules = rig.authorizer = Rules()
+    log, other = _as_user(rig, "log"), _as_user(rig, "other", "o.*|log_a")
+    run(log, other)
+    assert set(log.owned) == {"log_a", "log_b"}
+    assert set(other.owned) == {"other"}
+    rules.shared = {"log_a"}
+    rig.advance(INTERVAL_MS - 1)
+    run(log, other)
+    assert set(other.owned) == {"other"}
+    rig.advance(1)
+    log.beat()
+    assert rig.group.regexes["o.*|log_a"].topics == ("other",)
+    run(log, other)
+    assert rig.group.regexes["o.*|log_a"].topics == ("log_a", "other")
+
+
+def test_no_expression_is_resolved_without_the_present_rules(rig: ConsumerGroupRig) -> None:
+    """A new one is refused with a retriable error, a known one keeps its topics until the rules are known."""
+    rules = rig.authorizer = Rules()
+    log = _as_user(rig, "log")
+    log.beat()
+    rules.is_ready = False
+    size = len(rig.log)
+    with pytest.raises(errors.CoordinatorNotAvailableError):
+        _as_user(rig, "other", "oth.*").beat()
+    assert len(rig.log) == size
+    rig.set_topics(log_a=2, log_b=2, log_c=1)
+    rig.advance(REFRESH_MS)
+    log.beat()
+    assert rig.group.regexes[".*_.*"].topics == ("log_a", "log_b")
+    rules.is_ready = True
+    run(log)
+    assert set(log.owned) == {"log_a", "log_b", "log_c"}
 
 
 def test_expression_is_removed_with_its_last_member(rig: ConsumerGroupRig) -> None:

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from headrace.protocol.errors import (
+    ConfigError,
     IllegalSaslStateError,
     NetworkError,
     SaslAuthenticationFailedError,
@@ -16,6 +17,7 @@ from headrace.protocol.security.principals import user
 from headrace.protocol.transport import wire
 from headrace.protocol.transport.dealer_options_io import new_curve_keys
 from headrace.protocol.transport.peers import RouterLimits
+from headrace.protocol.transport.security import Credentials, Login
 from security_kit import SCRAM, credentials, secured
 from transport_kit import ASK, METADATA_BODY, PATIENCE_S, raw_peer, run, until
 
@@ -221,6 +223,25 @@ def test_a_connection_authenticates_again_in_time_or_ends() -> None:
                 assert wire.response_decoder(SASL_AUTHENTICATE)(body).session_lifetime_ms == 50
                 await lazy.disconnected()
             assert served.router.stats.authentications_overdue == 1
+
+    run(test())
+
+
+def test_a_login_that_cannot_be_made_any_more_is_a_failed_authentication() -> None:
+    """As that of a token file that was deleted: the error is one of the connection, and names its cause."""
+
+    def gone(_host: str) -> Login:
+        raise ConfigError("sasl.oauthbearer.token.file /token: gone")
+
+    async def test() -> None:
+        async with secured(max_reauth_ms={SCRAM: 1500}) as served:
+            with pytest.raises(SaslAuthenticationFailedError, match=r"bearer is not authenticated.*: gone"):
+                await served.open(Credentials(mechanism=SCRAM, new_login=gone, name="the bearer"))
+            logins = iter((credentials().new_login, gone))
+            client = await served.open(
+                Credentials(mechanism=SCRAM, new_login=lambda host: next(logins)(host), name="the bearer")
+            )
+            await until(lambda: client.is_closed)
 
     run(test())
 

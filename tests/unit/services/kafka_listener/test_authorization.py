@@ -13,7 +13,11 @@ from authorization_kit import AnyRight, named
 from guarded_plane import NAME, TOPIC_ID, GuardedPlane, node_image
 from headrace.protocol.messages.control import DescribeConfigsResponse, DescribedConfigs
 from headrace.protocol.messages.data import MetadataResponse
-from headrace.protocol.messages.groups import OffsetFetchResponse, OffsetsOfGroup
+from headrace.protocol.messages.groups import (
+    ConsumerGroupHeartbeatRequest,
+    OffsetFetchResponse,
+    OffsetsOfGroup,
+)
 from headrace.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
 from headrace.protocol.security.acls import CLUSTER_NAME, ResourceType
 from headrace.protocol.security.required_operations import REQUIRED, Need, Scope
@@ -134,9 +138,11 @@ def check_runs(api: KafkaApi, version: int, values: dict[str, Any], enough: set[
 
 
 def _as_sent(body: Any) -> Any:
-    """Without what the check of a streams member's heartbeat adds for the coordinator."""
+    """Without what the check of a member's heartbeat adds for the coordinator."""
     if isinstance(body, StreamsGroupHeartbeatRequest):
         return msgspec.structs.replace(body, creator=None)
+    if isinstance(body, ConsumerGroupHeartbeatRequest):
+        return msgspec.structs.replace(body, reader=None)
     return body
 
 

@@ -18,7 +18,12 @@ from headrace.protocol.security.acls import (
 from headrace.protocol.security.identity import Identity
 from headrace.protocol.security.principals import user
 from headrace.storage_node.configs.authorization_config import STANDARD_AUTHORIZER, AuthorizationConfig
-from headrace.storage_node.edge.authorization import NodeAuthorization
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.edge.authorization import (
+    NodeAuthorization,
+    check_open_native_plane,
+    open_native_plane,
+)
 
 ORDERS = Resource(ResourceType.TOPIC, "orders")
 ALICE = Identity(user("alice"))
@@ -118,3 +123,37 @@ def test_values_that_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"authorizer\.class\.name"):
         AuthorizationConfig.of({"authorizer.class.name": "com.example.Mine"})
     assert "s3cret" not in repr(config(**{"delegation.token.secret.key": "s3cret"}))
+
+
+def node_config(**keys: object) -> NodeConfig:
+    return NodeConfig.of({"log.dirs": "d", **keys})
+
+
+def test_rules_need_servers_that_are_known() -> None:
+    """Without keys the other servers are anonymous, as every client: a config that does not admit these has
+    servers that cannot replicate."""
+    rules = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:alice"}
+    with pytest.raises(ConfigError, match=r"native\.security\.protocol=SSL .*super\.users=User:ANON"):
+        check_open_native_plane(node_config(**rules))
+    allowed: list[dict[str, object]] = [
+        {**rules, "native.security.protocol": "SSL"},
+        {**rules, "native.security.protocol": "SASL_SSL"},
+        {**rules, "super.users": "User:alice;User:ANONYMOUS"},
+        {**rules, "allow.everyone.if.no.acl.found": True},
+        {},
+    ]
+    for keys in allowed:
+        check_open_native_plane(node_config(**keys))
+
+
+def test_an_open_native_plane_beside_secured_listeners_is_a_warning() -> None:
+    """It names them; with rules there is one for any listeners, without secured listeners there is none."""
+    sasl = {
+        "listeners": "SASL_PLAINTEXT://h:1,PLAINTEXT://h:2",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }
+    assert "listeners SASL_PLAINTEXT are secured, but" in open_native_plane(node_config(**sasl))
+    rules = {"authorizer.class.name": STANDARD_AUTHORIZER, "listeners": "PLAINTEXT://h:2"}
+    assert "there are rules, but" in open_native_plane(node_config(**rules))
+    for keys in ({**sasl, "native.security.protocol": "SSL"}, {"listeners": "PLAINTEXT://h:2"}):
+        assert open_native_plane(node_config(**keys)) == ""
