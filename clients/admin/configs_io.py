@@ -82,10 +82,22 @@ class ConfigEngine:
         call = self._requester.call(timeout)
 
         async def ask(wanted: list[Resource]) -> dict[Resource, KafkaError | None]:
-            alters = tuple(control.AlterConfigs(_resource(item), _changes(changes[item])) for item in wanted)
-            request = control.IncrementalAlterConfigsRequest(alters, validate_only)
-            response = await self._requester.ask(apis.INCREMENTAL_ALTER_CONFIGS, request, call)
-            return {item: error_of(answer) for item, answer in zip(wanted, response.results, strict=False)}
+            groups: dict[str, list[Resource]] = {}
+            for item in wanted:
+                groups.setdefault(_altered_by(item, changes[item]), []).append(item)
+            found: dict[Resource, KafkaError | None] = {}
+            for node, items in groups.items():
+                alters = tuple(
+                    control.AlterConfigs(_resource(item), _changes(changes[item])) for item in items
+                )
+                request = control.IncrementalAlterConfigsRequest(alters, validate_only)
+                api = apis.INCREMENTAL_ALTER_CONFIGS
+                if node:
+                    response = await self._requester.ask_node(int(node), api, request, call)
+                else:
+                    response = await self._requester.ask(api, request, call)
+                found |= {item: error_of(each) for item, each in zip(items, response.results, strict=False)}
+            return found
 
         return await self._requester.retried(list(changes), ask, call)
 
@@ -100,6 +112,12 @@ class ConfigEngine:
             return error_of(response) or [Resource(_KINDS[each.resource_type], each.name) for each in known]
 
         return await self._requester.one("the configs", ask, call)
+
+
+def _altered_by(resource: Resource, changes: Mapping[str, Any]) -> str:
+    """The node that has to be asked, which checks keys of its listeners; empty for any."""
+    is_of_listener = any(name.lower().startswith("listener.name.") for name in changes)
+    return resource.name if resource.kind == "broker" and resource.name.isdecimal() and is_of_listener else ""
 
 
 def resources_of(items: Iterable[str | Resource]) -> list[Resource]:

@@ -21,6 +21,7 @@ from ...protocol.metadata.image import (
 from ...runtime.config import Config, nearest_key, text_of
 from ...storage_node.configs.client_metrics_config import ClientMetricsConfig
 from ...storage_node.configs.config_entries import BROKER_NAMES
+from ...storage_node.configs.dynamic_listeners import PREFIX, STORE_KEYS, listener_key
 from ...storage_node.configs.group_config import GROUP_KEY_SYNONYMS, GroupConfig
 from ...storage_node.configs.node_config import CLUSTER_WIDE_KEYS, NodeConfig
 from ...storage_node.log.config import RELATED_KEYS, LogConfig
@@ -53,12 +54,14 @@ _ANY_NODE = NodeConfig.of(_REQUIRED[NodeConfig])
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The keys of one kind of resource, which `what` names: the live ones, or all of a topic. `broker_names`
-    are their synonyms at nodes."""
+    are their synonyms at nodes. `takes_listener_keys`: also those of dynamic_listeners.py,
+    which the node itself has checked."""
 
     what: str
     kinds: tuple[type[Config], ...]
     left_out: Set[str] = frozenset()
     broker_names: Mapping[str, str] = field(default_factory=dict)
+    takes_listener_keys: bool = False
     _homes: dict[str, type[Config]] = field(default_factory=dict)
     _spellings: dict[str, str] = field(default_factory=dict)
 
@@ -78,13 +81,16 @@ class Keys:
             return name
         if name in self._spellings:
             return self._spellings[name]
+        if self.takes_listener_keys and listener_key(name):
+            return listener_key(name)
         if ClientMetricsConfig in self.kinds:  # Kafka's error code for it
             raise InvalidRequestError(self._why_not(name[:MAX_LENGTH]))
         raise InvalidConfigError(self._why_not(name[:MAX_LENGTH]))
 
     def default(self, name: str) -> Any:
         """The built-in default of a dotted name."""
-        return self._homes[name].defaults()[name]
+        home = self._homes.get(name)
+        return "" if home is None else home.defaults()[name]  # the keys of listeners are texts
 
     def checked(self, values: Mapping[str, str]) -> dict[str, str]:
         """Values of dotted names in canonical form; unknown names stay as they are.
@@ -95,6 +101,8 @@ class Keys:
         for name, value in values.items():
             if name in self._homes:
                 _check_length(value, MAX_LIST_LENGTH if self._is_list(name) else MAX_LENGTH, name)
+            elif self.takes_listener_keys and listener_key(name):
+                _check_length(value, MAX_LIST_LENGTH, name)
         for kind in self.kinds:
             part = {name: values[name] for name in values if self._homes.get(name) is kind}
             if not part:
@@ -114,6 +122,10 @@ class Keys:
 
     def _why_not(self, name: str) -> str:
         dotted = name if "." in name else name.replace("_", ".")
+        if listener_key(name):
+            return f"{name} is a key of one node, not of {self.what}"
+        if dotted in STORE_KEYS:
+            return f"{dotted} can be changed for one listener of a node only: {PREFIX}<name>.{dotted}"
         for server, kind in (("node", NodeConfig), ("controller", ControllerConfig)):
             facts = kind.keys().get(dotted)
             if facts is not None and not self.broker_names:
@@ -130,7 +142,7 @@ class Keys:
 TOPIC_KEYS = Keys("a topic", (LogConfig,), broker_names=BROKER_NAMES)
 GROUP_KEYS = Keys("a group", (GroupConfig,), broker_names=GROUP_KEY_SYNONYMS)
 CLIENT_METRICS_KEYS = Keys("a subscription to clients' metrics", (ClientMetricsConfig,))
-NODE_KEYS = Keys("a node", (NodeConfig,), left_out=CLUSTER_WIDE_KEYS)
+NODE_KEYS = Keys("a node", (NodeConfig,), left_out=CLUSTER_WIDE_KEYS, takes_listener_keys=True)
 CLUSTER_KEYS = Keys("the cluster", (NodeConfig, ControllerConfig))
 _KEYS_OF = {
     TOPIC_RESOURCE: TOPIC_KEYS,

@@ -17,7 +17,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...protocol.errors import InvalidRequestError
+from ...protocol.errors import ConfigError, InvalidRequestError
 from ...protocol.transport.listen_errors import address_error, listen_error
 from ...protocol.transport.peers import printable
 from ...runtime.files.files_io import raise_descriptor_limit
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ...protocol.errors import KafkaError
     from ...protocol.model import ListenerEndpoint
     from ...storage_node.configs.listener_security import ListenerSecurity
+    from ...storage_node.configs.node_config import NodeConfig
     from ...storage_node.edge.gateway import GatewayHost
     from .calls import Call, KafkaPeer
 
@@ -61,6 +62,12 @@ class Secured(Protocol):
 
     def connect(self, name: str, descriptor: int, remote: Any) -> KafkaConnection:
         """A connection that has to authenticate. Arguments as of KafkaConnection."""
+
+    def check(self, security: ListenerSecurity) -> None:
+        """Whether the listener can have these key stores. Errors: ConfigError."""
+
+    def follow(self, security: ListenerSecurity, log: logging.Logger) -> None:
+        """Use other key stores from now on, if they can be loaded."""
 
     def reload(self, log: logging.Logger) -> None:
         """Load key stores that have changed."""
@@ -100,6 +107,7 @@ class KafkaListener:
         self._is_closed = False
         self.stall_ms = STALL_MS
         self._secured: dict[str, Secured] = {}
+        self._overrides: tuple[str, ...] = ()  # keys of single listeners that are in use
         self.unready: Deadlines[KafkaConnection] = Deadlines()
         self.handshakes = HandshakeTurns(self.soon)
         self._cipher_buffer: memoryview | None = None
@@ -112,6 +120,7 @@ class KafkaListener:
     def bind(self) -> tuple[ListenerEndpoint, ...]:
         """Bind the listeners; their advertised addresses. Errors: OSError."""
         config = self.host.config.now
+        self._overrides = config.listener_name
         try:
             for listener in configured_listeners(config, config.listener_host):
                 security = security_of(config, listener.name)
@@ -123,6 +132,16 @@ class KafkaListener:
             self.close()
             raise
         return tuple(self._advertised)
+
+    def check(self, config: NodeConfig) -> None:
+        """Part of Gateway."""
+        for name in self._bound:
+            security = security_of(config, name)
+            if security.own == security_of(self.host.config.own, name).own:
+                continue
+            if (secured := self._secured.get(name)) is None:
+                raise ConfigError(f"listener {name} has no TLS")
+            secured.check(security)
 
     def _bind(self, listener: ListenerEndpoint) -> int:
         stored = 0 if listener.port else self.host.stored_port(listener.name)
@@ -401,10 +420,16 @@ class KafkaListener:
             self._make_room(config.socket_request_receive_timeout_ms, now_ms)
 
     def _sweep_secured(self, now_ms: int) -> None:
-        """Close connections that are not authenticated in time; load key stores that have changed."""
+        """Close connections that are not authenticated in time; load key stores that have changed, or that
+        the configuration has changed."""
         for connection in self.unready.expired(now_ms):
             self.note_failed_handshake(connection.peer, "the client is not authenticated in time")
             connection.abort()
+        config = self.host.config.now
+        if config.listener_name != self._overrides:
+            self._overrides = config.listener_name
+            for name, secured in self._secured.items():
+                secured.follow(security_of(config, name), _LOG)
         for secured in self._secured.values():
             secured.reload(_LOG)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import InvalidRequestError
+from ...protocol.errors import ConfigError, InvalidRequestError
 from ...protocol.security.distinguished_names import subject_name
 from ...protocol.security.identity import Identity
 from ...protocol.security.principal_mapping import NoRuleError, PrincipalMapper
@@ -49,6 +49,26 @@ class SecuredListener:
     def connect(self, name: str, descriptor: int, remote: Any) -> KafkaConnection:
         """A new connection of this listener."""
         return SecuredConnection(self._listener, name, descriptor, remote, self)
+
+    def check(self, security: ListenerSecurity) -> None:
+        """Whether the listener can have these key stores. Errors: ConfigError."""
+        if self.stores is None:
+            raise ConfigError(f"listener {security.listener} has no TLS")
+        TlsStores(security)
+
+    def follow(self, security: ListenerSecurity, log: logging.Logger) -> None:
+        """Use other key stores from now on, if they can be loaded."""
+        if self.stores is None or security == self.security:
+            return
+        fault = ""
+        try:
+            self.stores, self.security = TlsStores(security), security
+        except ConfigError as error:
+            fault = str(error)
+        if fault:
+            log.error("the key stores of the changed configuration are not used, but those before: %s", fault)
+        else:
+            log.info("listener %s: the key stores of the changed configuration are in use", security.listener)
 
     def reload(self, log: logging.Logger) -> None:
         """Reload changed key stores."""

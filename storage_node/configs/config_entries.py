@@ -25,6 +25,7 @@ from ...runtime.config import MAX_INT, Config, text_of
 from ..log.config import RELATED_KEYS, LogConfig
 from ..log.log_defaults import STAND_INS, TOPIC_KEY_SYNONYMS, effective_log_config
 from .client_metrics_config import MAX_SUBSCRIPTION_NAME_LENGTH, ClientMetricsConfig
+from .dynamic_listeners import is_secret, listener_key
 from .group_config import GROUP_KEY_SYNONYMS, MAX_GROUP_ID_LENGTH, GroupConfig
 from .node_config import NodeConfig
 
@@ -169,7 +170,8 @@ class Describer:
                 levels += self._own_levels(key)
             if levels:
                 entries.append(self._entry(NodeConfig, key, levels, own, is_read_only=not facts.live))
-        return (*entries, *_unknown(own, NodeConfig.keys(), SOURCE_NODE))
+        known = {*NodeConfig.keys(), *filter(listener_key, own)}
+        return (*entries, *_of_listeners(own), *_unknown(own, known, SOURCE_NODE))
 
     def cluster(self, controller: Config) -> tuple[ConfigEntry, ...]:
         """The keys that may be set cluster-wide: those of nodes, and those of controllers with the values of
@@ -264,6 +266,17 @@ def _without_default_synonym(entry: ConfigEntry) -> ConfigEntry:
     """The entry without the built-in default among its synonyms."""
     levels = tuple(level for level in entry.synonyms if level.source != SOURCE_DEFAULT)
     return msgspec.structs.replace(entry, synonyms=levels)
+
+
+def _of_listeners(values: Mapping[str, str]) -> list[ConfigEntry]:
+    """The keys of the node's listeners that are set dynamically."""
+    return [
+        ConfigEntry(
+            name, None if is_secret(name) else value, SOURCE_NODE, False, is_sensitive=is_secret(name)
+        )
+        for name, value in sorted(values.items())
+        if listener_key(name)
+    ]
 
 
 def _unknown(values: Mapping[str, str], known: Container[str], source: int) -> list[ConfigEntry]:

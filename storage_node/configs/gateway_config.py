@@ -73,6 +73,12 @@ class GatewayConfig(ListenerSecurityConfig):
         " Port 0 takes the bound one.",
     )
 
+    inter_broker_listener_name: str = key(
+        "inter.broker.listener.name",
+        "",
+        doc="Taken from configurations of Kafka, and has to name one of listeners; it has no effect: servers"
+        " talk to each other on listener.port, with native.security.protocol.",
+    )
     auto_create_topics_enable: bool = key(
         "auto.create.topics.enable",
         True,
@@ -129,6 +135,11 @@ class GatewayConfig(ListenerSecurityConfig):
                     f"listener {name} listens on {endpoint.host!r}, which is no address that clients can"
                     " connect to: name one in advertised.listeners"
                 )
+        inter_broker = self.inter_broker_listener_name
+        if inter_broker and inter_broker.upper() not in bound:
+            raise ConfigError(
+                f"inter.broker.listener.name is {inter_broker[:100]!r}, which listeners does not name"
+            )
         _protocol_map(self.listener_security_protocol_map)
         for name in bound:
             security_of(self, name)

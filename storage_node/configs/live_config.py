@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT
 from ...runtime.config import text_of
 from ..log.log_defaults import merged_as_far_as_possible
+from .dynamic_listeners import is_applied, listener_key
 from .node_config import NodeConfig
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ LIVE_KEYS = frozenset(name for name, facts in NodeConfig.keys().items() if facts
 
 class _Merged(NamedTuple):
     cluster: dict[str, str]  # live keys, for all nodes
-    node: dict[str, str]  # live keys, for this node
+    node: dict[str, str]  # live keys and those of listeners, for this node
     config: NodeConfig
     topic_defaults: LogConfig
     faults: tuple[str, ...]
@@ -66,8 +67,8 @@ class LiveConfig:
         merged = self._merge(configs, node_id)
         if not merged.faults:
             return {}
-        node = {name for name, text in merged.node.items() if _text(merged.config, name) == text}
-        cluster = {name for name, text in merged.cluster.items() if _text(merged.config, name) == text}
+        node = {name for name, text in merged.node.items() if _has(merged.config, name, text)}
+        cluster = {name for name, text in merged.cluster.items() if _has(merged.config, name, text)}
         resource = (BROKER_RESOURCE, str(node_id))
         return {
             CLUSTER_DEFAULT: _without(
@@ -82,7 +83,8 @@ class LiveConfig:
 
     def _merge(self, configs: Configs, node_id: int) -> _Merged:
         cluster = _live(configs.get(CLUSTER_DEFAULT, {}))
-        node = _live(configs.get((BROKER_RESOURCE, str(node_id)), {}))
+        of_node = configs.get((BROKER_RESOURCE, str(node_id)), {})
+        node = _live(of_node) | {name: of_node[name] for name in sorted(of_node) if listener_key(name)}
         if (cluster, node) != (self._merged.cluster, self._merged.node):
             config, faults = merged_as_far_as_possible(self.own, {**cluster, **node})
             if faults:  # where the node's own value is invalid, the cluster's may apply
@@ -101,8 +103,8 @@ def _value(config: NodeConfig, name: str) -> object:
     return getattr(config, NodeConfig.field_of(name))
 
 
-def _text(config: NodeConfig, name: str) -> str:
-    return text_of(_value(config, name))
+def _has(config: NodeConfig, name: str, text: str) -> bool:
+    return is_applied(config, name, text) if listener_key(name) else text_of(_value(config, name)) == text
 
 
 def _without(values: Mapping[str, str], names: Container[str]) -> dict[str, str]:

@@ -26,9 +26,11 @@ from ...protocol.messages.registry import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
 )
+from ...protocol.metadata.image import BROKER_RESOURCE
 from ...protocol.transport.wire import encode
 from ...runtime.clock_io import monotonic_ms
 from ..configs.config_answers import answer_configs, cluster_part
+from ..configs.dynamic_listeners import names_listeners, refusal_of
 from ..configs.logger_configs import alter_loggers, is_logger
 from ..configs.logger_levels_io import ProcessLoggers
 from .gate import ReducedRequest
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from ...protocol.transport.peers import Request
     from ...protocol.transport.replies import Replies
     from ...runtime.shell_io import TaskOwner
+    from ..configs.node_config import NodeConfig
     from ..links.controller_link_io import ControllerLink
     from ..node import StorageNode
 
@@ -65,12 +68,14 @@ class Forwarder:
         core: StorageNode,
         tasks: TaskOwner,
         perform: Callable[[], None],
+        check: Callable[[NodeConfig], None],
     ) -> None:
+        """`check` loads the key stores of listeners. Errors of it: ConfigError."""
         self._link = link
         self._replies = replies
         self._core = core
         self._tasks = tasks
-        self._perform = perform
+        self._perform, self._check = perform, check
         self._loggers = ProcessLoggers()
 
     def start(self, request: Request) -> None:
@@ -80,28 +85,24 @@ class Forwarder:
             return
         if request.api.key == DESCRIBE_CONFIGS.key:
             work = self._describe_configs(request)
-        elif request.api.key == INCREMENTAL_ALTER_CONFIGS.key and _names_loggers(request.body):
+        elif request.api.key == INCREMENTAL_ALTER_CONFIGS.key and _concerns_node(request.body):
             work = self._alter_configs(request)
         else:
             work = self._forward(request)
         self._tasks.spawn(work, f"forward {request.api.name}")
 
     async def _alter_configs(self, request: Request) -> None:
-        """Log levels are altered here, other resources by the controller."""
+        """Log levels are altered here, and changes of listeners checked; the controller alters the rest."""
         body = request.body
-        others = tuple(each for each in body.resources if not is_logger(each.resource))
+        here = [self._result_of(each, validate_only=body.validate_only) for each in body.resources]
+        others = tuple(each for each, mine in zip(body.resources, here, strict=True) if mine is None)
         try:
             found = IncrementalAlterConfigsResponse(())
             if others:
                 part = encode(msgspec.structs.replace(body, resources=others))
                 found = (await self._link.forward(request.api, part, DEFAULT_TIMEOUT_MS / 1000)).body
             rest = iter(found.results)
-            results = tuple(
-                self._altered_loggers(each, validate_only=body.validate_only)
-                if is_logger(each.resource)
-                else next(rest)
-                for each in body.resources
-            )
+            results = tuple(next(rest) if mine is None else mine for mine in here)
             response = msgspec.structs.replace(found, results=results)
             self._core.when_metadata_reaches(
                 response.metadata_offset,
@@ -113,9 +114,15 @@ class Forwarder:
             self._replies.reply_error(request, error)
         self._perform()
 
-    def _altered_loggers(self, alter: AlterConfigs, *, validate_only: bool) -> ItemError:
-        node_id = self._core.table.node_id
-        return alter_loggers(node_id, alter, self._loggers, validate_only=validate_only)
+    def _result_of(self, alter: AlterConfigs, *, validate_only: bool) -> ItemError | None:
+        """The outcome at this node; None: the controller decides."""
+        node_id, core = self._core.table.node_id, self._core
+        if is_logger(alter.resource):
+            return alter_loggers(node_id, alter, self._loggers, validate_only=validate_only)
+        if not names_listeners(alter):
+            return None
+        current = core.image.configs.get((BROKER_RESOURCE, alter.resource.name), {})
+        return refusal_of(node_id, alter, current, core.config.own, self._check)
 
     async def _forward(self, request: Request) -> None:
         """Send the response once this node's image has the change."""
@@ -165,8 +172,8 @@ class Forwarder:
         self._perform()
 
 
-def _names_loggers(body: IncrementalAlterConfigsRequest) -> bool:
-    return any(is_logger(each.resource) for each in body.resources)
+def _concerns_node(body: IncrementalAlterConfigsRequest) -> bool:
+    return any(is_logger(each.resource) or names_listeners(each) for each in body.resources)
 
 
 def _body_of(request: Any) -> bytes:

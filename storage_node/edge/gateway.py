@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...protocol.transport.replies import Replies, Sender
     from ...runtime.authorization.gate import Gate
     from ..configs.live_config import LiveConfig
+    from ..configs.node_config import NodeConfig
     from .node_quotas import NodeQuotas
 
 Answered = Callable[[Any, "Sequence[Buffer]"], None]  # body or KafkaError, None without a response; frames
@@ -134,6 +135,9 @@ class Gateway(Protocol):
 
     async def start(self) -> None:
         """Accept connections; the node is unfenced."""
+
+    def check(self, config: NodeConfig) -> None:
+        """Load the key stores of this configuration, without using them. Errors: ConfigError."""
 
     async def stop(self) -> None:
         """Stop accepting connections, complete requests in flight for a short time, close all connections."""

@@ -103,6 +103,11 @@ class GatewaySeat:
         if self._gateway is not None:
             await self._gateway.start()
 
+    def check(self, config: NodeConfig) -> None:
+        """Whether the listeners can have this configuration. Errors: ConfigError."""
+        if self._gateway is not None:
+            self._gateway.check(config)
+
     async def stop(self) -> None:
         """Complete requests in flight and close all connections."""
         if self._charges is not None:

@@ -190,7 +190,7 @@ class NodeServer:
             is_closed=lambda: self._is_closed,
             log=self._log_note,
         )
-        self._forwarder = Forwarder(link, replies, core, tasks, effects.perform)
+        self._forwarder = Forwarder(link, replies, core, tasks, effects.perform, self._gateway.check)
         self._cleaners = CleanerThreads(core, self._workers, tasks, effects.perform)
         tasks.spawn(router.run(), "listener")
         tasks.every(config.checkpoint_interval_ms / 1000, effects.checkpoints.write_all, "checkpoint")

@@ -30,6 +30,13 @@ def test_bound_and_advertised_addresses() -> None:
     assert advertised(made, "OUTER", 9094, "me") == ("OUTER", "outside.example", 19_094)
 
 
+def test_inter_broker_listener_is_one_of_the_listeners() -> None:
+    """In any case of its letters, as other keys name listeners."""
+    config(listeners="PLAINTEXT://h:1", inter_broker_listener_name="plaintext")
+    with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name is 'OTHER'"):
+        config(listeners="PLAINTEXT://h:1", inter_broker_listener_name="OTHER")
+
+
 @pytest.mark.parametrize(
     ("listeners", "response", "words"),
     [

@@ -1,0 +1,101 @@
+"""Expressions of consumer groups (KIP-848) by users with different rights."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import headrace
+import pytest
+from beside.wire import Wire
+from headrace.protocol.security.acls import (
+    AclBinding,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from headrace.services.local_io import LocalCluster
+from headrace.storage_node.configs.authorization_config import STANDARD_AUTHORIZER
+from kafka_clients import WAIT_S
+from waiting import wait_for
+
+USERS = {"alice": "alice-secret", "bob": "bob-secret"}
+TOPICS = ("data-of-all", "data-of-alice")
+
+
+def rule(kind: ResourceType, name: str, who: str, operation: AclOperation) -> AclBinding:
+    return AclBinding(kind, name, PatternType.LITERAL, f"User:{who}", "*", operation, AclPermission.ALLOW)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Two nodes: the coordinator of a group is not always the node that receives a heartbeat."""
+    users = " ".join(f'user_{name}="{secret}"' for name, secret in USERS.items())
+    config: dict[str, Any] = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        ),
+        "listener.name.native.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_x="x";'
+        ),
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:admin",
+        "offsets.topic.num.partitions": 2,
+    }
+    with headrace.local(nodes=2, security=headrace.Security(users=USERS), **config) as made:
+        with made.admin() as admin:
+            admin.create_topics(*map(headrace.NewTopic, TOPICS)).raise_for_errors()
+            rules = [rule(ResourceType.GROUP, "*", name, AclOperation.READ) for name in USERS]
+            rules += [rule(ResourceType.TOPIC, TOPICS[0], name, AclOperation.READ) for name in USERS]
+            admin.create_acls(*rules, rule(ResourceType.TOPIC, TOPICS[1], "alice", AclOperation.READ))
+        yield made
+
+
+def logged_in(cluster: LocalCluster, user: str, node: int) -> Wire:
+    wire = Wire(cluster.status()["nodes"][node]["kafka"]["listeners"]["SASL_PLAINTEXT"], WAIT_S)
+    wire.ask("sasl_handshake", 1, mechanism="PLAIN")
+    secret = f"\0{user}\0{USERS[user]}".encode()
+    assert wire.ask("sasl_authenticate", 2, auth_bytes=secret)["error_code"] == "none"
+    return wire
+
+
+@pytest.mark.parametrize("node", [0, 1])
+@pytest.mark.parametrize(("user", "assigned"), [("alice", 2), ("bob", 1)])
+def test_an_expression_assigns_what_its_member_may_describe(
+    cluster: LocalCluster, user: str, assigned: int, node: int
+) -> None:
+    """The coordinator decides by the user of the client, which the other node has authenticated. The hidden
+    topic is not in the target assignment either, where its partitions would have no reader."""
+    group = f"{user}-{node}"
+    with logged_in(cluster, user, node) as wire:
+
+        def join() -> dict[str, Any]:
+            return wire.ask(
+                "consumer_group_heartbeat",
+                1,
+                group_id=group,
+                member_id=str(uuid.UUID(int=1)),
+                member_epoch=0,
+                rebalance_timeout=60_000,
+                subscribed_topic_names=[],
+                subscribed_topic_regex="data-.*",
+                topic_partitions=[],
+            )
+
+        answers: list[dict[str, Any]] = []
+
+        def has_joined() -> bool:
+            answers.append(join())
+            return bool(answers[-1]["error_code"] == "none")
+
+        wait_for(has_joined, "the member joins")
+        topics = answers[-1]["assignment"]["topic_partitions"]
+        assert len(topics) == assigned
+    with cluster.admin() as admin:
+        described = admin.describe_groups(group)[group]
+        (member,) = described.members
+        assert len({each.topic for each in member.target}) == assigned
