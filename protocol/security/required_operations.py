@@ -195,8 +195,8 @@ _OF_HEADRACE: dict[Api, tuple[tuple[Need, ...], str]] = {
             _whole(_DESCRIBE, _TOPIC, "subscribed by name"),
             _shown(_DESCRIBE, _TOPIC, "matched by an expression"),
         ),
-        "A topic that is left out of a member's assignment stays assigned to it, unread; in Kafka an"
-        " expression does not match it.",
+        "An expression matches topics that the member may describe whose heartbeat matches it: in Kafka those"
+        " of all members, here its own. Members that share an expression should have the same rights.",
     ),
     registry.CONSUMER_GROUP_DESCRIBE: (
         (_each(_DESCRIBE, _GROUP), _each(_DESCRIBE, _TOPIC, _MEMBERS_TOPICS)),
