@@ -78,18 +78,18 @@ class ClusterIo:
             parse_addresses(self.bootstrap)
         self._clients: dict[SyncClient, None] = {}
         self._failure: HeadraceError | None = None
-        self._start_failure: BaseException | None = None
+        start_failures: list[Exception] = []
         self._hub: Hub | None = None
         self._stop: asyncio.Event | None = None
         self._ready = threading.Event()
         self.thread_id = 0
-        self._thread = LoopThread("headrace-io", self._main, self._ended)
+        self._thread = LoopThread("headrace-io", lambda: self._main(start_failures), self._ended)
         self._thread.start()
         if not self._ready.wait(START_TIMEOUT_S):
             raise ApiTimeoutError("the IO thread did not start")
-        if self._start_failure is not None:
+        for failure in start_failures:
             self._thread.join(CLOSE_TIMEOUT_S)
-            raise self._start_failure
+            raise failure
         _open.add(self)
 
     @property
@@ -236,12 +236,12 @@ class ClusterIo:
         for client in self._clients:
             client.forked()
 
-    async def _main(self) -> None:
+    async def _main(self, start_failures: list[Exception]) -> None:
         self.thread_id = threading.get_ident()
         try:
             self._hub = self._make_hub(self.bootstrap, self.config)
         except Exception as error:  # noqa: BLE001 - the constructor raises it
-            self._start_failure = error
+            start_failures.append(error)
             return
         finally:
             self._ready.set()

@@ -15,7 +15,7 @@ from headrace.runtime.ports_io import reserve_ports
 REALM = "HEADRACE.TEST"
 # The KDC and the libraries in this process and in others take clocks for equal that differ by so much.
 CLOCK_SKEW_S = 1
-_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "klist")
+_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/local/sbin"))
 _TIMEOUT_S = 100
 _KRB5_CONF = """\
@@ -123,11 +123,6 @@ class Kdc:
         cache = f"FILE:{self.folder / principal.replace('/', '.')}.cache"
         self.run("kinit", "-c", cache, "-k", "-t", keytab, f"{principal}@{REALM}")
         return cache
-
-    def has_ticket(self, cache: str) -> bool:
-        """Whether a ticket of the cache has not expired."""
-        command = [str(shutil.which("klist", path=_PATH)), "-s", "-c", cache]
-        return subprocess.run(command, env=self._environment, timeout=_TIMEOUT_S, check=False).returncode == 0
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:

@@ -96,7 +96,7 @@ def test_another_key_store_is_in_use_without_a_restart(cluster: LocalCluster, fo
     [
         ({f"{PREFIX}ssl.keystore.location": "/gone.pem"}, r"listener SSL: ssl\.keystore\.location: .*/gone"),
         ({f"{PREFIX}ssl.keystore.type": "PKCS12"}, "PKCS12 store is not valid"),
-        ({f"{PREFIX}ssl.keystore.type": "JKS"}, "sensitive|JKS"),
+        ({f"{PREFIX}ssl.keystore.type": "JKS"}, "one of PEM, PKCS12"),
         ({"ssl.keystore.location": "/gone.pem"}, r"listener\.name\.<name>\.ssl\.keystore\.location"),
         ({"listener.name.plaintext.ssl.keystore.location": "/gone.pem"}, "PLAINTEXT has no TLS"),
         ({"listener.name.other.ssl.keystore.location": "/gone.pem"}, "that listeners lacks"),
@@ -110,11 +110,11 @@ def test_key_stores_that_cannot_be_used_are_refused(
     with cluster.admin() as admin:
         before = admin.describe_configs(NODE)[NODE]
         with pytest.raises(HeadraceError, match=fault):
-            admin.alter_configs({NODE: {**changes, "log.roll.ms": 100_000}}).raise_for_errors()
+            admin.alter_configs({NODE: {**changes, "log.roll.ms": 100_000}})[NODE]
         assert admin.describe_configs(NODE)[NODE] == before
-        everywhere = {f"{PREFIX}ssl.keystore.location": "/gone.pem"}
+        everywhere = Resource("broker", "")
         with pytest.raises(HeadraceError, match="key of one node"):
-            admin.alter_configs({Resource("broker", ""): everywhere}).raise_for_errors()
+            admin.alter_configs({everywhere: {f"{PREFIX}ssl.keystore.location": "/gone.pem"}})[everywhere]
     assert served(cluster) == "first"
 
 

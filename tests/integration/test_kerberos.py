@@ -188,16 +188,15 @@ def test_librdkafka(cluster: LocalCluster, realm: Kdc, monkeypatch: pytest.Monke
     assert "not found in Kerberos database" in wrong.stderr
 
 
-def test_a_session_ends_with_its_time_or_its_ticket(cluster: LocalCluster, realm: Kdc) -> None:
-    """The listener tells the length of the session; the same principal authenticates again on the same
-    connection."""
+def test_sessions_have_the_length_of_their_listener(cluster: LocalCluster, realm: Kdc) -> None:
+    """A listener without connections.max.reauth.ms has no limit, as in Kafka."""
     from headrace.protocol.security.kerberos_io import new_initiator
 
-    keytab = realm.keytab("wire", "alice", "short")
+    keytab = realm.keytab("wire", "alice")
 
-    def authenticated(wire: Wire, principal: str) -> int:
+    def lifetime_ms(wire: Wire) -> int:
         wire.ask("sasl_handshake", 1, mechanism="GSSAPI")
-        login = GssapiLogin(lambda: new_initiator("kafka", "localhost", f"{principal}@{REALM}", keytab))
+        login = GssapiLogin(lambda: new_initiator("kafka", "localhost", f"alice@{REALM}", keytab))
         message = login.first()
         while not login.is_complete:
             answer = wire.ask("sasl_authenticate", 2, auth_bytes=message)
@@ -206,10 +205,9 @@ def test_a_session_ends_with_its_time_or_its_ticket(cluster: LocalCluster, realm
         return int(answer["session_lifetime"])
 
     with Wire(address(cluster, "SHORT"), WAIT_S) as wire:
-        assert authenticated(wire, "alice") == REAUTH_MS
-        wire.ask("metadata", 9, topics=None)
+        assert lifetime_ms(wire) == REAUTH_MS
     with Wire(address(cluster), WAIT_S) as wire:
-        assert 0 < authenticated(wire, "short") <= SHORT_S * 1000
+        assert lifetime_ms(wire) == 0
 
 
 def test_a_native_client_authenticates_again(cluster: LocalCluster, realm: Kdc) -> None:
@@ -238,15 +236,20 @@ def test_a_ticket_of_kinit_until_it_expires(
     cache = realm.kinit("alice", realm.keytab("kinit", "alice", "short"))
     monkeypatch.setenv("KRB5CCNAME", cache)
     with headrace.Admin(cluster.bootstrap, config=native(cluster)) as admin:
-        assert TOPIC in admin.list_topics()
+        assert TOPIC in {each.name for each in admin.list_topics()}
     cache = realm.kinit("short", realm.keytab("kinit", "alice", "short"))
     monkeypatch.setenv("KRB5CCNAME", cache)
-    wait_for(lambda: not realm.has_ticket(cache), "the ticket expires")
-    with (
-        pytest.raises(SaslAuthenticationFailedError, match="expired"),
-        headrace.Admin(cluster.bootstrap, config=native(cluster)) as admin,
-    ):
-        admin.list_topics()
+
+    def refused() -> str:
+        try:
+            with headrace.Admin(cluster.bootstrap, config=native(cluster)) as admin:
+                admin.list_topics()
+        except SaslAuthenticationFailedError as error:
+            return str(error)
+        return ""
+
+    # The KDC and the node take clocks for equal that differ by CLOCK_SKEW_S.
+    wait_for(lambda: "expired" in refused(), "a client with an expired ticket is refused", evidence=refused)
 
 
 def test_rules_make_users_of_principals(cluster: LocalCluster, realm: Kdc) -> None:

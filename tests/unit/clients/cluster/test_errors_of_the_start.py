@@ -12,6 +12,7 @@ import pytest
 from headrace import aio
 from headrace.clients.cluster.cluster_io import ClusterIo
 from headrace.protocol.errors import ConfigError
+from kerberos_kit import require
 
 KEY = (b"k" * 32).hex()
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
@@ -46,7 +47,7 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.delitem(sys.modules, "headrace.protocol.security.kerberos_io", raising=False)
         monkeypatch.setitem(sys.modules, "gssapi", None)
     elif request.param == "no keytab":
-        pytest.importorskip("gssapi")
+        require()
     filled = {name: value.format(folder=tmp_path) for name, value in config.items()}
     return {"server.public.key": KEY, **filled}, pattern
 
