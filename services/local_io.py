@@ -307,8 +307,9 @@ class _Servers:
         others."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                await self._start_controllers()
+                # Order: a node that its configuration does not allow is known before a controller runs.
                 self._nodes = [self._new_node(config) for config in self._node_configs]
+                await self._start_controllers()
                 await asyncio.gather(*(self._start(node) for node in self._nodes))
                 if self._security is not None and self._security.users:
                     node = self._nodes[0]
@@ -409,7 +410,7 @@ class _Servers:
         return ControllerServer(self._controller_configs[index], self._new_files(), bootstrap)
 
     def _new_node(self, config: NodeConfig) -> NodeServer:
-        locators = tuple(self._locator(index) for index in range(len(self._controllers)))
+        locators = tuple(self._locator(index) for index in range(len(self._controller_configs)))
         return NodeServer(
             config, locators, self._new_files(), new_coordinators, new_kafka_listener, NativeMechanisms
         )

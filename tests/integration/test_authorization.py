@@ -8,7 +8,7 @@ import headrace
 import pytest
 from beside.wire import Wire
 from headrace import NewTopic, stream
-from headrace.protocol.errors import TopicAuthorizationFailedError
+from headrace.protocol.errors import ConfigError, TopicAuthorizationFailedError
 from headrace.protocol.security.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -114,3 +114,9 @@ def test_a_streams_application_ends_without_its_rights(guarded: LocalCluster, tm
             run("unread")
     finally:
         admin.delete_acls(*(AclFilter(name=name) for name in {each.name for each in rules}))
+
+
+def test_a_node_with_rules_and_an_open_native_plane_does_not_start() -> None:
+    """Servers would not know each other: the error says what to set."""
+    with pytest.raises(ConfigError, match=r"native\.security\.protocol=SSL or SASL_SSL"):
+        headrace.local(authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:admin")

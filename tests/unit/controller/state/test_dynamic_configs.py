@@ -74,6 +74,14 @@ def refused(driver, resource, **values):
         (CLUSTER, "controller.id", "read-only: set it in the controller's configuration"),
         (NODE, "min.insync.replicas", "holds for the whole cluster, not for one node"),
         (NODE, "auto.leader.rebalance.enable", "holds for the whole cluster"),
+        (
+            NODE,
+            "ssl.keystore.location",
+            "for one listener of a node only: listener.name.<name>.ssl.keystore.",
+        ),
+        (CLUSTER, "ssl.keystore.location", "for one listener of a node only"),
+        (CLUSTER, "listener.name.ssl.ssl.keystore.location", "a key of one node, not of the cluster"),
+        (NODE, "listener.name.native.ssl.keystore.location", "unknown config key"),
     ],
 )
 def test_errors_name_the_remedy(driver, resource, name, hint) -> None:
@@ -95,6 +103,21 @@ def test_every_live_key_can_be_set(driver) -> None:
             control.IncrementalAlterConfigsRequest((control.AlterConfigs(resource, changes),))
         ).results[0]
         assert not answer.error_code, answer.error_detail
+
+
+def test_a_node_has_the_key_stores_of_its_listeners(driver) -> None:
+    """Under one name whatever its case; a certificate chain is longer than other values."""
+    changes = (
+        control.ConfigChange("listener.name.SSL.ssl.keystore.location", SET, "/a.pem"),
+        control.ConfigChange("listener.name.ssl.ssl.keystore.certificate.chain", SET, "c" * 20_000),
+    )
+    alters = (control.AlterConfigs(NODE, changes),)
+    assert driver.ask(control.IncrementalAlterConfigsRequest(alters)).results[0].error_code == 0
+    assert driver.image.configs[4, "1"]["listener.name.ssl.ssl.keystore.location"] == "/a.pem"
+    listed = control.ConfigChange("listener.name.ssl.ssl.keystore.location", APPEND, "/b.pem")
+    alters = (control.AlterConfigs(NODE, (listed,)),)
+    answer = driver.ask(control.IncrementalAlterConfigsRequest(alters)).results[0]
+    assert "not a list" in answer.error_detail
 
 
 def test_contradicting_values_of_one_level_are_refused(driver) -> None:

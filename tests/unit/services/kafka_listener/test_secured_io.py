@@ -363,3 +363,31 @@ def test_changed_key_store_is_used_by_the_next_connection(tmp_path: Path) -> Non
         await rig.host.request(0)
 
     run(scenario, listeners="SSL://127.0.0.1:0", **{"ssl.keystore.location": str(path)})
+
+
+def test_key_store_of_a_changed_configuration(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The next connection has it; one that has gone since it was checked leaves that before in use."""
+    paths = {name: tmp_path / f"{name}.pem" for name in ("own", "new", "gone")}
+    paths["own"].write_text(NODE.key_pem() + NODE.chain_pem)
+    other = Authority().issue("other")
+    paths["new"].write_text(other.key_pem() + other.chain_pem)
+
+    async def scenario(rig: ListenerRig) -> None:
+        def change(name: str) -> None:
+            rig.host.now = rig.host.now.merged({"listener.name.ssl.ssl.keystore.location": str(paths[name])})
+            rig.listener._sweep_secured(0)
+
+        await tls_client(rig)
+        change("gone")
+        await tls_client(rig)
+        change("new")
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await tls_client(rig)
+        change("own")
+        await tls_client(rig)
+
+    with caplog.at_level(logging.ERROR):
+        run(scenario, listeners="SSL://127.0.0.1:0", **{"ssl.keystore.location": str(paths["own"])})
+    (line,) = [each.getMessage() for each in caplog.records if "key stores" in each.getMessage()]
+    assert "not used, but those before" in line
+    assert "gone.pem" in line
