@@ -57,10 +57,9 @@ test: $(STAMP) ## all tests, with those of Spark where there is a JDK (ARGS='tes
 .venv-spark4/.ready: EXTRA := spark
 .venv-spark35/.ready .venv-spark4/.ready: pyproject.toml | $(STAMP)
 	@echo "making $(@D), once: this takes a minute"
-	@test -x $(@D)/bin/pip || $(PYTHON) -m venv $(@D)
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv --without-pip $(@D)
 	@$(BIN)/python -c 'import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], "pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6", sep="\n")' $(EXTRA) > $(@D)/wanted.txt
-	@$(@D)/bin/python -m pip install --quiet --upgrade pip
-	@$(@D)/bin/python -m pip install --quiet --requirement $(@D)/wanted.txt
+	@$(BIN)/python -m pip --python $(@D)/bin/python install --quiet --no-compile --requirement $(@D)/wanted.txt
 	@$(@D)/bin/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "headrace.pth").write_text(str(pathlib.Path(".typecheck").absolute()))'
 	@touch $@
 
