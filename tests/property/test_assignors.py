@@ -1,6 +1,7 @@
 """Laws of all assignors: each partition is assigned once, to a subscriber, and assignments are balanced.
 Sticky assignors also move no partition without need."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from headrace.clients.group.sticky import CooperativeStickyAssignor, StickyAssig
 from headrace.protocol.consumer_protocol import Assignment, encode_claims
 from headrace.protocol.errors import ConfigError
 from headrace.protocol.model import TopicPartition
-from hypothesis import given
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 ASSIGNORS = [RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor]
@@ -36,6 +37,14 @@ def groups(draw: Any, *, same: bool = False, racks: bool = False) -> Any:
     return topics, members
 
 
+def noted(kinds: list[Any]) -> Iterator[Any]:
+    """The kinds, one after the other for the same group, which takes longer to draw than to assign; a failure
+    tells which."""
+    for kind in kinds:
+        note(kind.__name__)
+        yield kind
+
+
 def check(topics: Any, members: Any, shares: Any) -> None:
     """Each subscribed partition is assigned once, to a subscriber."""
     given_to = [(tp, member) for member, share in shares.items() for tp in share]
@@ -59,12 +68,12 @@ def remembering(kind: Any, members: Any, shares: Any, generation: int = 5) -> An
     return found
 
 
-@pytest.mark.parametrize("kind", ASSIGNORS)
 @given(group=groups(racks=True))
-def test_each_partition_is_assigned_to_one_subscriber(kind: Any, group: Any) -> None:
+def test_each_partition_is_assigned_to_one_subscriber(group: Any) -> None:
     """For any subscriptions and racks."""
     topics, members = group
-    check(topics, members, kind().assign(topics, members))
+    for kind in noted(ASSIGNORS):
+        check(topics, members, kind().assign(topics, members))
 
 
 @given(group=groups(racks=True))
@@ -102,63 +111,63 @@ def test_range_prefers_racks_where_shares_stay_equal() -> None:
     assert [tp.partition for tp in shares["b"]] == [0, 2]
 
 
-@pytest.mark.parametrize("kind", [RoundRobinAssignor, *STICKY])
 @given(group=groups(same=True))
-def test_equal_subscriptions_give_equal_shares(kind: Any, group: Any) -> None:
+def test_equal_subscriptions_give_equal_shares(group: Any) -> None:
     """Counted over all topics together."""
-    sizes = [len(share) for share in kind().assign(*group).values()]
-    assert max(sizes) - min(sizes) <= 1
+    for kind in noted([RoundRobinAssignor, *STICKY]):
+        sizes = [len(share) for share in kind().assign(*group).values()]
+        assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("kind", STICKY)
 @given(group=groups())
-def test_sticky_is_as_even_as_subscriptions_allow(kind: Any, group: Any) -> None:
+def test_sticky_is_as_even_as_subscriptions_allow(group: Any) -> None:
     """No partition could move from a member to one that has two fewer."""
     topics, members = group
-    shares = kind().assign(topics, members)
-    for share in shares.values():
-        for tp in share:
-            able = [member for member, each in members.items() if tp.topic in each.topics]
-            assert len(share) - min(len(shares[member]) for member in able) <= 1
+    for kind in noted(STICKY):
+        shares = kind().assign(topics, members)
+        for share in shares.values():
+            for tp in share:
+                able = [member for member, each in members.items() if tp.topic in each.topics]
+                assert len(share) - min(len(shares[member]) for member in able) <= 1
 
 
-@pytest.mark.parametrize("kind", STICKY)
 @given(group=groups())
-def test_nothing_moves_when_nothing_changes(kind: Any, group: Any) -> None:
+def test_nothing_moves_when_nothing_changes(group: Any) -> None:
     """The next rebalance gives the same."""
     topics, members = group
-    before = kind().assign(topics, members)
-    assert kind().assign(topics, remembering(kind, members, before)) == before
+    for kind in noted(STICKY):
+        before = kind().assign(topics, members)
+        assert kind().assign(topics, remembering(kind, members, before)) == before
 
 
-@pytest.mark.parametrize("kind", STICKY)
 @given(group=groups(same=True), gone=st.integers(0, 5))
-def test_remaining_members_keep_their_partitions(kind: Any, group: Any, gone: int) -> None:
+def test_remaining_members_keep_their_partitions(group: Any, gone: int) -> None:
     """One member leaves: only its partitions move."""
     topics, members = group
-    before = kind().assign(topics, members)
-    left = {name: member for name, member in members.items() if name != f"m{gone}"}
-    if not left:
-        return
-    after = kind().assign(topics, remembering(kind, left, before))
-    check(topics, left, after)
-    for name in left:
-        assert set(before[name]) <= set(after[name])
+    for kind in noted(STICKY):
+        before = kind().assign(topics, members)
+        left = {name: member for name, member in members.items() if name != f"m{gone}"}
+        if not left:
+            return
+        after = kind().assign(topics, remembering(kind, left, before))
+        check(topics, left, after)
+        for name in left:
+            assert set(before[name]) <= set(after[name])
 
 
-@pytest.mark.parametrize("kind", STICKY)
 @given(group=groups(same=True))
-def test_a_new_member_takes_only_its_share(kind: Any, group: Any) -> None:
+def test_a_new_member_takes_only_its_share(group: Any) -> None:
     """No partition moves between old members, and the new one gets no more than its share."""
     topics, members = group
-    before = kind().assign(topics, members)
-    grown = {**remembering(kind, members, before), "new": MemberSubscription(tuple(NAMES))}
-    after = kind().assign(topics, grown)
-    check(topics, grown, after)
-    for name in members:
-        assert set(after[name]) <= set(before[name])
-    total = sum(topic.partitions for topic in topics.values())
-    assert len(after["new"]) in (total // len(grown), -(-total // len(grown)))
+    for kind in noted(STICKY):
+        before = kind().assign(topics, members)
+        grown = {**remembering(kind, members, before), "new": MemberSubscription(tuple(NAMES))}
+        after = kind().assign(topics, grown)
+        check(topics, grown, after)
+        for name in members:
+            assert set(after[name]) <= set(before[name])
+        total = sum(topic.partitions for topic in topics.values())
+        assert len(after["new"]) in (total // len(grown), -(-total // len(grown)))
 
 
 def test_newer_of_two_claims_is_used_and_equal_claims_are_ignored() -> None:

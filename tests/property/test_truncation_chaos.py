@@ -160,6 +160,7 @@ def test_consumers_never_read_a_mixed_log(seed: int, is_clean: bool) -> None:
     play = Play(seed, is_clean=is_clean)
     virtual_loop.run(play.run())
     if not is_clean:
+        assert sum(view.went_back for view in play.views) > 5, "the run proves nothing"
         return
     for value, future in play.futures:
         response = future.result()
@@ -171,13 +172,3 @@ def test_consumers_never_read_a_mixed_log(seed: int, is_clean: bool) -> None:
         assert list(dict.fromkeys(found)) == [*values, LAST], (
             "a first copy came before that of an earlier record"
         )
-
-
-def test_runs_truncate_records_that_were_read() -> None:
-    """Otherwise the other tests would prove nothing."""
-    went_back = 0
-    for seed in range(3):
-        play = Play(seed, is_clean=False)
-        virtual_loop.run(play.run())
-        went_back += sum(view.went_back for view in play.views)
-    assert went_back > 5
