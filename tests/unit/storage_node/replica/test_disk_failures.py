@@ -191,10 +191,14 @@ def test_later_errors_of_a_failed_disk_are_ignored() -> None:
     assert not rig.ended()
 
 
-@pytest.mark.parametrize("byte", range(61))
-def test_follower_rejects_corrupt_batches_of_the_leader(byte: int) -> None:
+def test_follower_rejects_corrupt_batches_of_the_leader() -> None:
     """Scenario 27, each byte of a stored batch header: no follower appends it, no consumer gets it, and
     acknowledged records stay on the replicas that have them."""
+    for byte in range(61):
+        check_corrupt_byte(byte)
+
+
+def check_corrupt_byte(byte: int) -> None:
     cluster = Replicas(nodes=2, min_isr=2, node={"log_tail_cache_bytes": 0})
     cluster.write(b"a")
     cluster.isolate(2)
@@ -207,7 +211,7 @@ def test_follower_rejects_corrupt_batches_of_the_leader(byte: int) -> None:
     cluster.heal()
     cluster.pass_time(2_000)
     held = cluster.values(2)
-    assert held in ([b"a"], [b"a", b"b"])
+    assert held in ([b"a"], [b"a", b"b"]), byte
     if len(held) == 2:
         assert byte in range(12, 16), "only the leader epoch has no check of its own"
 
