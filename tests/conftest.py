@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 from _pytest.nodes import Collector
 from _pytest.runner import runtestprotocol
 
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 LISTED_S = 0.005  # `--durations` leaves out what is shorter
+
+# pytest rewrites the assertions of all packages with plugins, since 9.2 of editable ones, too. Those of
+# headrace are in its hot paths, and its processes would need another bytecode than its tests.
+for finder in sys.meta_path:
+    if isinstance(finder, AssertionRewritingHook):
+        finder._must_rewrite -= {"anyio", "headrace", "hypothesis", "platformdirs"}
 
 # Before anything imports Ray: no token is written into the developer's home folder.
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -51,7 +58,8 @@ sys.path.insert(0, str(Path(__file__).parent / "traces"))
 sys.path.insert(0, str(Path(__file__).parent / "oracle"))
 sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
 
-import work_units  # noqa: E402 - found on that path
+import bytecode  # noqa: E402 - found on that path
+import work_units  # noqa: E402
 
 
 class _RootIsNoTestPackage:
@@ -132,14 +140,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: work_units.rank(item.nodeid))
 
 
-def pytest_collection() -> None:
-    """Collect no garbage while ten thousand tests are made: each time it would visit all of them."""
+def pytest_collection(session: pytest.Session) -> None:
+    """Collect no garbage while ten thousand tests are made: each time it would visit all of them.
+
+    In a fresh checkout workers divide the compilation: each would compile the same file at the same time.
+    """
     gc.disable()
+    if worker := getattr(session.config, "workerinput", None):
+        number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+        bytecode.compile_changed(session.config, bytecode.share(number, count))
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the collected tests from garbage collection."""
-    gc.collect()
+    """Exclude the collected tests from garbage collection, with the garbage of imports: a search for it among
+    all of them would take most of a second."""
     gc.freeze()
     gc.enable()
 
