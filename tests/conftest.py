@@ -33,6 +33,10 @@ for finder in sys.meta_path:
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 # Ray gives its workers a low priority (15): beside tests that compute, some took minutes to start.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# No test reads Ray's own metrics, which each of its processes reports again and again. For usage
+# statistics Ray Data has an actor, a process with Ray imported.
+os.environ.setdefault("RAY_enable_metrics_collection", "0")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 # JVMs of tests live for seconds or a few minutes: the optimizing compiler takes more time than it saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from forking import run_forked, start_server
+from forking import Forked, run_forked, start_server
 from headrace.runtime.waiting_io import until
 
 MARK = "HEADRACE_TEST_MARK"
@@ -81,7 +81,7 @@ class Headrace:
         }
         for name in ("RAY_ADDRESS", "HEADRACE_BOOTSTRAP", "HEADRACE_CLUSTER"):
             self.environment.pop(name, None)
-        self._asker: subprocess.Popen[str] | None = None
+        self._asker: Forked | subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command; its output is captured."""
@@ -117,17 +117,10 @@ class Headrace:
     def status(self, cluster: str = "default") -> dict[str, Any]:
         """The output of `headrace status -o json` for a started cluster."""
         if self._asker is None:
-            self._asker = subprocess.Popen(
-                [self.python, "-c", ASK_STATUS],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={name: value for name, value in self.environment.items() if name != MARK},
-                text=True,
-            )
+            self._asker = self._start_asker()
         assert self._asker.stdin is not None
         assert self._asker.stdout is not None
-        self._asker.stdin.write(f"{cluster}\n")
+        self._asker.stdin.write(f"{cluster}\n".encode())
         self._asker.stdin.flush()
         facts: dict[str, Any] = json.loads(self._asker.stdout.readline())
         return facts
@@ -175,15 +168,32 @@ class Headrace:
     def _run(
         self, program: list[str], data: bytes = b"", timeout_s: float = PATIENCE_S
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program as a fork; as a new process if its interpreter or Ray settings differ from the
-        tests'."""
-        if self.python == sys.executable and _ray_settings(self.environment) == _ray_settings(os.environ):
+        """Run a program as a fork; as a new process if it must not be one."""
+        if self._may_fork():
             start_server(*OF_RAY)
             mild = ["-W", "default", *program]
             return run_forked(mild, environment=self.environment, data=data, timeout_s=timeout_s)
         command = [self.python, *program]
         return subprocess.run(
             command, input=data, capture_output=True, env=self.environment, timeout=timeout_s, check=False
+        )
+
+    def _may_fork(self) -> bool:
+        """Whether its interpreter and its Ray settings are those of the tests."""
+        return self.python == sys.executable and _ray_settings(self.environment) == _ray_settings(os.environ)
+
+    def _start_asker(self) -> Forked | subprocess.Popen[bytes]:
+        environment = {name: value for name, value in self.environment.items() if name != MARK}
+        if self._may_fork():
+            start_server(*OF_RAY)
+            with open(os.devnull, "wb") as log:
+                return Forked(["-c", ASK_STATUS], environment=environment, given=subprocess.PIPE, log=log)
+        return subprocess.Popen(
+            [self.python, "-c", ASK_STATUS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
         )
 
     def processes(self) -> list[psutil.Process]:
@@ -203,7 +213,11 @@ class Headrace:
 
     def _end_asker(self) -> None:
         if self._asker is not None:
-            self._asker.communicate(timeout=500)
+            assert self._asker.stdin is not None
+            assert self._asker.stdout is not None
+            self._asker.stdin.close()
+            self._asker.wait(timeout=500)
+            self._asker.stdout.close()
             self._asker = None
 
     def _is_marked(self, process: psutil.Process) -> bool:
