@@ -52,14 +52,16 @@ test: $(STAMP) ## all tests, with those of Spark where there is a JDK (ARGS='tes
 	$${spark:+nice -n 5} $(BIN)/python -m pytest -q -n auto --dist loadgroup $(ARGS) || code=$$?; \
 	if test -n "$$spark"; then wait $$spark || code=$$?; spark=; cat build/spark.txt; fi; exit $$code
 
-# Two lines of Spark, two environments: RayDP holds PySpark at 3.5, data sources in Python need 4.2.
+# Two lines of Spark, two environments: RayDP holds PySpark at 3.5, data sources in Python need 4.2. PySpark is made
+# into a wheel here, for one installation: half a gigabyte of jars is not compressed again.
 .venv-spark35/.ready: EXTRA := raydp
 .venv-spark4/.ready: EXTRA := spark
 .venv-spark35/.ready .venv-spark4/.ready: pyproject.toml | $(STAMP)
 	@echo "making $(@D), once: this takes a minute"
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv --without-pip $(@D)
 	@$(BIN)/python -c 'import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], "pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6", sep="\n")' $(EXTRA) > $(@D)/wanted.txt
-	@$(BIN)/python -m pip --python $(@D)/bin/python install --quiet --no-compile --requirement $(@D)/wanted.txt
+	@printf '[bdist_wheel]\ncompression = stored\n' > $(@D)/wheels.cfg
+	@DIST_EXTRA_CONFIG="$$PWD/$(@D)/wheels.cfg" $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --no-compile --requirement $(@D)/wanted.txt
 	@$(@D)/bin/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "headrace.pth").write_text(str(pathlib.Path(".typecheck").absolute()))'
 	@touch $@
 
