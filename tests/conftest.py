@@ -38,8 +38,11 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 os.environ.setdefault("RAY_enable_metrics_collection", "0")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-# JVMs of tests live for seconds or a few minutes: the optimizing compiler takes more time than it saves.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# JVMs of tests live for seconds or a few minutes: the optimizing compiler takes more time than it saves, and
+# the verification of classes, which are those of releases, a fifth of a start.
+_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+os.environ.setdefault("JDK_JAVA_OPTIONS", " ".join((*_JVM, *_UNVERIFIED)))
 
 # A job in the background of a shell script ignores Ctrl-C, and so would each command that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
