@@ -2,9 +2,10 @@
 
 Their member epoch is their generation. JoinGroup acts as a full heartbeat: it takes the member's next
 reconciliation step and is answered at once with the member's epoch; SyncGroup returns the assignment.
-Heartbeats return REBALANCE_IN_PROGRESS when there is a next step. A member that does not join or sync within
-its rebalance timeout is removed. There is no group leader: the coordinator assigns. Source: Kafka
-GroupMetadataManager.java classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup,
+Heartbeats return REBALANCE_IN_PROGRESS when there is a next step; while the assignment interval delays the
+next assignment there is none, and JoinGroup and SyncGroup return the last one. A member that does not join
+or sync within its rebalance timeout is removed. There is no group leader: the coordinator assigns.
+Source: Kafka GroupMetadataManager.java classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup,
 classicGroupHeartbeatToConsumerGroup.
 """
 
@@ -99,7 +100,7 @@ class ClassicConsumers:
         metadata = _member_metadata(body, token, subscription)
         self._heartbeats.update_member(draft, before, member_id, metadata, now)
         owned = partitions_by_id(subscription.owned, self._members.topics)
-        draft.assign(self._members.assignor_names, now.wall_ms)
+        self._members.assign(draft, now)
         draft.reconcile(member_id, owned, draft.group.members[member_id].epoch)
         after = draft.group.members[member_id]
         outcome = Outcome(draft.decided())
@@ -145,7 +146,8 @@ class ClassicConsumers:
             raise InconsistentGroupProtocolError(
                 f"member {member.member_id!r} uses protocol type {PROTOCOL_TYPE!r} with assignor {name!r}"
             )
-        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        is_behind = member.epoch < self._members.due_epoch(group, now)
+        if is_behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._expect_if_not_yet(body.group_id, member, now)
             raise RebalanceInProgressError(f"group {body.group_id!r} is rebalancing: rejoin")
         self._context.timers.cancel(("classic_sync", body.group_id, member.member_id))
@@ -162,7 +164,7 @@ class ClassicConsumers:
         _check_generation(member, body.generation_id)
         self._members.begin_session(body.group_id, member, now)
         outcome = Outcome()
-        if _has_next_step(group, member):
+        if _has_next_step(group, member, self._members.due_epoch(group, now)):
             self._expect_if_not_yet(body.group_id, member, now)
             outcome.answer(token, HeartbeatResponse(RebalanceInProgressError.code))
         else:
@@ -242,8 +244,8 @@ def _check_generation(member: Member, generation: int) -> None:
         )
 
 
-def _has_next_step(group: ConsumerGroup, member: Member) -> bool:
-    if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+def _has_next_step(group: ConsumerGroup, member: Member, due_epoch: int) -> bool:
+    if member.epoch < due_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     if member.state is not MemberState.UNRELEASED_PARTITIONS:
         return False

@@ -93,14 +93,26 @@ class ConsumerMembers:
         then it is computed when it has, without waiting for a heartbeat. Source: KIP-1263."""
         if not draft.needs_assignment:
             return
-        group_id, age_ms = draft.group.group_id, now.wall_ms - draft.group.assignment_ms
-        left_ms = self.times_of(group_id).assignment_interval_ms - age_ms
-        if age_ms < 0 or left_ms <= 0:  # negative age: the wall clock was set back
+        left_ms = self._assignment_delay_ms(draft.group, now)
+        if left_ms <= 0:
             draft.assign(self.assignor_names, now.wall_ms)
             return
+        group_id = draft.group.group_id
         key = ("next assignment", group_id)
         if self.context.timers.deadline_of(key) is None:
             self.context.timers.set(key, now.ms + left_ms, lambda then: self._assign(group_id, then))
+
+    def due_epoch(self, group: ConsumerGroup, now: Now) -> int:
+        """The epoch to which a classic member can reconcile now: that of the group, or while the interval
+        delays the next assignment that of the last one."""
+        return group.assignment_epoch if self._assignment_delay_ms(group, now) > 0 else group.epoch
+
+    def _assignment_delay_ms(self, group: ConsumerGroup, now: Now) -> int:
+        """How long the interval since the last assignment lasts; not positive: it has passed."""
+        age_ms = now.wall_ms - group.assignment_ms
+        if age_ms < 0:  # the wall clock was set back
+            return 0
+        return self.times_of(group.group_id).assignment_interval_ms - age_ms
 
     def _assign(self, group_id: str, now: Now) -> Outcome:
         group = self.groups.get(group_id)

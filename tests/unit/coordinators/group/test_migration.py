@@ -162,6 +162,47 @@ def test_cooperative_member_keeps_its_partitions_in_a_rebalance(rig: ConsumerGro
     assert third.owned == {}, "both members still own their partitions"
 
 
+def test_assignments_of_classic_members_wait_for_their_interval(rig: ConsumerGroupRig) -> None:
+    """A classic member that joins meanwhile gets the last epoch and no partitions, and is not sent into
+    another rebalance; then heartbeats tell all members of the next one (KIP-1263)."""
+    first = _new(rig, "a")
+    first.beat()
+    with_config(rig, group_consumer_assignment_interval_ms=1_000)
+    classic = SimClassicMember(rig)
+    run(classic)
+    assert not classic.must_join
+    assert (classic.generation, classic.owned) == (1, {})
+    assert (rig.group.epoch, rig.group.assignment_epoch) == (2, 1)
+    assert rig.sync(classic.member_id, 1, GROUP).code == 0
+    rig.advance(999)
+    assert rig.heartbeat(classic.member_id, 1, GROUP).code == 0
+    rig.advance(1)
+    assert rig.group.assignment_epoch == 2
+    assert rig.heartbeat(classic.member_id, 1, GROUP).code == errors.RebalanceInProgressError.code
+    run(first, classic)
+    assert len(classic.owned["events"]) == 3
+    _assert_shared(first, classic)
+
+
+def test_partitions_of_a_classic_member_that_left_wait_for_the_interval() -> None:
+    """No native member is left whose heartbeat would assign: the others rejoin behind the interval."""
+    rig = ConsumerGroupRig(
+        group_consumer_assignment_interval_ms=1_000, group_consumer_migration_policy="upgrade"
+    )
+    rig.set_topics(events=6)
+    first, second = _classic_pair(rig)
+    native = _new(rig, "a")
+    for _ in range(4):
+        run(first, second, native)
+        rig.advance(1_000)
+    native.leave()
+    rig.leave(LeavingMember(second.member_id), group=GROUP)
+    for _ in range(4):
+        run(first)
+        rig.advance(1_000)
+    assert len(first.owned["events"]) == 6
+
+
 def test_classic_member_that_does_not_rejoin_is_removed(rig: ConsumerGroupRig) -> None:
     """It sends heartbeats only: after its rebalance timeout its partitions are free."""
     first, second = _classic_pair(rig)
