@@ -19,6 +19,15 @@ def properties(config: Mapping[str, Any]) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The config of `properties`."""
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-    return {name: value for name, _, value in pairs}
+    """The config of lines `key=value`; empty lines and comments with # and ! are skipped. Errors: ValueError
+    for another line."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        name, separator, value = stripped.partition("=")
+        if not separator or not name.strip():
+            raise ValueError(f"line {number} is not key=value")
+        found[name.strip()] = value.strip()
+    return found

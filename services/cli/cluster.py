@@ -152,8 +152,8 @@ def status(settings: Settings) -> None:
 def _seen_by_ray(settings: Settings) -> dict[str, Any]:
     from .. import ray_host
 
-    if settings.config:
-        raise click.UsageError("-X has no effect on `status` without -b")
+    if settings.given_config():
+        raise click.UsageError("-X and --command-config have no effect on `status` without -b")
     facts = ray_host.status(chosen_cluster(settings.cluster_name, known_clusters(), "--cluster"))
     if facts["state"] == "down" and facts["bootstrap"]:
         remedy = (

@@ -6,6 +6,7 @@ import functools
 import os
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,6 +21,7 @@ from ..cluster_files_io import (
     read_cluster_file,
 )
 from ..discovery import CLUSTER_VARIABLE, chosen_cluster
+from ..secured_files import parse_properties
 from .output import OUTPUT_FORMATS, OutputFormat, note
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Settings:
 
     bootstrap: str | None = None
     config: dict[str, str] = field(default_factory=dict)
+    command_config: dict[str, str] = field(default_factory=dict)
     form: OutputFormat = "text"
     cluster: str | None = None
     is_debug: bool = False
@@ -75,19 +78,24 @@ class Settings:
         return self.cluster or os.environ.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
 
     def client_config(self) -> dict[str, str]:
-        """The -X pairs as client config; clients time out sooner on the command line than in a program.
+        """The -X pairs over the file of --command-config as client config; clients time out sooner on the
+        command line than in a program.
 
-        The user is `admin` of a secured cluster of this machine, unless -X, the environment or -b name
-        another one or another place.
+        The user is `admin` of a secured cluster of this machine, unless -X, the file, the environment or -b
+        name another one or another place.
         """
         return {**self.client_config_without_pairs(), **self.config}
 
+    def given_config(self) -> dict[str, str]:
+        """The file of --command-config, overridden by -X pairs."""
+        return {**self.command_config, **self.config}
+
     def client_config_without_pairs(self) -> dict[str, str]:
         """The client config of a command whose -X pairs are something else."""
-        return {**client_defaults(), **self._admin_config()}
+        return {**client_defaults(), **self._admin_config(), **self.command_config}
 
     def _admin_config(self) -> dict[str, str]:
-        given = {name.replace("_", ".") for name in self.config}
+        given = {name.replace("_", ".") for name in self.given_config()}
         variables = (f"HEADRACE_{name.replace('.', '_').upper()}" for name in _USER_KEYS)
         is_elsewhere = self.bootstrap or (not self.cluster and os.environ.get(BOOTSTRAP_VARIABLE))
         if is_elsewhere or given & _USER_KEYS or any(name in os.environ for name in variables):
@@ -147,14 +155,33 @@ def key_value_pairs(
     return pairs
 
 
+def config_of_file(
+    context: click.Context, option: click.Parameter, path: str | None
+) -> dict[str, str] | None:
+    """The client config in a file of lines key=value. Errors: click.BadParameter."""
+    if path is None:
+        return None
+    try:
+        return parse_properties(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"cannot read {path}: {error}", context, option) from error
+
+
 def bootstrap_option(command: F) -> F:
-    """-b: bootstrap addresses."""
+    """-b: bootstrap addresses; --command-config: a file with the config of the client that connects there."""
+    with_file = click.option(
+        "--command-config",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        callback=config_of_file,
+        help="Client config, lines of key=value, as of Kafka's tools; -X overrides it.",
+    )(command)
     return click.option(
         "-b",
         "--bootstrap",
         metavar="HOST:PORT,…",
         help="Bootstrap addresses of storage nodes [default: HEADRACE_BOOTSTRAP, or those of --cluster].",
-    )(command)
+    )(with_file)
 
 
 def config_option(command: F) -> F:
@@ -224,6 +251,7 @@ def _command(
             settings.effect = effect
             for flag, option, value in (
                 ("-b", bootstrap_option, settings.bootstrap),
+                ("--command-config", bootstrap_option, settings.command_config),
                 ("-X", config_option, settings.config),
                 ("--cluster", cluster_option, settings.cluster),
             ):
@@ -244,6 +272,7 @@ def absorb(settings: Settings, given: dict[str, Any]) -> None:
     """Move the global options out of `given` into `settings`."""
     settings.bootstrap = given.pop("bootstrap", None) or settings.bootstrap
     settings.config.update(given.pop("config", None) or {})
+    settings.command_config.update(given.pop("command_config", None) or {})
     settings.form = given.pop("form", None) or settings.form
     settings.cluster = given.pop("cluster", None) or settings.cluster
     settings.is_debug = given.pop("is_debug", False) or settings.is_debug

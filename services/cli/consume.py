@@ -81,7 +81,9 @@ def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> N
     from ...clients.config import AdminConfig, ConnectionConfig, ConsumerConfig, given
     from ...clients.sync.cluster_io import connect
 
-    keys = given(settings.config, {}, (ConsumerConfig, AdminConfig, ConnectionConfig))  # no keys of producers
+    keys = given(
+        settings.given_config(), {}, (ConsumerConfig, AdminConfig, ConnectionConfig)
+    )  # no keys of producers
     if "group.id" in keys:
         raise click.UsageError("`consume` has no group: it assigns partitions and commits no offsets")
     with (

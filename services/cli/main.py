@@ -97,7 +97,6 @@ _NOT_FOUND = (
 _KAFKAS_OPTIONS = {
     "--bootstrap-server": "-b HOST:PORT, or --cluster NAME for a cluster of this machine",
     "--broker-list": "-b HOST:PORT, or --cluster NAME for a cluster of this machine",
-    "--command-config": "-X KEY=VALUE, or variables such as HEADRACE_REQUEST_TIMEOUT_MS",
     "--property": "-X KEY=VALUE; `headrace produce --help` and `consume --help` have the options of records",
     "--config": "-X KEY=VALUE with `topic create`; `headrace config alter --topic NAME --set KEY=VALUE`",
     "--topic": "topics are arguments: `headrace topic describe NAME`",

@@ -86,7 +86,7 @@ def run(
         raise click.UsageError(f"--{alone.replace('_', '-')} needs --workers or --autoscale")
     app = app_of(target)
     note(f"application {app.application_id}; Ctrl-C ends it")
-    app.run(settings.addresses(), threads=threads, config=settings.config)
+    app.run(settings.addresses(), threads=threads, config=settings.given_config())
     note(f"application {app.application_id} has ended; all that it processed is committed")
 
 

@@ -92,7 +92,9 @@ def run_workers(settings: Settings, target: str, threads: int | None, given: dic
     if given["working_dir"]:
         options["runtime_env"] = {"working_dir": given["working_dir"]}
     with interrupts(), _on_ray(settings, given["ray_address"]):
-        workers = run(target, settings.addresses(), threads=threads, config=settings.config, **options)
+        workers = run(
+            target, settings.addresses(), threads=threads, config=settings.given_config(), **options
+        )
         name = workers.application_id
         note(f"application {name} is starting on Ray")
         if given["detach"]:

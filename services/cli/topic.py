@@ -68,7 +68,7 @@ def create(
     replication_factor: int | None,
     dry_run: bool,
 ) -> None:
-    """Create topics. -X sets their configs, such as -X retention.ms=3600000."""
+    """Create topics. -X sets their configs, such as -X retention.ms=3600000; --command-config those of the client."""
     from ...clients.admin.admin_types import NewTopic
 
     topics = [NewTopic(name, partitions, replication_factor, settings.config) for name in names]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from command_line import CommandLine
@@ -156,6 +157,39 @@ def test_options_after_the_command_override_global_ones() -> None:
     absorb(settings, rest)
     assert (settings.bootstrap, settings.config, settings.form) == ("a:1", {"x": "1", "y": "2"}, "json")
     assert rest == {"other": 5}
+
+
+def test_topic_create_takes_its_client_config_from_a_file(command_line: CommandLine, tmp_path: Path) -> None:
+    """Its -X pairs are configs of the topic: a key of the file that no client has is a usage error."""
+    path = tmp_path / "client.properties"
+    path.write_text("# of alice\n\n sasl.username = alice\nsasl.pasword=a=b\n")
+    code, _, err = command_line(
+        "topic", "create", "t", "-b", "127.0.0.1:1", "--command-config", str(path), "-X", "segment.ms=1"
+    )
+    assert code == 2
+    assert "sasl.pasword" in err
+
+
+@pytest.mark.parametrize("content", [None, "sasl.username\n", "=alice\n"])
+def test_unreadable_command_config_is_a_usage_error(
+    command_line: CommandLine, tmp_path: Path, content: str | None
+) -> None:
+    path = tmp_path / "client.properties"
+    if content is not None:
+        path.write_text(content)
+    code, _, err = command_line("topic", "list", "-b", "127.0.0.1:1", "--command-config", str(path))
+    assert code == 2
+    assert str(path) in err
+
+
+def test_pairs_override_the_command_config() -> None:
+    """Commands whose -X pairs are something else have the file alone."""
+    settings = Settings(bootstrap="h:1")
+    absorb(settings, {"command_config": {"client.id": "a", "sasl.username": "alice"}})
+    absorb(settings, {"config": {"client.id": "b"}, "command_config": None})
+    assert settings.client_config()["client.id"] == "b"
+    assert settings.given_config() == {"client.id": "b", "sasl.username": "alice"}
+    assert settings.client_config_without_pairs()["client.id"] == "a"
 
 
 def test_command_line_does_not_import_ray_or_rich() -> None:
