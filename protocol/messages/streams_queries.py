@@ -22,8 +22,9 @@ class StreamsQueryRequest(msgspec.Struct, array_like=True, frozen=True):
     """One query of one store; with an empty `query` the stores are described.
 
     `query` is the name of a class of stream/query/queries.py, `arguments` are its fields in their order;
-    "Locate" asks for the partition of the key in `arguments`, "Status" for the state of the instance, with
-    one argument: for how many ms it samples the operators. `partitions` empty: all that are there.
+    "Points" asks for the values of the keys in `arguments`, "Locate" for the partition of the key in
+    `arguments`, "Status" for the state of the instance, with one argument: for how many ms it samples the
+    operators. `partitions` empty: all that are there; with "Points" the partition of each key.
     `max_lag`: standbys and restoring stores answer if they lack no more records; negative: only active tasks.
     `isolation` empty: that of the application. `resume`: the key at which a range goes on.
     """
@@ -57,7 +58,8 @@ class StreamsQueryPartition(msgspec.Struct, array_like=True, frozen=True):
     """The result of one partition (-1: of a global store). `failure`: a FailureReason, empty for a result.
 
     `rows`: one row with one column for a single value, none for no value; for ranges the columns of the key,
-    then the value. `has_more`: there are more rows than one response may have.
+    then the value; for several keys one row with one column each. `has_more`: there are more
+    rows than one response may have.
     """
 
     partition: int

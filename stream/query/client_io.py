@@ -27,7 +27,6 @@ from ...runtime.loop_thread_io import LoopThread
 from ...runtime.nearest import did_you_mean
 from ..state.store_spec import StoreKind
 from ..watch.application import application_view
-from .batches_io import Batches
 from .errors import (
     InvalidStorePartitionError,
     QueryError,
@@ -40,11 +39,13 @@ from .errors import (
     explained,
 )
 from .hosts import HostInfo, KeyQueryMetadata, find
-from .queries import KeysQuery, QueryResult, StateQueryResult
+from .local_io import check_partition
+from .points_io import Asker, Options, Points
+from .queries import QueryResult, StateQueryResult
 from .wire import RANGES, STATUS, Decoder, arguments_of, key_of, offsets_of, position_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self, TypeVar
 
@@ -64,7 +65,6 @@ TIMEOUT_S = 10.0
 _ATTEMPT_MS = 2_000  # without a response for this long, the request is retried, at the same or another host
 _WAIT_MS, _LONGEST_WAIT_MS = 5, 200
 _GRACE_S = 5.0
-_MOST_KEYS = 1000  # of one request
 _MOVING = frozenset(("NOT_PRESENT", "NOT_ACTIVE", "NOT_UP_TO_BOUND"))
 _ERRORS: dict[str, type[QueryError]] = {
     "UNKNOWN_STORE": UnknownStoreError,
@@ -115,8 +115,12 @@ class Queries:
         self._random = Random()  # noqa: S311 - jitter, not secrets
         self._backoff = Backoff(_WAIT_MS, _LONGEST_WAIT_MS, self._random)
         self._network: ZmqNetwork | None = None
-        self._batches = Batches(self._get_batch)
         self._thread = LoopThread(f"{application_id}-asks", self._run, lambda failure: None)
+        asker = Asker(
+            *(application_id, self._known, self._decoder, self._partition_now, hosts.table, self._send),
+            self._read_keys,
+        )
+        self._points = Points(asker, self._thread.wake)
         self._thread.start()
 
     # --- life -------------------------------------------------------------------------------------------
@@ -141,6 +145,7 @@ class Queries:
         if self._closing is not None:
             self._thread.wake(self._closing.set)
         self._thread.join(_GRACE_S)
+        self._points.close()
         self._hosts.close()
 
     def __enter__(self) -> Self:
@@ -222,23 +227,33 @@ class Queries:
     ) -> Any:
         """The value of a key, None without one; without its timestamp. Calls of several threads share
         requests. Options and errors as of `query`."""
-        options = offsets_of(bound or {}), -1 if allow_stale is None else allow_stale, isolation or ""
-        return self._call(lambda deadline: self._get(store, key, options, deadline), timeout_s)
+        return self._values(store, (key,), bound, allow_stale, isolation, timeout_s)[0]
 
-    def get_many(self, store: str, keys: Iterable[Any], **options: Any) -> dict[Any, Any]:
-        """The values of several hashable keys, None for one without value: one request for each partition and
-        thousand keys. Options and errors as of `query`."""
-        by_partition = self._call(
-            lambda deadline: self._by_partition(store, list(keys), deadline), options.get("timeout_s")
+    def get_many(
+        self,
+        store: str,
+        keys: Iterable[Any],
+        *,
+        bound: Mapping[TopicPartition, int] | None = None,
+        allow_stale: int | None = None,
+        isolation: str | None = None,
+        timeout_s: float | None = None,
+    ) -> dict[Any, Any]:
+        """The values of several hashable keys, None for one without value: one request for each instance and
+        200 keys. Options and errors as of `query`."""
+        wanted = list(keys)
+        found = self._values(store, wanted, bound, allow_stale, isolation, timeout_s)
+        return dict(zip(wanted, found, strict=True))
+
+    def _values(
+        self, store: str, keys: Sequence[Any], bound: Mapping[TopicPartition, int] | None,
+        allow_stale: int | None, isolation: str | None, timeout_s: float | None,
+    ) -> list[Any]:  # fmt: skip
+        options = Options(
+            offsets_of(bound) if bound else (), -1 if allow_stale is None else allow_stale, isolation or ""
         )
-        found: dict[Any, Any] = {}
-        for partition, some in by_partition.items():
-            for start in range(0, len(some), _MOST_KEYS):
-                part = tuple(some[start : start + _MOST_KEYS])
-                result = self.query(store, KeysQuery(part), partitions=partition, **options)
-                (values,) = (each.value for each in _results(result))
-                found.update(zip(part, values, strict=True))
-        return found
+        seconds = self._timeout_s if timeout_s is None else timeout_s
+        return self._points.get(store, keys, options, monotonic_ms() + int(seconds * 1000))
 
     def query(
         self,
@@ -275,7 +290,11 @@ class Queries:
     def _call(self, work: Callable[[int], Coroutine[Any, Any, T]], timeout_s: float | None) -> T:
         seconds = self._timeout_s if timeout_s is None else timeout_s
         deadline_ms = monotonic_ms() + int(seconds * 1000)
-        return self._thread.call(work(deadline_ms), seconds + _GRACE_S)
+        return self._until(work(deadline_ms), deadline_ms)
+
+    def _until(self, work: Coroutine[Any, Any, T], deadline_ms: int) -> T:
+        """The work ends at its deadline by itself."""
+        return self._thread.call(work, max(deadline_ms - monotonic_ms(), 0) / 1000 + _GRACE_S)
 
     # --- on the loop ------------------------------------------------------------------------------------
 
@@ -306,31 +325,29 @@ class Queries:
                 else [await self._partition(store, decoder.dumps_key(key), deadline_ms)]
             )
         for number in partitions:
-            if not 0 <= number < _count(store):
-                raise InvalidStorePartitionError(
-                    f"store {name!r} has the partitions 0 to {_count(store) - 1}, not {number}"
-                )
+            check_partition(number, _count(store), name)
         results = await asyncio.gather(*(self._read(call, number, query, decoder) for number in partitions))
         return StateQueryResult(dict(zip(partitions, results, strict=True)))
 
-    async def _get(self, name: str, key: Any, options: tuple[Any, ...], deadline_ms: int) -> Any:
-        store = await self._store(name, deadline_ms)
-        dumps_key = self._decoder(store).dumps_key
-        data = dumps_key(key)
-        number = -1 if store.sub_topology < 0 else await self._partition(store, data, deadline_ms)
-        return await self._batches.get((name, number, options), key, deadline_ms)
+    def _known(self, name: str, deadline_ms: int) -> StoreDescription:
+        """From any thread. Errors: UnknownStoreError, QueryTimeoutError."""
+        found = self._stores.get(name)
+        return self._until(self._store(name, deadline_ms), deadline_ms) if found is None else found
 
-    async def _get_batch(
-        self, place: tuple[str, int, tuple[Any, ...]], keys: tuple[Any, ...], deadline_ms: int
-    ) -> list[Any]:
-        name, number, (bound, max_lag, isolation) = place
-        query = KeysQuery(keys)
-        fields = {"bound": bound, "isolation": isolation}
-        numbers = None if number < 0 else [number]
-        found = await self._query(name, query, numbers, fields, max_lag, deadline_ms)
-        (result,) = _results(found)
-        values: list[Any] = result.value
-        return values
+    def _partition_now(self, store: StoreDescription, key: bytes, deadline_ms: int) -> int:
+        """As `_partition`, from any thread."""
+        if store.locates and self._partitioner is murmur2_sticky:
+            return self._until(self._partition(store, key, deadline_ms), deadline_ms)
+        number = self._hashed(store, key)
+        check_partition(number, _count(store), store.name)
+        return number
+
+    async def _read_keys(
+        self, store: StoreDescription, request: StreamsQueryRequest, partition: int, deadline_ms: int
+    ) -> Sequence[Any]:
+        """The rows of a KeysQuery. Errors: those of a query."""
+        call = _Call(store, request, request.max_lag, deadline_ms)
+        return (await self._ask(call, partition, None)).rows
 
     async def _read(self, call: _Call, partition: int, query: Any, decoder: Decoder) -> QueryResult:
         """All rows of one partition."""
@@ -442,24 +459,13 @@ class Queries:
         if store.locates and self._partitioner is murmur2_sticky:
             request = StreamsQueryRequest(self.application_id, store.name, "Locate", (key,))
             return (await self._any(request, deadline_ms)).results[0].partition
+        return self._hashed(store, key)
+
+    def _hashed(self, store: StoreDescription, key: bytes) -> int:
         chosen = self._partitioner(store.topics[0][0], key, _count(store))
         if chosen is None:
             raise ValueError("the partitioner chose no partition for the key")
         return chosen
-
-    async def _by_partition(
-        self, name: str, keys: list[Any], deadline_ms: int
-    ) -> dict[tuple[int, ...] | None, list[Any]]:
-        """None for a global store, which has all keys."""
-        store = await self._store(name, deadline_ms)
-        if store.sub_topology < 0:
-            return {None: keys}
-        dumps_key = self._decoder(store).dumps_key
-        found: dict[tuple[int, ...] | None, list[Any]] = {}
-        for key in keys:
-            number = await self._partition(store, dumps_key(key), deadline_ms)
-            found.setdefault((number,), []).append(key)
-        return found
 
     async def _owner(self, name: str, key: Any, deadline_ms: int) -> KeyQueryMetadata:
         store = await self._store(name, deadline_ms)
@@ -479,10 +485,6 @@ def _reason(last: Exception, found: Exception, failures: int, deadline_ms: int) 
 
 def _count(store: StoreDescription) -> int:
     return max((count for _, count in store.topics), default=0)
-
-
-def _results(found: StateQueryResult) -> list[QueryResult]:
-    return list(found.partitions.values()) if found.global_result is None else [found.global_result]
 
 
 def _with(request: StreamsQueryRequest, **changes: Any) -> StreamsQueryRequest:

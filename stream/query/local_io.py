@@ -243,6 +243,24 @@ class LocalStores:
         count = self.partitions(info)
         return {number: self._ask_partition(asked, number, here.get(number), count) for number in wanted}
 
+    def read_keys(
+        self,
+        info: StoreInfo,
+        reads: Mapping[int, Read],
+        *,
+        bound: Position | None,
+        max_lag: int,
+        isolation: str | None,
+    ) -> dict[int, QueryResult]:
+        """`read` in bytes, with a function for each partition."""
+        here, count = self.here(info, stale=True), self.partitions(info)
+        return {
+            number: self._ask_partition(
+                _Asked(info, read, bound, max_lag, isolation, True), number, here.get(number), count
+            )
+            for number, read in reads.items()
+        }
+
     def _ask_partition(self, asked: _Asked, number: int, holder: Holder | None, count: int) -> QueryResult:
         name = asked.info.name
         if not 0 <= number < count:

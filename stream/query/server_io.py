@@ -30,7 +30,16 @@ from .errors import QueryError, UnknownStoreError
 from .hosts import HostInfo
 from .queries import FailureReason, KeysQuery
 from .secrets_io import query_keys
-from .wire import POINT_QUERIES, STATUS, offsets_of, position_from, query_from, read_rows
+from .wire import (
+    POINT_QUERIES,
+    POINTS,
+    STATUS,
+    offsets_of,
+    points_from,
+    position_from,
+    query_from,
+    read_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +48,10 @@ if TYPE_CHECKING:
     from ...protocol.messages.streams_status import InstanceStatus
     from ...protocol.transport.peers import Request
     from ..config import StreamsConfig
+    from ..state.store_spec import StoreKind
     from .local_io import LocalStores, StoreInfo
     from .secrets_io import QueryKeys
+    from .wire import Rows
 
 log = logging.getLogger("headrace.stream")
 
@@ -152,7 +163,7 @@ class QueryServer:
         body: StreamsQueryRequest = request.body
         router = self._router
         assert router is not None
-        is_short = body.query == KeysQuery.__name__ and len(body.arguments) <= MOST_KEYS
+        is_short = body.query in _KEYS and len(body.arguments) <= MOST_KEYS
         if not body.query or body.query == "Locate" or body.query in _POINTS or is_short:
             router.reply(request, self._answer(body))
             return
@@ -194,8 +205,18 @@ class QueryServer:
         if body.query == "Locate":
             number = self._locate(info, body.arguments)
             return StreamsQueryResponse(results=(StreamsQueryPartition(number),))
-        query = query_from(body.query, body.arguments)
         isolation = body.isolation or None
+        if body.query == POINTS and info.sub_topology is not None:
+            points = points_from(body.arguments, body.partitions)
+            found = self._stores.read_keys(
+                info,
+                {number: _read_of(query) for number, query in points.items()},
+                bound=position_from(body.bound),
+                max_lag=body.max_lag,
+                isolation=isolation,
+            )
+            return StreamsQueryResponse(results=tuple(map(_values, found.items())))
+        query = query_from(body.query, body.arguments)
         results = self._stores.read(
             info,
             lambda kind, reader: read_rows(kind, reader, query, body.resume),
@@ -253,6 +274,19 @@ class QueryServer:
 
 
 _POINTS = frozenset(each.__name__ for each in POINT_QUERIES)
+_KEYS = frozenset((POINTS, KeysQuery.__name__))
+
+
+def _read_of(query: KeysQuery) -> Callable[[StoreKind, Any], Rows]:
+    return lambda kind, reader: read_rows(kind, reader, query, None)
+
+
+def _values(found: tuple[int, Any]) -> StreamsQueryPartition:
+    """Without the position, which gets do not give."""
+    number, result = found
+    if result.failure is not None:
+        return StreamsQueryPartition(number, FailureReason(result.failure).name, result.message)
+    return StreamsQueryPartition(number, rows=result.value.rows)
 
 
 def _partition(found: tuple[int, Any]) -> StreamsQueryPartition:

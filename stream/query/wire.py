@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ...clients.serdes import Serde
+    from ...protocol.messages.streams_queries import StreamsQueryPartition
 
     Row = tuple[bytes | int | None, ...]
 
 STATUS = "Status"  # in place of the name of a query
+POINTS = "Points"  # keys of several partitions: `partitions` has that of each key
 MAX_ROWS = 10_000
 MAX_BYTES = 4 << 20
 KEY_QUERIES = (
@@ -101,6 +103,22 @@ def query_from(name: str, arguments: tuple[Any, ...]) -> Any:
         if not _fits(each.name, value):
             raise ValueError(f"{name}: {each.name} cannot be {value!r}")
     return kind(*arguments)
+
+
+def points_from(arguments: tuple[Any, ...], partitions: tuple[int, ...]) -> dict[int, KeysQuery]:
+    """The keys by partition, in their order. Errors: ValueError for something else than keys, or for another
+    number of partitions."""
+    if len(arguments) != len(partitions) or not all(isinstance(key, bytes) for key in arguments):
+        raise ValueError(f"{POINTS}: keys are bytes, each with its partition")
+    found: dict[int, list[bytes]] = {}
+    for key, partition in zip(arguments, partitions, strict=True):
+        found.setdefault(partition, []).append(key)
+    return {partition: KeysQuery(tuple(keys)) for partition, keys in found.items()}
+
+
+def values_by_partition(results: Iterable[StreamsQueryPartition]) -> dict[int, Iterator[bytes | None]]:
+    """The values of the keys of each partition that was answered, in the order of `points_from`."""
+    return {each.partition: iter([row[0] for row in each.rows]) for each in results if not each.failure}  # type: ignore[misc]  # `loads_value` checks it
 
 
 def _fits(name: str, value: Any) -> bool:
@@ -201,6 +219,10 @@ class Decoder:
         self.dumps_key = key.dumps
         self._loads_key = key.loads
         self._loads = _FORMATS.get(kind, PLAIN).typed(value).loads
+
+    def loads_value(self, value: bytes | int | None) -> Any:
+        """The value of a get, without its timestamp."""
+        return None if value is None else plain(self.kind, self._loads(_bytes(value)))
 
     def value(self, query: Any, rows: Iterable[Row]) -> Any:
         """The result of `run_query`, with a list in place of an iterator."""

@@ -1,108 +1,148 @@
-"""Point queries that share requests."""
+"""Point queries of several threads that share requests."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from headrace.protocol.errors import ClosedError
 from headrace.runtime.clock_io import monotonic_ms
 from headrace.stream import QueryTimeoutError
-from headrace.stream.query.batches_io import MOST_KEYS, Batches
+from headrace.stream.query.batches_io import MOST_KEYS, Batches, Caller, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Asked:
     """Requests, each answered when the test says so."""
 
     def __init__(self) -> None:
-        self.requests: list[tuple[Any, tuple[Any, ...], asyncio.Future[None]]] = []
+        self.requests: list[tuple[Any, list[Wait], asyncio.Future[None]]] = []
+        self.batches = Batches(asyncio.get_running_loop().call_soon_threadsafe, self._ask)
 
-    async def ask(self, place: Any, keys: tuple[Any, ...], _deadline_ms: int) -> list[Any]:
+    async def _ask(self, place: Any, waits: list[Wait]) -> None:
         gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.requests.append((place, keys, gate))
+        self.requests.append((place, waits, gate))
         await gate
-        return [f"{place}-{key}" for key in keys]
+        for wait in waits:
+            wait.caller.set(wait.number, wait.key)
+
+    def get(self, place: str, *keys: bytes, deadline_ms: int | None = None) -> asyncio.Task[list[Any]]:
+        """In a thread of its own."""
+        caller = Caller(len(keys), monotonic_ms() + 60_000 if deadline_ms is None else deadline_ms)
+        waits = [Wait(caller, number, 0, key) for number, key in enumerate(keys)]
+        return asyncio.create_task(asyncio.to_thread(self.batches.get, {place: waits}, caller))
+
+    def keys(self) -> list[tuple[str, int]]:
+        return [(place, len(waits)) for place, waits, _ in self.requests]
+
+    async def wait(self, place: str, count: int) -> None:
+        """Until so many keys wait for a request."""
+        await until(lambda: len(self.batches._waiting.get(place, ())) == count)
 
 
-async def turn() -> None:
-    """All that can run has run."""
-    for _ in range(5):
-        await asyncio.sleep(0)
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110  # set by threads
+        await asyncio.sleep(0.001)
+
+
+def run(scenario: Any) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            await scenario(Asked())
+
+    asyncio.run(main())
 
 
 def test_waiting_queries_are_sent_with_the_next_request() -> None:
     """The first key goes at once; those of another place do not wait for it."""
 
-    async def run() -> None:
-        asked = Asked()
-        batches = Batches(asked.ask)
-        deadline = monotonic_ms() + 60_000
-        first = asyncio.create_task(batches.get("a", 0, deadline))
-        await turn()
-        others = [asyncio.create_task(batches.get("a", key, deadline)) for key in range(1, MOST_KEYS + 3)]
-        elsewhere = asyncio.create_task(batches.get("b", 7, deadline))
-        await turn()
-        assert [(place, len(keys)) for place, keys, _ in asked.requests] == [("a", 1), ("b", 1)]
+    async def scenario(asked: Asked) -> None:
+        first = asked.get("a", b"0")
+        await until(lambda: len(asked.requests) == 1)
+        others = [asked.get("a", b"1", b"2"), asked.get("a", *[b"3"] * MOST_KEYS)]
+        await asked.wait("a", MOST_KEYS + 2)
+        elsewhere = asked.get("b", b"7")
+        await until(lambda: len(asked.requests) == 2)
+        assert asked.keys() == [("a", 1), ("b", 1)]
         for number in range(4):
+            await until(lambda number=number: len(asked.requests) > number)
             asked.requests[number][2].set_result(None)
-            await turn()
-        assert [(place, len(keys)) for place, keys, _ in asked.requests][2:] == [("a", MOST_KEYS), ("a", 2)]
-        assert await first == "a-0"
-        assert await elsewhere == "b-7"
-        assert await asyncio.gather(*others) == [f"a-{key}" for key in range(1, MOST_KEYS + 3)]
-        again = asyncio.create_task(batches.get("a", 1, deadline))
-        await turn()
+        assert await first == [b"0"]
+        assert await elsewhere == [b"7"]
+        assert sorted(map(tuple, await asyncio.gather(*others))) == [(b"1", b"2"), (b"3",) * MOST_KEYS]
+        assert asked.keys()[2:] == [("a", MOST_KEYS), ("a", 2)]
+        again = asked.get("a", b"1")
+        await until(lambda: len(asked.requests) == 5)
         asked.requests[4][2].set_result(None)
-        assert await again == "a-1"
+        assert await again == [b"1"]
 
-    asyncio.run(run())
+    run(scenario)
 
 
 def test_a_failure_reaches_all_of_its_request_and_no_other() -> None:
     """The keys behind it are asked."""
 
-    async def run() -> None:
-        asked = Asked()
-        batches = Batches(asked.ask)
-        deadline = monotonic_ms() + 60_000
-        first = asyncio.create_task(batches.get("a", 0, deadline))
-        await turn()
-        second = asyncio.create_task(batches.get("a", 1, deadline))
-        await turn()
+    async def scenario(asked: Asked) -> None:
+        first = asked.get("a", b"0")
+        await until(lambda: len(asked.requests) == 1)
+        second = asked.get("a", b"1")
+        await asked.wait("a", 1)
         asked.requests[0][2].set_exception(ValueError("no"))
         with pytest.raises(ValueError, match="no"):
             await first
-        await turn()
+        await until(lambda: len(asked.requests) == 2)
         asked.requests[1][2].set_result(None)
-        assert await second == "a-1"
+        assert await second == [b"1"]
 
-    asyncio.run(run())
+    run(scenario)
 
 
 def test_a_deadline_of_one_caller() -> None:
-    """It ends its own wait, not those of others, in the same request or before it."""
+    """Its keys are not asked for any more; those of others are."""
 
-    async def run() -> None:
-        asked = Asked()
-        batches = Batches(asked.ask)
-        patient = asyncio.create_task(batches.get("a", 0, monotonic_ms() + 60_000))
-        await turn()
+    async def scenario(asked: Asked) -> None:
+        patient = asked.get("a", b"0")
+        await until(lambda: len(asked.requests) == 1)
+        later = asked.get("a", b"2")
+        await asked.wait("a", 1)
         with pytest.raises(QueryTimeoutError, match="earlier queries"):
-            await batches.get("a", 1, monotonic_ms() + 10)
-        late = asyncio.create_task(batches.get("a", 2, monotonic_ms() + 60_000))
-        short = asyncio.create_task(batches.get("a", 3, monotonic_ms() + 50))
-        await turn()
+            await asked.get("a", b"1", deadline_ms=monotonic_ms() + 10)
         asked.requests[0][2].set_result(None)
-        assert await patient == "a-0"
-        await turn()
-        assert asked.requests[1][1] == (2, 3)
-        await asyncio.wait([short], timeout=0.06)
-        asked.requests[1][2].set_exception(QueryTimeoutError("its reason"))
-        with pytest.raises(QueryTimeoutError, match="its reason"):
-            await short
-        await turn()
-        assert asked.requests[2][1] == (2,)
-        asked.requests[2][2].set_result(None)
-        assert await late == "a-2"
+        assert await patient == [b"0"]
+        await until(lambda: len(asked.requests) == 2)
+        assert [wait.key for wait in asked.requests[1][1]] == [b"2"]
+        asked.requests[1][2].set_result(None)
+        assert await later == [b"2"]
 
-    asyncio.run(run())
+    run(scenario)
+
+
+def test_callers_of_a_closed_handle() -> None:
+    """Those that wait, and later ones."""
+
+    async def scenario(asked: Asked) -> None:
+        first = asked.get("a", b"0")
+        await until(lambda: len(asked.requests) == 1)
+        waiting = asked.get("a", b"1")
+        await asked.wait("a", 1)
+        asked.batches.close()
+        for each in (waiting, asked.get("a", b"2")):
+            with pytest.raises(ClosedError):
+                await each
+        for task in asked.batches._tasks:
+            task.cancel()
+        with pytest.raises(ClosedError):
+            await first
+
+    run(scenario)
+
+
+def test_an_error_behind_the_last_value_is_void() -> None:
+    caller = Caller(1, 0)
+    caller.set(0, b"value")
+    caller.fail(ValueError("late"))
+    assert caller.wait(0)
+    assert (caller.values, caller.error) == ([b"value"], None)

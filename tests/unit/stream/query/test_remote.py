@@ -10,6 +10,7 @@ import pytest
 import zmq
 from headrace.clients.producer.partitioner import positive_hash
 from headrace.clients.serdes import int64, utf8
+from headrace.protocol.errors import ClosedError
 from headrace.protocol.model import TopicPartition
 from headrace.stream import (
     KeyQuery,
@@ -128,7 +129,7 @@ def test_queries_go_to_the_owners(cluster: Cluster) -> None:
 
 
 def test_many_keys(cluster: Cluster) -> None:
-    """One request for each partition and so many keys; None for a key without value."""
+    """Several requests for each instance; None for a key without value."""
     words = [f"w{number}" for number in range(1300)]
     for number, host in enumerate((cluster.one, cluster.other)):
         host.rig.send(*(word for word in words if partition_of(word) == number), partition=number)
@@ -136,6 +137,55 @@ def test_many_keys(cluster: Cluster) -> None:
     found = cluster.queries.get_many("store", [*words, "nothing"], timeout_s=60)
     assert found == {**dict.fromkeys(words, 1), "nothing": None}
     assert cluster.queries.get_many("store", []) == {}
+
+
+def requests_of(host: Host) -> int:
+    router = host.server._router
+    assert router is not None
+    return router.stats.requests
+
+
+def test_keys_of_several_partitions_go_to_their_instance_in_one_request(cluster: Cluster) -> None:
+    cluster.other.rig.lose(SECOND)
+    cluster.one.rig.assign(FIRST, SECOND)
+    cluster.place(cluster.other)
+    cluster.place(cluster.one, FIRST, SECOND)
+    keys = [key_in(0), key_in(1)]
+    for number, key in enumerate(keys):
+        cluster.one.rig.send(key, partition=number)
+    cluster.one.rig.work()
+    cluster.queries.stores()
+    before = requests_of(cluster.one)
+    found = cluster.queries.get_many("store", keys)
+    assert requests_of(cluster.one) == before + 1
+    assert found == {key: cluster.queries.get("store", key) for key in keys}
+
+
+def test_a_moved_partition_does_not_hold_up_others(cluster: Cluster) -> None:
+    """The table says that the first instance has both: keys of the other partition are asked again until it
+    is right, and meanwhile those of the first one are answered."""
+    cluster.place(cluster.one, FIRST, SECOND)
+    cluster.place(cluster.other)
+    keys = [key_in(0), key_in(1)]
+    answers: list[Any] = []
+    asker = threading.Thread(
+        target=lambda: answers.append(cluster.queries.get_many("store", keys, timeout_s=60))
+    )
+    asker.start()
+    cluster.queries.get("store", key_in(0), timeout_s=60)
+    assert answers == []
+    cluster.place(cluster.one, FIRST)
+    cluster.place(cluster.other, SECOND)
+    asker.join(60)
+    (found,) = answers
+    assert found == {key: cluster.queries.get("store", key) for key in keys}
+
+
+def test_a_closed_handle_answers_no_gets(cluster: Cluster) -> None:
+    cluster.queries.get("store", "a", timeout_s=60)
+    cluster.queries.close()
+    with pytest.raises(ClosedError):
+        cluster.queries.get("store", "a")
 
 
 def test_ranges_of_more_rows_than_an_answer_may_have(
@@ -308,3 +358,11 @@ def test_messages_that_are_no_query(name: str, arguments: tuple[Any, ...]) -> No
     """They are refused before the store is read."""
     with pytest.raises(ValueError, match=r"query|argument|cannot be"):
         wire.query_from(name, arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "partitions"), [((b"a",), ()), ((b"a", b"b"), (0,)), ((None,), (0,)), (("a",), (0,))]
+)
+def test_gets_that_are_no_keys(arguments: tuple[Any, ...], partitions: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="keys are bytes"):
+        wire.points_from(arguments, partitions)
