@@ -11,8 +11,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from ...runtime.switch_point import ROUNDS, switch_point
 from ..records import RecordContext, ValueAndTimestamp
 from .formats.windows import MAX_TIME
+from .interpreted import in_order_of_writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -44,11 +46,6 @@ def _context_of(record: Any) -> RecordContext:
         record.timestamp, record.offset, record.topic, record.partition, record.headers, record.key,
         record.value,
     ))  # fmt: skip
-
-
-def _number_of(waiting: tuple[Any, Waiting]) -> int:
-    number: int = waiting[1][2]
-    return number
 
 
 class DeferredWrites:
@@ -160,7 +157,9 @@ class DeferredWrites:
         waiting, put, entry_of, moving = self.waiting, self._put, self._entry_of, self.moving
         try:
             # a write may evict, and so call a reader or writer of this store
-            for place, _ in sorted(waiting.items(), key=_number_of):
+            for number, place in enumerate(in_order_of_writes(waiting)):
+                if not number % ROUNDS:
+                    switch_point()
                 found = waiting.get(place)
                 if found is not None:
                     value, source, _ = found

@@ -49,8 +49,12 @@ class Engine(Protocol):
         changes: Mapping[str, Mapping[bytes, bytes | None]],
         dropped_spaces: tuple[str, ...] = (),
         offset: int | None = None,
+        *,
+        may_divide: bool = False,
     ) -> None:
-        """All or nothing: values by key space and key (None deletes), whole key spaces, and the offset."""
+        """Values by key space and key (None deletes), whole key spaces, and the offset. All or nothing; with
+        `may_divide` a crash may leave some of the values with the offset from before, from which the
+        changelog has the entries again."""
 
     def offset(self) -> int | None:
         """The offset of the last write that had one."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.switch_point import switch_point
 from ..column_rows import Column, Rows
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ..records import RecordContext
     from .stores import StoreContext
     from .thread_cache import CacheEntry
+
+PART = 512  # entries that are written and forwarded without a point at which threads may switch
 
 _LONG = Struct(">q")
 
@@ -92,8 +95,11 @@ class Flusher:
         """
         current = self._context.record_context
         try:
-            if self._rows is None or not self._flush_rows(entries, self._rows):
-                self._flush_each(entries)
+            for start in range(0, len(entries), PART):
+                switch_point()
+                part = entries[start : start + PART]
+                if self._rows is None or not self._flush_rows(part, self._rows):
+                    self._flush_each(part)
         finally:
             self._context.record_context = current
 

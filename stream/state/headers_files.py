@@ -82,7 +82,10 @@ class HeadersFiles:
         changes: Mapping[str, Mapping[bytes, bytes | None]],
         dropped_spaces: tuple[str, ...] = (),
         offset: int | None = None,
+        *,
+        may_divide: bool = False,
     ) -> None:
+        del may_divide  # the invariant holds behind a crash as well
         marked: dict[str, Mapping[bytes, bytes | None]] = {}
         for space, values in changes.items():
             marked[_MARK + space if _has_values(space) else space] = values

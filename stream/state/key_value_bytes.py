@@ -178,7 +178,8 @@ class PersistentKeyValueBytes:
         self._has_headers = has_headers
 
     def open(self, context: StoreContext, name: str) -> None:
-        self._overlay = Overlay(open_files(context, name, has_headers=self._has_headers))
+        files = open_files(context, name, has_headers=self._has_headers)
+        self._overlay = Overlay(files, may_divide=True)
         self.get = partial(self._overlay.get, VALUES)
         self.put = self.restore = partial(self._overlay.put, VALUES)
         self.put_rows = partial(self._overlay.put_rows, VALUES)

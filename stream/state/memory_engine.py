@@ -50,6 +50,8 @@ class MemoryEngine:
         changes: Mapping[str, Mapping[bytes, bytes | None]],
         dropped_spaces: tuple[str, ...] = (),
         offset: int | None = None,
+        *,
+        may_divide: bool = False,
     ) -> None:
         for space in dropped_spaces:
             self._spaces.pop(space, None)

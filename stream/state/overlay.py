@@ -1,6 +1,7 @@
 """The writes of a persistent store since its last commit, over the files that have the others.
 
-A crash loses the overlay alone: the files are always those of a commit, with its changelog offset.
+A crash loses the overlay alone: the files are those of a commit, with its changelog offset. A crash inside a
+commit of a key-value store may leave some of its values with the offset before (docs/adr/0038).
 """
 
 from __future__ import annotations
@@ -49,10 +50,12 @@ class Overlay:
     worker commits early when the overlays of its stores become too large.
     """
 
-    __slots__ = ("_changes", "_dropped", "_engine", "_spaces", "uncommitted_bytes")
+    __slots__ = ("_changes", "_dropped", "_engine", "_may_divide", "_spaces", "uncommitted_bytes")
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, *, may_divide: bool = False) -> None:
+        """`may_divide`: each record of the changelog is one entry, so that restoring from the last offset is
+        right also if some entries are newer."""
+        self._engine, self._may_divide = engine, may_divide
         self._changes: dict[str, _Changes] = {}
         self._dropped: list[str] = []
         self._spaces = set(engine.spaces())
@@ -141,13 +144,13 @@ class Overlay:
         return -1 if data is None else int.from_bytes(data, "big", signed=True)
 
     def commit(self, offset: int | None, stream_time: int = -1) -> None:
-        """Write everything in one batch. Errors: StateStoreError; the overlay is kept."""
+        """Write everything (see Engine.write). Errors: StateStoreError; the overlay is kept."""
         if self.uncommitted_bytes and stream_time >= 0:
             self.put(_META, _STREAM_TIME, stream_time.to_bytes(8, "big", signed=True))
         if not self.uncommitted_bytes and offset is None:
             return
         batch = {space: changes.values for space, changes in self._changes.items()}
-        self._engine.write(batch, tuple(self._dropped), offset)
+        self._engine.write(batch, tuple(self._dropped), offset, may_divide=self._may_divide)
         self._spaces |= self._changes.keys()
         self._changes = {}
         self._dropped = []

@@ -1,9 +1,10 @@
 """The files of a persistent store in RocksDB, through rocksdict.
 
 One database per store. A key is the name of its key space, a zero byte and the key of the entry; the
-changelog offset has a key of its own, so that data and offset are written in one batch (KIP-1035). A key
-space is dropped by one range delete in the same batch. A large batch is written as a file of the database
-instead, which skips the log and the memtable (docs/adr/0041).
+changelog offset has a key of its own, so that data and offset are written in one batch (KIP-1035), or the
+offset in the last of several (docs/adr/0038). A key space is dropped by one range delete in the same batch. A
+large batch is written as a file of the database instead, which skips the log and the memtable
+(docs/adr/0041).
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from rocksdict import (
     WriteBatch,
 )
 
+from ...runtime.switch_point import switch_point
 from .engines import DamagedStoreError, StateStoreError, StoreFullError, StoreLockedError
+from .key_ranges import in_order
 from .rocksdb_numbers import PROPERTIES, of_statistics
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ BLOCK_CACHE_BYTES = 50 << 20
 WRITE_BUFFER_BYTES = 16 << 20
 
 LARGE_BYTES = WRITE_BUFFER_BYTES // 4  # of values: batches from here on are files of their own
+
+PART = 1024  # entries that are sorted or written in one call, which keeps the GIL
 
 _MOST_TRIES = 100_000
 _INGESTED = "ingested"  # in the folder of the database, which does not know this name
@@ -178,6 +183,8 @@ class RocksEngine:
         changes: Mapping[str, Mapping[bytes, bytes | None]],
         dropped_spaces: tuple[str, ...] = (),
         offset: int | None = None,
+        *,
+        may_divide: bool = False,
     ) -> None:
         if self._is_full:
             self._reopen()
@@ -186,12 +193,32 @@ class RocksEngine:
             self._compact_from(_LARGE_FILES_TO_COMPACT if is_large else _FILES_TO_COMPACT)
             if is_large:
                 self._ingest(changes, offset)
-            else:
-                self._write(changes, dropped_spaces, offset)
+                return
+            if may_divide and offset is not None and not dropped_spaces:
+                changes = self._write_parts(changes)
+            self._write(changes, dropped_spaces, offset)
         except Exception as error:
             failure = self._error("write", error)
             self._is_full = isinstance(failure, StoreFullError)
             raise failure from error
+
+    def _write_parts(
+        self, changes: Mapping[str, Mapping[bytes, bytes | None]]
+    ) -> dict[str, Mapping[bytes, bytes | None]]:
+        """Write the entries of large key spaces, but for those of the last batch, which has the offset.
+        RocksDB's write of a batch keeps the GIL."""
+        left = dict(changes)
+        for space, values in changes.items():
+            if len(values) <= PART:
+                continue
+            last: list[bytes] = []
+            for keys in in_order(values, PART):
+                if last:
+                    self._write({space: {key: values[key] for key in last}}, (), None)
+                    switch_point()
+                last = keys
+            left[space] = {key: values[key] for key in last}
+        return left
 
     def _compact_from(self, files: int) -> None:
         """Merge files when there are that many."""
@@ -209,12 +236,14 @@ class RocksEngine:
                 writer[_OFFSET] = offset.to_bytes(8, "big", signed=True)
             for space in sorted(changes, key=self._prefix):
                 prefix, values = self._prefix(space), changes[space]
-                for key in sorted(values):
-                    value = values[key]
-                    if value is None:
-                        del writer[prefix + key]
-                    else:
-                        writer[prefix + key] = value
+                for keys in in_order(values, PART):
+                    switch_point()
+                    for key in keys:
+                        value = values[key]
+                        if value is None:
+                            del writer[prefix + key]
+                        else:
+                            writer[prefix + key] = value
             writer.finish()
             options = IngestExternalFileOptions()
             options.set_move_files(True)
@@ -236,12 +265,14 @@ class RocksEngine:
         for space, values in changes.items():
             prefix = self._prefix(space)
             # Sorted keys are next to each other in RocksDB's skip list: a quarter less CPU time in all.
-            for key in sorted(values):
-                value = values[key]
-                if value is None:
-                    delete(prefix + key)
-                else:
-                    put(prefix + key, value)
+            for keys in in_order(values, PART):
+                switch_point()
+                for key in keys:
+                    value = values[key]
+                    if value is None:
+                        delete(prefix + key)
+                    else:
+                        put(prefix + key, value)
         if offset is not None:
             put(_OFFSET, offset.to_bytes(8, "big", signed=True))
         self._db.write(batch)

@@ -97,6 +97,8 @@ class SqliteEngine:
         changes: Mapping[str, Mapping[bytes, bytes | None]],
         dropped_spaces: tuple[str, ...] = (),
         offset: int | None = None,
+        *,
+        may_divide: bool = False,
     ) -> None:
         with self._lock:
             self._write(changes, dropped_spaces, offset)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from .interpreted import entries_of
 from .sorted_keys import SortedKeys
 
 if TYPE_CHECKING:
@@ -118,9 +119,7 @@ class NamedCache:
         return freed
 
     def _flush_dirty(self, evicted: tuple[bytes, CacheEntry] | None) -> None:
-        entries = self.entries
-        flushed = [(key, entries[key]) for key in self.dirty]
-        deleted = [key for key, entry in flushed if entry[0] is None]
+        flushed, deleted = entries_of(self.dirty, self.entries)
         if evicted is not None:
             flushed.insert(0, evicted)
         if not flushed:
