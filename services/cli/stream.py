@@ -25,7 +25,7 @@ from .sent_topology import sent_topology, topology_lines, topology_rows
 from .stream_query import query, serve
 from .stream_reset import reset
 from .stream_status import status, top
-from .stream_workers import run_workers, scale, stop, worker_options
+from .stream_workers import app_config, run_workers, scale, stop, worker_options
 
 if TYPE_CHECKING:
     from ...protocol.records.streams_group_records import TopologyDescription
@@ -74,7 +74,7 @@ def run(
     APP is a `headrace.stream.App`, or a function that returns one. The application runs in this process, or
     with --workers or --autoscale on Ray; if it already runs on Ray, it is scaled. Processes with the same
     application id share its tasks. -X overrides configs of the application, also those of its clients, such
-    as -X producer.linger.ms=5.
+    as -X producer.linger.ms=5. --command-config is the config of all of its clients.
     """
     if allow_topology_change:
         settings.config["allow.topology.change"] = "true"
@@ -86,7 +86,7 @@ def run(
         raise click.UsageError(f"--{alone.replace('_', '-')} needs --workers or --autoscale")
     app = app_of(target)
     note(f"application {app.application_id}; Ctrl-C ends it")
-    app.run(settings.addresses(), threads=threads, config=settings.given_config())
+    app.run(settings.addresses(), threads=threads, config=app_config(settings))
     note(f"application {app.application_id} has ended; all that it processed is committed")
 
 

@@ -80,6 +80,14 @@ def worker_options(command: F) -> F:
     return command
 
 
+def app_config(settings: Settings) -> dict[str, str]:
+    """The config of an application: the file of --command-config is that of each of its clients, -X pairs are
+    its own."""
+    clients = ("admin", "consumer", "producer")
+    of_file = settings.command_config.items()
+    return {f"{client}.{name}": value for client in clients for name, value in of_file} | settings.config
+
+
 def run_workers(settings: Settings, target: str, threads: int | None, given: dict[str, Any]) -> None:
     """Start or find the application, and stay until it ends, unless it is detached."""
     from ...stream import run
@@ -92,9 +100,7 @@ def run_workers(settings: Settings, target: str, threads: int | None, given: dic
     if given["working_dir"]:
         options["runtime_env"] = {"working_dir": given["working_dir"]}
     with interrupts(), _on_ray(settings, given["ray_address"]):
-        workers = run(
-            target, settings.addresses(), threads=threads, config=settings.given_config(), **options
-        )
+        workers = run(target, settings.addresses(), threads=threads, config=app_config(settings), **options)
         name = workers.application_id
         note(f"application {name} is starting on Ray")
         if given["detach"]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from headrace.services.cli.common import Settings
+from headrace.services.cli.stream_workers import app_config
 
 APPLICATION = """
 from headrace import stream, utf8
@@ -75,3 +77,16 @@ def test_an_import_error_of_the_module_itself_is_shown(
     code, _, err = command_line("stream", "describe", f"{module}:app")
     assert code != 0
     assert "a_library_that_is_absent" in err
+
+
+def test_the_command_config_is_that_of_all_clients_of_an_application() -> None:
+    """-X pairs are keys of the application, and override it."""
+    settings = Settings(
+        command_config={"sasl.username": "alice"}, config={"admin.sasl.username": "bob", "poll.ms": "5"}
+    )
+    assert app_config(settings) == {
+        "admin.sasl.username": "bob",
+        "consumer.sasl.username": "alice",
+        "producer.sasl.username": "alice",
+        "poll.ms": "5",
+    }
