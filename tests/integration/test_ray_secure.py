@@ -25,6 +25,18 @@ try:
 except Exception as error:
     print(error)
 """
+COUNTING = """
+from headrace import stream, utf8
+app = stream.App("secured", key=utf8, value=utf8, commit_interval_ms=100)
+app.stream("secured-in").group_by_key().count(store="counts")
+"""
+ASK = """
+import sys, time
+from headrace import stream
+with stream.connect_workers("secured", ray_address=sys.argv[1]).queries(timeout_s=300) as queries:
+    while queries.get_many("counts", "ab") != {"a": 2, "b": 1}:
+        time.sleep(0.1)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +124,25 @@ def test_a_user_needs_a_rule_and_no_secret_is_left_behind(headrace: Headrace) ->
     secrets = [PASSWORD.encode(), admin["sasl.password"].encode()]
     found = [path for path in (*left, *logs) if any(secret in path.read_bytes() for secret in secrets)]
     assert found == []
+
+
+def test_a_streams_application_on_ray_is_a_user_of_the_cluster(headrace: Headrace, tmp_path: Path) -> None:
+    """Its workers have the user of the client file that the command was given, and answer queries with the
+    secret that was made for them. The file is that of commands at any address, with -X of their own."""
+    (tmp_path / "secured.py").write_text(COUNTING)
+    facts = headrace.running()
+    path = Path(facts["data_dir"]) / "security" / "admin.properties"
+    at = ("-b", ",".join(facts["bootstrap"]), "--command-config", str(path))
+    headrace.run("topic", "create", "secured-in", "-p", "2", "-X", "retention.ms=7000000", *at)
+    headrace.run("produce", "secured-in", "-K", ":", *at, data=b"a:1\nb:1\na:2\n")
+    folders = (str(tmp_path), headrace.environment.get("PYTHONPATH", ""))
+    headrace.environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+    ray_option = ("--ray-address", headrace.ray_address)
+    headrace.run("stream", "run", "secured:app", "--workers", "2", "--detach", *at, *ray_option)
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ASK, headrace.ray_address],
+        env=headrace.environment,
+        timeout=500,
+        check=True,
+    )
+    headrace.run("stream", "stop", "secured", *ray_option)
