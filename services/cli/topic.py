@@ -68,7 +68,10 @@ def create(
     replication_factor: int | None,
     dry_run: bool,
 ) -> None:
-    """Create topics. -X sets their configs, such as -X retention.ms=3600000; --command-config those of the client."""
+    """Create topics. -X sets their configs, such as -X retention.ms=3600000.
+
+    --command-config is the config of the client.
+    """
     from ...clients.admin.admin_types import NewTopic
 
     topics = [NewTopic(name, partitions, replication_factor, settings.config) for name in names]

@@ -48,7 +48,7 @@ class Place(NamedTuple):
 class Asker(NamedTuple):
     """What the handle for queries does for this module. `known`, `partition_of`: from any thread, up to a
     deadline in ms. `request`: one attempt; the response, or why another one may succeed. `read_keys`: the
-    rows of a KeysQuery from the owner of a partition, whoever that is until the deadline."""
+    rows of a KeysQuery from the owner of a partition, also after moves until the deadline."""
 
     application_id: str
     known: Callable[[str, int], StoreDescription]
