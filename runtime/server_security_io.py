@@ -21,7 +21,7 @@ from ..protocol.transport.security import ConnectionSecurity, RouterSecurity
 from .server_security_config import SASL_SSL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ..protocol.security.sasl import SaslFactory
     from .server_security_config import ServerSecurityConfig
@@ -64,7 +64,10 @@ class ServerSecurity:
         return self._config.native_security_protocol == SASL_SSL
 
     def of_node(
-        self, sasl: Mapping[str, SaslFactory] | None, max_reauth_ms: Mapping[str, int]
+        self,
+        sasl: Mapping[str, SaslFactory] | None,
+        max_reauth_ms: Mapping[str, int],
+        failed_delay_ms: Callable[[], int],
     ) -> RouterSecurity:
         """Of a listener for servers and clients. `sasl`: new exchanges by mechanism, None without users."""
         return RouterSecurity(
@@ -72,6 +75,7 @@ class ServerSecurity:
             trusted=self._file.now,
             sasl=None if sasl is None else lambda: sasl,
             max_reauth_ms=max_reauth_ms,
+            failed_delay_ms=failed_delay_ms,
         )
 
 

@@ -87,8 +87,13 @@ class Admission:
         self.queued_bytes -= request.queued_bytes
         return peer
 
-    def read_hello(self, header: RequestHeader, body: bytes) -> ApiVersionsRequest:
-        """The handshake request. Errors: UnsupportedVersionError, InvalidRequestError."""
+    def read_hello(self, key: bytes, header: RequestHeader, body: bytes) -> ApiVersionsRequest:
+        """The handshake request. Errors: UnsupportedVersionError, InvalidRequestError; IllegalSaslStateError
+        for a repeated one of a connection that has to authenticate, or has failed to: it would give the
+        connection more time, and a password to try before the answer to the one before."""
+        known = self._peers.get(key)
+        if known is not None and known.is_connected and (known.exchange is not None or not known.served):
+            raise IllegalSaslStateError("this connection has to authenticate, not to repeat its handshake")
         if header.api_version != 0:
             raise UnsupportedVersionError(f"unsupported version {header.api_version} of ApiVersions")
         try:

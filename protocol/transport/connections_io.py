@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .peers import RouterLimits
+
+# Bound: bytes of a connection before its handshake, and until it is authenticated if it has to be. ZeroMQ
+# keeps a message in memory until its last part has arrived, and does not limit the number of parts.
+MAX_UNKNOWN_BYTES = 1024 * 1024
+_RECEIVED_AT = 128  # tcpi_bytes_received in Linux' struct tcp_info
 
 
 def far_end(descriptor: int, port: int) -> str:
@@ -26,6 +32,19 @@ def far_end(descriptor: int, port: int) -> str:
         return ""
     with connection:
         return _far_end(connection)
+
+
+def received_bytes(descriptor: int, port: int) -> int:
+    """The bytes that the peer of a connection to the local `port` has sent, 0 if that is not known."""
+    connection = _duplicate(descriptor, port)
+    if connection is None:
+        return 0
+    with connection:
+        try:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT + 8)
+        except OSError:
+            return 0
+    return int(struct.unpack_from("=Q", info, _RECEIVED_AT)[0]) if len(info) == _RECEIVED_AT + 8 else 0
 
 
 def disconnect(descriptor: int, port: int, is_still_there: Callable[[], bool]) -> bool:
@@ -50,8 +69,8 @@ class Strangers:
     """Accepted connections before their headrace handshake (ZeroMQ's own may be complete).
 
     Bound: together with the peers they stay below twice the limit of peers; connections above that are
-    closed, and so are those without a handshake within the timeout. `refresh` reports all connection events
-    so far to `accepted` and `gone`.
+    closed, and so are those without a handshake within the timeout, or within MAX_UNKNOWN_BYTES. `refresh`
+    reports all connection events so far to `accepted` and `gone`.
     """
 
     def __init__(self, port: int, limits: RouterLimits, refresh: Callable[[], None]) -> None:
@@ -86,7 +105,12 @@ class Strangers:
 
     def sweep(self, now_ms: int) -> int:
         """Close connections without a timely handshake; returns their number."""
-        late = [fd for fd, (since_ms, _) in self._accepted.items() if now_ms - since_ms > self._timeout_ms]
+        late = [
+            descriptor
+            for descriptor, (since_ms, _) in self._accepted.items()
+            if now_ms - since_ms > self._timeout_ms
+            or received_bytes(descriptor, self._port) > MAX_UNKNOWN_BYTES
+        ]
         for descriptor in late:
             self._end(descriptor)
         return len(late)

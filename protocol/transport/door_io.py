@@ -16,7 +16,8 @@ from ..messages.registry import SASL_HANDSHAKE
 from ..security.identity import ANONYMOUS_IDENTITY
 from ..security.sasl import Pending
 from ..security.server_requests import check_sender
-from .door import SASL_KEYS, Refusal
+from .connections_io import MAX_UNKNOWN_BYTES, received_bytes
+from .door import SASL_KEYS, Refusal, overdue
 from .peers import printable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ..messages.sasl import SaslAuthenticateResponse
     from ..security.sasl import SaslOutcome
     from .door import Door, Exchange
-    from .peers import Peer, PeerTable, Request
+    from .peers import Peer, PeerTable, Request, RouterLimits
     from .stats import RouterStats
 
 
@@ -54,11 +55,11 @@ class Entrance:
         peers: PeerTable,
         handler: Callable[[Request], None],
         router: _Answers,
-        delay_ms: int,
+        delay_ms: Callable[[], int],
     ) -> None:
         """`delay_ms`: of rejections."""
         self._door, self._peers, self._handler, self._router = door, peers, handler, router
-        self._delay_s = delay_ms / 1000
+        self._delay_ms = delay_ms
 
     def take(self, request: Request) -> None:
         """A request that the peer may send. Errors: KafkaError, its response."""
@@ -67,6 +68,12 @@ class Entrance:
         else:
             check_sender(request.peer.identity, request.api, request.body)
             self._handler(request)
+
+    def fault_of(self, peer: Peer, port: int, now_ms: int, limits: RouterLimits) -> str:
+        """Why the peer's connection to `port` has to end now; empty if it may go on."""
+        if peer.is_guest and received_bytes(peer.descriptor, port) > MAX_UNKNOWN_BYTES:
+            return f"this connection sent more than {MAX_UNKNOWN_BYTES} bytes and did not authenticate"
+        return overdue(peer, now_ms, limits.handshake_timeout_ms)
 
     def _authenticate(self, request: Request) -> None:
         peer, now_ms, wall_ms = request.peer, _now_ms(), _wall_ms()
@@ -125,7 +132,7 @@ class Entrance:
         where = f"{peer.address} {peer.client_id}"
         self._router.warn("authentication failed", f"authentication of {where} failed: {printable(reason)}")
         _close_to(peer)
-        asyncio.get_running_loop().call_later(self._delay_s, self._answer_late, request, answer)
+        asyncio.get_running_loop().call_later(self._delay_ms() / 1000, self._answer_late, request, answer)
 
     def _answer_late(self, request: Request, answer: KafkaError) -> None:
         self._router.reply_error(request, answer)

@@ -29,7 +29,7 @@ from ..messages.registry import API_VERSIONS
 from . import connections_io, wire
 from .admission import Admission
 from .context_io import bind_tcp, shared_context
-from .door import Door, overdue
+from .door import Door
 from .door_io import Entrance
 from .ending_io import Standing, drop_arrived
 from .monitor_io import HANDSHAKE_FAILED, WRONG_KEY, SocketMonitor
@@ -374,7 +374,7 @@ class Router:
             self.reply_error(request, error)
 
     def _shake_hands(self, key: bytes, header: RequestHeader, body: Buffer) -> None:
-        hello = self._admission.read_hello(header, bytes(body))
+        hello = self._admission.read_hello(key, header, bytes(body))
         # Order: events of broken connections first, since one of them may have had this descriptor.
         self._monitor.drain()
         descriptor = self._messages.source()
@@ -463,7 +463,7 @@ class Router:
                 self.warn("handshake failed", text)
 
     def _sweep(self) -> None:
-        """Every second: close connections that are idle, blocked, or without a handshake."""
+        """Close connections that are idle, blocked, or without a handshake."""
         self._messages.reap()
         self._now_ms = self._read_clock()
         self._timer = self._loop.call_later(self._sweep_interval_s, self._guarded, self._sweep)
@@ -473,7 +473,7 @@ class Router:
                 self.stats.peers_idled += 1
                 self._end(peer, "this connection was idle")
             elif self._entrance and (
-                reason := overdue(peer, self._now_ms, self._limits.handshake_timeout_ms)
+                reason := self._entrance.fault_of(peer, self.port, self._now_ms, self._limits)
             ):
                 self.stats.authentications_overdue += 1
                 self._end(peer, reason)

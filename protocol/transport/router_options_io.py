@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ..security.server_keys import CurveKeys
     from .peers import RouterLimits
 
-SWEEP_INTERVAL_S = 1.0
+# Short, because a connection that is not authenticated may send what it likes in between.
+SWEEP_INTERVAL_S = 0.25
 # Added to twice the requests that a peer may have in flight. Twice, because ZeroMQ updates its count of read
 # messages in steps of half a high-water mark: with less, a peer within its limits would be dropped.
 SPARE_MESSAGES = 16

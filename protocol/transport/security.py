@@ -29,7 +29,8 @@ class RouterSecurity:
     is_for_servers_only: bool = False
     # by mechanism, as Kafka's connections.max.reauth.ms; 0 for no limit
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
-    failed_delay_ms: int = 100  # as Kafka's connection.failed.authentication.delay.ms
+    # connection.failed.authentication.delay.ms of now
+    failed_delay_ms: Callable[[], int] = lambda: 100
 
 
 class Login(Protocol):

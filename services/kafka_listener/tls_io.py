@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 READ_BYTES = 64 * 1024
 # Bound: plain bytes that are encrypted at once, before the socket takes them.
 SEAL_BYTES = 256 * 1024
-# The share of handshakes in a turn of the loop.
+# The share of handshakes in a turn of the loop, and of one read: records may be tiny, or without any data.
 TURN_S = 0.002
+# Bound: what TLS itself sends to a client after the handshake. An answer to a key update has some 30 bytes,
+# and clients that send data need one in hundreds of gigabytes.
+MAX_ANSWERED_BYTES = 16 * 1024
 
 
 class TlsOwner(Protocol):
@@ -78,6 +81,7 @@ class TlsSocket(PolledSocket):
     """A PolledSocket whose bytes are encrypted."""
 
     __slots__ = (
+        "_answered_bytes",
         "_buffer",
         "_has_more",
         "_incoming",
@@ -114,6 +118,7 @@ class TlsSocket(PolledSocket):
         self._turns, self._buffer, self._soon = turns, buffer, soon
         self._is_in_turn = self._is_queued = self._has_more = self._is_again_scheduled = False
         self.is_established = False
+        self._answered_bytes = 0
         self.is_flushed = True  # whether all encrypted bytes are sent: then close_notify can be sent
         self._wants_reading = True
         self.send_sealed: Callable[[bytes], None] = _drop
@@ -135,10 +140,15 @@ class TlsSocket(PolledSocket):
     def _read(self, room: memoryview) -> int | None:
         filled, is_ended = 0, False
         self._has_more = False
+        end_s = time.monotonic() + TURN_S
         while filled < len(room):
             try:
                 count = self._tls.read(len(room) - filled, room[filled:])
             except ssl.SSLWantReadError:
+                if time.monotonic() >= end_s:
+                    self._has_more = True
+                    self._schedule_again()
+                    break
                 received = self._receive()
                 if received:
                     continue
@@ -170,8 +180,14 @@ class TlsSocket(PolledSocket):
         return count
 
     def _send_pending(self) -> None:
+        """Errors: ConnectionError for a client that makes TLS send without end, and may not read it."""
         if self._outgoing.pending:
-            self.send_sealed(self._outgoing.read())
+            data = self._outgoing.read()
+            if self.is_established:
+                self._answered_bytes += len(data)
+                if self._answered_bytes > MAX_ANSWERED_BYTES:
+                    raise ConnectionError("too many key updates of TLS")
+            self.send_sealed(data)
 
     def _schedule_again(self) -> None:
         """Bytes in OpenSSL's buffer cause no event of the poller."""
@@ -226,8 +242,8 @@ class TlsSocket(PolledSocket):
             self._send_pending()  # the alert
             self.owner.handshake_failed(f"TLS handshake failed: {_reason(error)}")
             raise
-        self.is_established = True
         self._send_pending()
+        self.is_established = True
         self.owner.secured(self._tls.getpeercert(binary_form=True))
         return received
 

@@ -297,13 +297,17 @@ class NodeServer:
         return router
 
     def _listener_security(self, security: ServerSecurity) -> RouterSecurity:
+        def failed_delay_ms() -> int:
+            return self._running_core().config.now.connection_failed_authentication_delay_ms
+
         if not security.has_users:
-            return security.of_node(None, {})
+            return security.of_node(None, {}, failed_delay_ms)
         if self._sasl is None:
             raise ConfigError("native.security.protocol=SASL_SSL: this host has no SASL mechanisms")
         if self._native_sasl is None:
             self._native_sasl = self._sasl(self._config, lambda: self._running_core().image)
-        return security.of_node(self._native_sasl.mechanisms, self._native_sasl.max_reauth_ms)
+        sasl = self._native_sasl
+        return security.of_node(sasl.mechanisms, sasl.max_reauth_ms, failed_delay_ms)
 
     @property
     def connections(self) -> ConnectionSecurity | None:
@@ -406,6 +410,7 @@ class NodeServer:
             "state": self._link.membership.state.value if self._link is not None else "starting",
             "log_dirs": self._manager.describe_dirs(),
             "connections": self._router.connections if self._router is not None else 0,
+            "native": {} if self._router is None else self._router.stats.to_mapping(),
             "security": None if self._security is None else self._security.describe(),
         }
         if self._core is not None:

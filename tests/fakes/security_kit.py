@@ -18,7 +18,7 @@ from headrace.protocol.security.scram import (
     nonce_of,
 )
 from headrace.protocol.security.scram_server import ScramSaslServer
-from headrace.protocol.security.server_keys import NODE, ServerName, TrustedKeys
+from headrace.protocol.security.server_keys import NODE, CurveKeys, ServerName, TrustedKeys
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.dealer_options_io import new_curve_keys
 from headrace.protocol.transport.peers import RouterLimits
@@ -81,11 +81,20 @@ class Secured(Served):
         self.keys, self.node_keys = new_curve_keys(), new_curve_keys()
         self.trusted = TrustedKeys([(ServerName(NODE, 1), self.node_keys.public)])
         self.warnings: list[str] = []
-        facts = {"sasl": self.users.factories, "failed_delay_ms": 1, **security}
+        facts = {"sasl": self.users.factories, "failed_delay_ms": lambda: 1, **security}
         keys = None if is_plain else self.keys
         self.security = RouterSecurity(keys=keys, trusted=lambda: self.trusted, **facts)
         super().__init__(limits, APIS, self.security)
         self.router.warn = lambda _kind, text: self.warnings.append(text)
+
+    def curve_options(self, own: CurveKeys | None = None) -> dict[str, bytes]:
+        """Of a raw peer: with a key that nobody knows, or with these keys."""
+        own = own or new_curve_keys()
+        return {
+            "CURVE_SERVERKEY": self.keys.public,
+            "CURVE_PUBLICKEY": own.public,
+            "CURVE_SECRETKEY": own.secret,
+        }
 
     async def open(self, login: Credentials | None = None, **security: Any) -> Connection:
         facts = {"server_keys": lambda _server: (self.keys.public,), "credentials": login, **security}

@@ -119,7 +119,7 @@ async def serving(limits: RouterLimits | None = None, apis: tuple[Any, ...] = AP
 class RawPeer:
     """A DEALER socket that sends any frames, valid or not."""
 
-    def __init__(self, port: int, **options: int) -> None:
+    def __init__(self, port: int, **options: int | bytes) -> None:
         self.socket = shared_context().socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.RECONNECT_IVL, -1)
@@ -159,7 +159,7 @@ class RawPeer:
 
 
 @contextlib.contextmanager
-def raw_peer(port: int, **options: int) -> Iterator[RawPeer]:
+def raw_peer(port: int, **options: int | bytes) -> Iterator[RawPeer]:
     """A raw peer, which is closed at the end."""
     peer = RawPeer(port, **options)
     try:

@@ -34,12 +34,14 @@ def test_listeners_and_connections_of_a_server(folder: ServerKeyFolder) -> None:
     assert security is not None
     assert security.of_controller().is_for_servers_only
     assert security.has_users
-    assert security.of_node({}, {}).sasl is not None
+    with_users = security.of_node({}, {}, lambda: 7)
+    assert with_users.sasl is not None
+    assert with_users.failed_delay_ms() == 7
     assert security.connections.possible_keys("node-2") == folder.trusted().keys_of("node-2")
     encrypted = server_security(config(folder, protocol="SSL"), NODE_1)
     assert encrypted is not None
     assert not encrypted.has_users
-    assert encrypted.of_node(None, {}).sasl is None
+    assert encrypted.of_node(None, {}, lambda: 7).sasl is None
     assert server_security(ServerSecurityConfig(), NODE_1) is None
 
 

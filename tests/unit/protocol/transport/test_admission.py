@@ -165,4 +165,4 @@ def test_a_handshake_of_another_protocol_is_refused(
 ) -> None:
     """Wrong version of the api or of the protocol, or no handshake: the response says which."""
     with pytest.raises(error):
-        Door().admission.read_hello(RequestHeader(18, version, 1), wire.encode(body))
+        Door().admission.read_hello(b"new", RequestHeader(18, version, 1), wire.encode(body))

@@ -1,6 +1,7 @@
 """Authentication on a real listener: accepted and refused clients, and its effect on other clients."""
 
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -11,7 +12,8 @@ from headrace.protocol.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
-from headrace.protocol.messages.registry import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from headrace.protocol.messages.envelope import ApiVersionsRequest, RequestHeader
+from headrace.protocol.messages.registry import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from headrace.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from headrace.protocol.security.principals import user
 from headrace.protocol.transport import wire
@@ -20,6 +22,7 @@ from headrace.protocol.transport.peers import RouterLimits
 from headrace.protocol.transport.security import Credentials, Login
 from security_kit import SCRAM, credentials, secured
 from transport_kit import ASK, METADATA_BODY, PATIENCE_S, raw_peer, run, until
+from zmtp_bytes import MORE, connected, frame, greeting, message, ready
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -293,3 +296,56 @@ def test_a_client_learns_the_keys_of_the_other_servers() -> None:
             await asyncio.sleep(0)
 
     run(test())
+
+
+@pytest.mark.parametrize("is_tried", [False, True])
+def test_a_repeated_handshake_gives_neither_time_nor_another_password_to_try(is_tried: bool) -> None:
+    """Before the password, and before the answer to a wrong one, which is held back."""
+
+    async def test() -> None:
+        async with secured(is_plain=True, failed_delay_ms=lambda: 3_600_000) as served:
+            with raw_peer(served.router.port) as bad:
+                await bad.shake_hands()
+                bad.ask(SASL_HANDSHAKE.key, wire.encode(SaslHandshakeRequest("PLAIN")))
+                await bad.answer()
+                if is_tried:
+                    wrong = SaslAuthenticateRequest(b"\0alice\0wrong")
+                    bad.ask(SASL_AUTHENTICATE.key, wire.encode(wrong))
+                bad.ask(API_VERSIONS.key, wire.encode(ApiVersionsRequest("raw", "0", "again")))
+                await bad.disconnected()
+            assert served.router.stats.authentications_failed == is_tried
+            assert served.router.stats.handshakes == 1
+            assert served.router.connections == 0
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_guest", [False, True])
+def test_a_message_without_end_of_a_stranger_or_guest_is_cut_off(is_guest: bool) -> None:
+    """ZeroMQ keeps its parts in memory, and does not limit their number."""
+
+    async def test() -> None:
+        limits = RouterLimits(handshake_timeout_ms=600_000)
+        async with secured(limits, is_plain=True) as served:
+            user = await served.open(credentials())
+            bad = connected(served.router.port, greeting(), ready(), hello() if is_guest else b"")
+            await until(lambda: served.router.stats.handshakes == 1 + is_guest)
+            sent = 0
+            with contextlib.closing(bad), contextlib.suppress(ConnectionError):
+                while True:
+                    with contextlib.suppress(BlockingIOError):
+                        bad.send(frame(bytes(256 * 1024), MORE))
+                        sent += 1
+                    assert sent < 4 * 1024, "up to a GiB, and the connection is still there"
+                    await asyncio.sleep(0)
+            await user.request(METADATA, ASK, timeout_s=PATIENCE_S)
+            assert len(served.requests) == 1
+            user.close()
+
+    run(test())
+
+
+def hello() -> bytes:
+    """A handshake."""
+    header = wire.encode(RequestHeader(API_VERSIONS.key, 0, 1, 0))
+    return message(header, wire.encode(ApiVersionsRequest("raw", "0", "raw")))
