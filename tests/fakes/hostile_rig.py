@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import gc
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from headrace import LocalCluster, local
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data, registry
 from headrace.protocol.transport.dealer_io import Connection
+from headrace.protocol.transport.security import NO_SECURITY, ConnectionSecurity
 from kafka_listener_rig import WireClient
 from kafka_wire import example_request, framed, request_frame
 from node_rig import batch, values_of
@@ -41,8 +42,12 @@ def rss_bytes() -> int:
 class Probe:
     """A client that sends valid requests, and the identities of the servers, which must not change."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
-        addresses = [_address(each) for each in cluster.kafka_bootstrap.split(",")]
+    def __init__(self, cluster: LocalCluster, security: ConnectionSecurity = NO_SECURITY) -> None:
+        """`security`: of native connections; then the controllers, which let servers in alone, are not
+        queried."""
+        self._security = security
+        nodes = cluster.status()["nodes"]
+        addresses = [_address(node["kafka"]["listeners"]["PLAINTEXT"]) for node in nodes]
         self.kafka, self.kafka_ports = addresses[0], [port for _, port in addresses]
         self.node = _address(cluster.bootstrap.split(",")[0])
         self.controller = _address(cluster.status()["controller"]["endpoint"])
@@ -58,7 +63,9 @@ class Probe:
 
     async def ask(self, api: Any, body: Any, frames: Any = (), *, to: tuple[str, int] | None = None) -> Any:
         """Send a request, and retry after a throttle error."""
-        connection = await Connection.open(*(to or self.node), client_id="good", timeout_s=TIMEOUT_S)
+        connection = await Connection.open(
+            *(to or self.node), client_id="good", timeout_s=TIMEOUT_S, security=self._security
+        )
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 while True:
@@ -112,9 +119,10 @@ class Probe:
         answer = await self.ask(registry.FETCH, data.FetchRequest(0, 1, 8 * MIB, 0, (wanted,)))
         assert [value for _, value in values_of(answer.frames)] == [GOOD] * self._written
         await self._check_kafka()
-        beat = control.BrokerHeartbeatRequest(4_711, 1, 1)
-        answer = await self.ask(registry.BROKER_HEARTBEAT, beat, to=self.controller)
-        assert answer.body.error_code == errors.BrokerIdNotRegisteredError.code
+        if self._security is NO_SECURITY:
+            beat = control.BrokerHeartbeatRequest(4_711, 1, 1)
+            answer = await self.ask(registry.BROKER_HEARTBEAT, beat, to=self.controller)
+            assert answer.body.error_code == errors.BrokerIdNotRegisteredError.code
         assert self._facts() == self._identity, "a server was restarted or fenced"
 
     async def _check_kafka(self) -> None:
@@ -136,9 +144,11 @@ def _address(text: str) -> tuple[str, int]:
 
 
 @contextlib.asynccontextmanager
-async def attack(cluster: LocalCluster) -> AsyncIterator[Probe]:
+async def attack(
+    cluster: LocalCluster, new_probe: Callable[[LocalCluster], Probe] = Probe
+) -> AsyncIterator[Probe]:
     """Run the probe's check before and after the block, and bound the memory growth in between."""
-    probe = Probe(cluster)
+    probe = new_probe(cluster)
     await probe.prepare()
     await probe.check()
     before = rss_bytes()

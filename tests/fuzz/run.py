@@ -17,12 +17,13 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "fak
 from fuzzing import LOT, Fuzzer, fuzzed_cluster  # noqa: E402
 from headrace.runtime.loop_io import new_event_loop  # noqa: E402
 from hostile_rig import MIB, Probe, rss_bytes  # noqa: E402
+from logins import LOGIN_KINDS, LoginFuzzer, probe_of, secured_cluster  # noqa: E402
 
 # Bound: of what the allocator and the kernel's caches of a process keep over any number of cases.
 MAX_GROWTH_BYTES = 256 * MIB
 
 
-async def fuzz(fuzzer: Fuzzer, kinds: list[str], seed: int, first: int, seconds: float) -> int:
+async def fuzz(fuzzer: Fuzzer | LoginFuzzer, kinds: list[str], seed: int, first: int, seconds: float) -> int:
     """How many cases there were. Errors: whatever breaks a law."""
     await fuzzer.prepare()
     cases, growth_from = 0, 0
@@ -50,21 +51,25 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    parser.add_argument("--kind", help="valid, frames, requests, own or batches; else all in turn")
+    more = f"at a cluster with users: logins for all of {', '.join(LOGIN_KINDS)}, or one of them"
+    parser.add_argument("--kind", help=f"valid, frames, requests, own or batches; else all in turn; {more}")
     args = parser.parse_args()
     print(f"seed {args.seed}", flush=True)
     logging.getLogger("headrace").setLevel(logging.ERROR)  # that requests are bad is no news
 
-    async def attack(fuzzer: Fuzzer, probe: Probe) -> int:
+    async def attack(fuzzer: Fuzzer | LoginFuzzer, probe: Probe) -> int:
         await probe.prepare()
-        kinds = [args.kind] if args.kind else list(fuzzer.kinds)
+        kinds = [args.kind] if args.kind in fuzzer.kinds else list(fuzzer.kinds)
         return await fuzz(fuzzer, kinds, args.seed, args.first, args.seconds)
 
-    with fuzzed_cluster() as cluster, asyncio.Runner(loop_factory=new_event_loop) as runner:
-        probe = Probe(cluster)
+    has_users = args.kind in ("logins", *LOGIN_KINDS)
+    new_cluster = secured_cluster if has_users else fuzzed_cluster
+    with new_cluster() as cluster, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        probe = probe_of(cluster) if has_users else Probe(cluster)
         before = rss_bytes()
+        fuzzer = LoginFuzzer(cluster, probe) if has_users else Fuzzer(cluster, probe)
         try:
-            cases = runner.run(attack(Fuzzer(cluster, probe), probe))
+            cases = runner.run(attack(fuzzer, probe))
         except Exception:  # noqa: BLE001 -- a bug may raise anything; it is shown
             traceback.print_exc()
             print(f"fuzz: FAILED, seed {args.seed}")

@@ -7,6 +7,7 @@ import wild
 from fuzzing import LOT, Fuzzer, fuzzed_cluster
 from headrace import LocalCluster
 from hostile_rig import attack
+from logins import LOGIN_KINDS, LoginFuzzer, probe_of, secured_cluster
 
 
 @pytest.fixture(scope="module")
@@ -25,3 +26,18 @@ async def test_a_share_of_each_kind(cluster: LocalCluster, kind: str) -> None:
         await fuzzer.prepare()
         for first in (0, LOT):
             await fuzzer.lot(kind, 1, first)
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[LocalCluster]:
+    with secured_cluster() as made:
+        yield made
+
+
+@pytest.mark.parametrize("kind", LOGIN_KINDS)
+async def test_a_share_of_each_kind_at_listeners_with_users(secured: LocalCluster, kind: str) -> None:
+    """One lot; the laws are in logins.py."""
+    async with attack(secured, probe_of) as probe:
+        fuzzer = LoginFuzzer(secured, probe)
+        await fuzzer.prepare()
+        await fuzzer.lot(kind, 1, 0)

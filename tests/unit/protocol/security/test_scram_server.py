@@ -1,5 +1,7 @@
 """SCRAM as a SaslServer: users and tokens, replayed messages and changed nonces."""
 
+from base64 import b64encode
+
 import pytest
 from headrace.protocol.security.principals import user
 from headrace.protocol.security.sasl import Authenticated, Challenge, Refused
@@ -73,3 +75,20 @@ def test_replayed_and_changed_messages_are_refused() -> None:
         again = server(nonce)
         again.step(ScramClient(SHA_512, "alice", "secret", "client").first(), 0)
         assert isinstance(again.step(message, 0), Refused)
+
+
+def test_passwords_cost_the_client_and_not_the_server() -> None:
+    """The server has the keys that are derived from the password: with so many iterations, an exchange would
+    take it a quarter of an hour."""
+    dear = CREDENTIAL._replace(iterations=999_999_999)
+
+    class Dear:
+        def scram_account(self, _mechanism: ScramMechanism, name: str, _by_token: bool) -> ScramAccount:
+            return ScramAccount(dear, user(name))
+
+    trying = ScramSaslServer(SHA_512, Dear(), "server")
+    first = trying.step(b"n,,n=alice,r=client", 0)
+    assert isinstance(first, Challenge)
+    assert b"i=999999999" in first.data
+    proof = b64encode(bytes(64))
+    assert isinstance(trying.step(b"c=biws,r=clientserver,p=" + proof, 0), Refused)
