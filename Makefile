@@ -114,7 +114,7 @@ oracle-streams: $(STAMP) ## random topologies in Kafka Streams and in headrace.s
 traces: $(STAMP) ## compare tests/traces with the code (REWRITE=1 records them again; review the difference)
 	@$(BIN)/python tests/traces/record.py $(if $(REWRITE),--rewrite)
 
-fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60; SEED=n; KIND=valid|frames|requests|own|batches)
+fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60; SEED=n; KIND=valid|frames|requests|own|batches|logins)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),60) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(if $(KIND),--kind $(KIND)) $(if $(FIRST),--first $(FIRST))
 
 faults: $(STAMP) ## kill, pause, cut off and wipe real processes (ONLY=s08 runs one scenario; JOBS=n; MINUTES=m for long ones)
