@@ -46,9 +46,9 @@ class OpenSsl:
         lib.SSL_set_fd(self._ssl, self._socket.fileno())
         assert lib.SSL_connect(self._ssl) == 1
 
-    def update_keys(self) -> bool:
-        """Ask the server for new keys of both directions; False if the connection is over."""
-        is_set = self._lib.SSL_key_update(self._ssl, 1) == 1
+    def update_keys(self, *, of_both: bool) -> bool:
+        """Change the keys of one or both directions; False if the connection is over."""
+        is_set = self._lib.SSL_key_update(self._ssl, int(of_both)) == 1
         return is_set and self._lib.SSL_do_handshake(self._ssl) == 1
 
     def renegotiate(self) -> bool:

@@ -29,9 +29,10 @@ TLS = {
     "ssl.keystore.certificate.chain": NODE.chain_pem,
 }
 SASL_SSL = TLS | {
-    "listeners": "SASL_SSL://127.0.0.1:0",
+    "listeners": "S://127.0.0.1:0",
+    "listener.security.protocol.map": "S:SASL_SSL",
     "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl_ssl.plain.sasl.jaas.config": 'm required user_a="b";',
+    "listener.name.s.plain.sasl.jaas.config": 'm required user_a="b";',
 }
 
 
@@ -92,8 +93,12 @@ def flood() -> Iterator[list[threading.Thread]]:
         thread.join()
 
 
-async def test_key_updates_end_their_connection_and_stop_nobody(flood: list[threading.Thread]) -> None:
-    """Of a client that is not authenticated and does not read: each of them makes an answer, and no data."""
+@pytest.mark.parametrize("of_both", [False, True])
+async def test_key_updates_without_end_end_their_connection(
+    flood: list[threading.Thread], of_both: bool
+) -> None:
+    """Of a client that is not authenticated and does not read: they cost time, have no data, and each of both
+    directions makes an answer."""
     async with served(SASL_SSL) as rig:
         over, sent = asyncio.Event(), 0
         loop = asyncio.get_running_loop()
@@ -101,7 +106,7 @@ async def test_key_updates_end_their_connection_and_stop_nobody(flood: list[thre
         def update() -> None:
             nonlocal sent
             client = OpenSsl(rig.port)
-            while sent < 100_000 and client.update_keys():
+            while sent < 100_000 and client.update_keys(of_both=of_both):
                 sent += 1
             client.close()
             loop.call_soon_threadsafe(over.set)
