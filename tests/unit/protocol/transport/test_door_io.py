@@ -325,7 +325,10 @@ def test_a_message_without_end_of_a_stranger_or_guest_is_cut_off(is_guest: bool)
     """ZeroMQ keeps its parts in memory, and does not limit their number."""
 
     async def test() -> None:
-        limits = RouterLimits(handshake_timeout_ms=600_000)
+        long_ms = 3_600_000
+        limits = RouterLimits(
+            handshake_timeout_ms=long_ms, heartbeat_interval_ms=long_ms, heartbeat_timeout_ms=long_ms
+        )
         async with secured(limits, is_plain=True) as served:
             user = await served.open(credentials())
             bad = dealer(served.router.port, hello() if is_guest else b"")
@@ -334,10 +337,10 @@ def test_a_message_without_end_of_a_stranger_or_guest_is_cut_off(is_guest: bool)
             with contextlib.closing(bad), contextlib.suppress(ConnectionError):
                 while True:
                     with contextlib.suppress(BlockingIOError):
-                        bad.send(frame(bytes(256 * 1024), MORE))
+                        bad.send(frame(bytes(32 * 1024), MORE))
                         sent += 1
-                    assert sent < 4 * 1024, "up to a GiB, and the connection is still there"
-                    await asyncio.sleep(0)
+                    assert sent < 10_000, "the connection is still there"
+                    await asyncio.sleep(0.001)
             await user.request(METADATA, ASK, timeout_s=PATIENCE_S)
             assert len(served.requests) == 1
             user.close()
