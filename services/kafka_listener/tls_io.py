@@ -31,6 +31,8 @@ TURN_S = 0.002
 # Bound: what TLS itself sends to a client after the handshake. An answer to a key update has some 30 bytes,
 # and clients that send data need one in hundreds of gigabytes.
 MAX_ANSWERED_BYTES = 16 * 1024
+# Bound: encrypted bytes in a row without any data: more than the largest record, which arrives in pieces.
+MAX_SILENT_BYTES = 32 * 1024
 
 
 class TlsOwner(Protocol):
@@ -89,6 +91,7 @@ class TlsSocket(PolledSocket):
         "_is_in_turn",
         "_is_queued",
         "_outgoing",
+        "_silent_bytes",
         "_soon",
         "_tls",
         "_turns",
@@ -118,7 +121,7 @@ class TlsSocket(PolledSocket):
         self._turns, self._buffer, self._soon = turns, buffer, soon
         self._is_in_turn = self._is_queued = self._has_more = self._is_again_scheduled = False
         self.is_established = False
-        self._answered_bytes = 0
+        self._answered_bytes = self._silent_bytes = 0
         self.is_flushed = True  # whether all encrypted bytes are sent: then close_notify can be sent
         self._wants_reading = True
         self.send_sealed: Callable[[bytes], None] = _drop
@@ -151,6 +154,7 @@ class TlsSocket(PolledSocket):
                     break
                 received = self._receive()
                 if received:
+                    self._note_silence(received)
                     continue
                 is_ended = received == 0
                 break
@@ -161,6 +165,7 @@ class TlsSocket(PolledSocket):
                 is_ended = True
                 break
             filled += int(count)
+            self._silent_bytes = 0
         else:
             self._has_more = True
             self._schedule_again()
@@ -178,6 +183,12 @@ class TlsSocket(PolledSocket):
         if count:
             self._incoming.write(self._buffer[:count])
         return count
+
+    def _note_silence(self, received: int) -> None:
+        """Errors: ConnectionError for a client that only keeps TLS busy."""
+        if self._silent_bytes > MAX_SILENT_BYTES:
+            raise ConnectionError("records of TLS without data")
+        self._silent_bytes += received
 
     def _send_pending(self) -> None:
         """Errors: ConnectionError for a client that makes TLS send without end, and may not read it."""

@@ -206,6 +206,7 @@ def test_a_rule_is_removed_under_running_producers(cluster: headrace.LocalCluste
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "bob",
         "sasl.password": PASSWORD,
+        "log_level": 0,
     }
     kafka_producer = Producer(config)
 
