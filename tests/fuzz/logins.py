@@ -38,10 +38,10 @@ VERSIONS, HANDSHAKE, AUTHENTICATE = 18, 17, 36
 OF_AUTHENTICATION = {VERSIONS, HANDSHAKE, AUTHENTICATE}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 NONCE = "rOprNGfwEbeRWgbN"
-# What clients of the mechanisms send, right or nearly so.
+# What clients of the mechanisms send; none of them is authenticated by it.
 TOKENS = (
     b"\0alice\0wrong",
-    b"alice\0alice\0" + PASSWORD.encode(),
+    b"alice\0alice\0" + PASSWORD.encode() + b"x",
     b"bob\0alice\0" + PASSWORD.encode(),
     b"\0" * 9,
     f"n,,n=alice,r={NONCE}".encode(),
