@@ -12,10 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import KafkaError, UnsupportedVersionError
-from ..protocol.messages import control, quotas, security
+from ..protocol.messages import control, quotas, roles, security
 from ..protocol.messages.transactions import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ..protocol.metadata.features import ROLES_LEVEL, RULES_LEVEL, SECURITY_VERSION
 from ..protocol.metadata.image import CLUSTER_DEFAULT
-from ..protocol.metadata.records import ConfigRecord, FormatRecord
+from ..protocol.metadata.records import ConfigRecord, FeatureLevelRecord, FormatRecord
 from ..protocol.metadata.replay import replay
 from ..runtime.config import SECOND
 from ..runtime.stalls import LONG_STALL_MS
@@ -25,13 +26,15 @@ from .state.config_rules import ConfigSizes, live_config
 from .state.configs import MIN_ISR, Configs
 from .state.decision import Decision
 from .state.delegation_tokens import DelegationTokens
-from .state.features import decide_features
+from .state.features import check_security_level, decide_features
 from .state.fencing import Fencing
 from .state.heartbeat_delays import HeartbeatDelays
 from .state.in_sync import decide_alter_partition
 from .state.laws import check_image
 from .state.mutation_quotas import MutationQuotas
+from .state.namespaces import decide_alter_namespaces, describe_namespaces
 from .state.producer_ids import decide_allocate
+from .state.roles import decide_alter_roles, describe_roles
 from .state.scram_credentials import decide_scram, describe_scram
 from .state.sessions import Sessions
 from .state.topics import Topics
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from ..runtime.random_source import RandomSource
     from .config import ControllerConfig
     from .state.cluster_state import ClusterState
+    from .state.features import Voters
     from .state.mutation_quotas import Charge
 
     _Decide = Callable[[Any, int], Decision]  # of a request, at a time in ms
@@ -56,9 +60,15 @@ class Controller:
     """Decides and applies. `image` has all decisions, committed or not."""
 
     def __init__(
-        self, config: ControllerConfig, randomness: RandomSource, image: MetadataImage, now_ms: int
+        self,
+        config: ControllerConfig,
+        randomness: RandomSource,
+        image: MetadataImage,
+        now_ms: int,
+        voters: Callable[[], Voters] = dict,
     ) -> None:
-        """Nodes that are active in `image` have one session timeout from `now_ms` to send a heartbeat."""
+        """Nodes that are active in `image` have one session timeout from `now_ms` to send a heartbeat.
+        `voters` returns the feature levels that the other voters of the quorum support."""
         self.image = image
         delays = HeartbeatDelays(
             config.broker_heartbeat_interval_ms,
@@ -104,7 +114,7 @@ class Controller:
             control.ListConfigResourcesRequest: (lambda r, _: self._configs.list_resources(self.image, r)),
             quotas.DescribeClientQuotasRequest: (lambda r, _: describe_quotas(self.image, r)),
             quotas.AlterClientQuotasRequest: lambda r, _: decide_quotas(self.image, r),
-            quotas.UpdateFeaturesRequest: lambda r, _: decide_features(self.image, r),
+            quotas.UpdateFeaturesRequest: lambda r, _: decide_features(self.image, r, voters()),
             **self._security_decisions(),
             control.AlterPartitionRequest: _answered(
                 control.AlterPartitionResponse,
@@ -136,17 +146,25 @@ class Controller:
         }
 
     def _security_decisions(self) -> dict[type, _Decide]:
-        """Decisions on rules, SCRAM credentials and delegation tokens."""
+        """Decisions on rules, SCRAM credentials, delegation tokens, roles and namespaces."""
         tokens = self._tokens
         return {
-            security.CreateAclsRequest: lambda r, _: acl_rules.decide_create_acls(self.image, r),
+            security.CreateAclsRequest: self._leveled(
+                RULES_LEVEL, "rules", lambda r, _: acl_rules.decide_create_acls(self.image, r)
+            ),
             security.DeleteAclsRequest: lambda r, _: acl_rules.decide_delete_acls(self.image, r),
             security.DescribeAclsRequest: lambda r, _: acl_rules.describe_acls(self.image, r),
-            security.AlterUserScramCredentialsRequest: lambda r, _: decide_scram(self.image, r),
+            security.AlterUserScramCredentialsRequest: self._leveled(
+                RULES_LEVEL, "SCRAM credentials", lambda r, _: decide_scram(self.image, r)
+            ),
             security.DescribeUserScramCredentialsRequest: lambda r, _: describe_scram(self.image, r),
             security.CreateDelegationTokenRequest: _answered(
                 security.CreateDelegationTokenResponse,
-                lambda r, now_ms: tokens.decide_create(self.image, r, self._wall_ms(now_ms)),
+                self._leveled(
+                    RULES_LEVEL,
+                    "delegation tokens",
+                    lambda r, now_ms: tokens.decide_create(self.image, r, self._wall_ms(now_ms)),
+                ),
             ),
             security.RenewDelegationTokenRequest: _answered(
                 security.RenewDelegationTokenResponse,
@@ -159,6 +177,14 @@ class Controller:
             security.DescribeDelegationTokenRequest: _answered(
                 security.DescribeDelegationTokenResponse, lambda r, _: tokens.describe(self.image, r)
             ),
+            roles.AlterRolesRequest: self._leveled(
+                ROLES_LEVEL, "roles", lambda r, _: decide_alter_roles(self.image, r)
+            ),
+            roles.DescribeRolesRequest: lambda r, _: describe_roles(self.image, r),
+            roles.AlterNamespacesRequest: self._leveled(
+                ROLES_LEVEL, "namespaces", lambda r, _: decide_alter_namespaces(self.image, r)
+            ),
+            roles.DescribeNamespacesRequest: lambda r, _: describe_namespaces(self.image, r),
         }
 
     def decide(self, request: Any, now_ms: int) -> Decision:
@@ -176,7 +202,11 @@ class Controller:
         """The first records of a new cluster, or nothing if the log has records."""
         if self.image.cluster_id:
             return ()
-        return (FormatRecord(cluster_id), _cluster_min_isr(self._config.min_insync_replicas))
+        return (
+            FormatRecord(cluster_id),
+            _cluster_min_isr(self._config.min_insync_replicas),
+            FeatureLevelRecord(SECURITY_VERSION, ROLES_LEVEL),
+        )
 
     def decide_expiry(self, now_ms: int) -> tuple[MetadataRecord, ...]:
         """Records that are due by time: they fence one node whose session expired, or elect some leaders.
@@ -292,6 +322,15 @@ class Controller:
         records = tuple(islice(elections, leaders.MAX_ELECTIONS))
         is_full = len(records) == leaders.MAX_ELECTIONS
         return records, tick_interval_ms(self._config) if is_full else interval_ms
+
+    def _leveled(self, level: int, what: str, decide: _Decide) -> _Decide:
+        """`decide`, which writes records of this level of security.version."""
+
+        def checked(request: Any, now_ms: int) -> Decision:
+            check_security_level(self.image, level, what)
+            return decide(request, now_ms)
+
+        return checked
 
     def _charged(self, decide: Callable[[MetadataImage, Any, Charge], Decision]) -> _Decide:
         """`decide`, charged to the client's quota."""

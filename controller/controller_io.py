@@ -356,7 +356,7 @@ class ControllerServer:
             stored,
             self._feed,
             router,
-            lambda image: Controller(config, SystemRandom(), image, monotonic_ms()),
+            lambda image: Controller(config, SystemRandom(), image, monotonic_ms(), quorum.supported),
             new_cluster_id=lambda: uuid_text(secrets.token_bytes(16)),
             max_waiting=config.max_queued_requests,
             max_unread_bytes=config.queued_max_response_bytes,

@@ -18,8 +18,10 @@ from .quorum import events
 from .quorum.roles import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Executor
 
+    from ..protocol.metadata.features import FeatureRange
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.records.control import VoterSet
     from ..protocol.transport.dealer_io import Response
@@ -143,6 +145,11 @@ class Quorum:
     def endpoint_of(self, controller_id: int) -> Endpoint | None:
         """Where another controller listens; None if unknown."""
         return self._raft.context.endpoint_of(controller_id)
+
+    def supported(self) -> Mapping[int, tuple[FeatureRange, ...] | None]:
+        """The feature levels that the other voters support, while this controller leads."""
+        leader = self._raft.quorum.leader
+        return {} if leader is None else leader.supported()
 
     def facts(self) -> dict[str, Any]:
         """The quorum's part of the controller's status, JSON-able."""

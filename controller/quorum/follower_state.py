@@ -27,6 +27,7 @@ from ...protocol.messages.quorum import (
     RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
 )
+from ...protocol.metadata.features import OWN_RANGES
 from ...runtime.config import MIB
 from ...runtime.files.file_layer import MAX_SMALL_FILE_BYTES
 from .epoch_state import EpochState
@@ -72,6 +73,7 @@ def _fetch_request(
         high_watermark=context.log.high_watermark,
         max_bytes=max_bytes,
         max_wait_ms=max_wait_ms,
+        features=OWN_RANGES,
     )
 
 

@@ -37,6 +37,7 @@ from .voter_changes import VoterChanges
 from .voters import BOOTSTRAP_OFFSET, ReplicaKey, endpoint_of, majority_value, voter, with_voter
 
 if TYPE_CHECKING:
+    from ...protocol.metadata.features import FeatureRange
     from .context import QuorumContext
 
 MAX_FETCH_BYTES = 8 * MIB
@@ -54,6 +55,7 @@ class ReplicaProgress:
     last_caught_up_ms: int = NEVER
     begin_epoch_at_ms: int = NEVER  # of a voter: when to send the next BeginQuorumEpoch
     stalled_ms: int = 0  # while the leader could receive nothing, since the last fetch
+    features: tuple[FeatureRange, ...] | None = None  # that it supports; None before its first fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,7 @@ class LeaderState(EpochState):
         """A replica fetches: its offset is the end of what it has flushed."""
         key = ReplicaKey(request.replica_id, request.directory_id)
         progress = self._record_fetch(key, now_ms)
+        progress.features = request.features
         try:
             divergence = self._divergence(request)
         except KafkaError as error:
@@ -227,6 +230,10 @@ class LeaderState(EpochState):
             return False
         is_fetching = now_ms - progress.last_fetch_ms <= self._context.config.quorum_fetch_timeout_ms
         return is_fetching and progress.end_offset >= self._log.high_watermark
+
+    def supported(self) -> dict[int, tuple[FeatureRange, ...] | None]:
+        """The feature levels that each other voter supports; None if it has not fetched in this epoch."""
+        return {key.replica_id: self._progress_of(key).features for key in self._context.other_voters}
 
     def describe(self, now_ms: int) -> DescribeQuorumResponse:
         """The response to DescribeQuorum."""

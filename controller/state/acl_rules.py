@@ -22,6 +22,7 @@ from ...protocol.security.acls import (
     ResourceType,
 )
 from ...protocol.security.principals import parse_principal
+from ...protocol.security.roles import role_of
 from .decision import Decision
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ def decide_create_acls(image: MetadataImage, request: s.CreateAclsRequest) -> De
     for rule in request.rules:
         try:
             _check_rule(rule)
+            _check_role(image, rule)
             if rule not in image.acls and rule not in new:
-                if len(image.acls) + len(new) >= MAX_RULES:
-                    raise InvalidRequestError(f"there are {MAX_RULES} rules already")
+                check_room(image, len(new) + 1)
                 new[rule] = None
         except KafkaError as error:
             results.append(ItemError("", error.code, error.detail))
@@ -85,6 +86,19 @@ def describe_acls(image: MetadataImage, request: s.DescribeAclsRequest) -> Decis
     except KafkaError as error:
         return Decision((), s.DescribeAclsResponse(error.code, error.detail))
     return Decision((), s.DescribeAclsResponse(rules=tuple(_selected(image, request.filter))))
+
+
+def check_room(image: MetadataImage, count: int) -> None:
+    """Errors: InvalidRequestError if `count` new rules are too many."""
+    if count and len(image.acls) + count > MAX_RULES:
+        raise InvalidRequestError(f"there are {MAX_RULES} rules already")
+
+
+def _check_role(image: MetadataImage, rule: AclBinding) -> None:
+    """Errors: InvalidRequestError for a rule of a role that does not exist."""
+    name = role_of(rule.principal)
+    if name is not None and name not in image.roles:
+        raise InvalidRequestError(f"there is no role {name[:100]!r}: create it first")
 
 
 def _check_work(image: MetadataImage, filters: tuple[AclFilter, ...]) -> None:

@@ -19,6 +19,7 @@ from ...protocol.errors import (
 from ...protocol.messages import security as s
 from ...protocol.metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from ...protocol.security.principals import USER_TYPE, parse_principal
+from ...protocol.security.roles import ROLE_TYPE
 from ...protocol.security.tokens import DelegationToken, token_hmac
 from .decision import Decision
 
@@ -161,6 +162,8 @@ def _check_principals(request: s.CreateDelegationTokenRequest) -> None:
             raise InvalidRequestError(str(error)) from None
         if text in request.renewers and principal.kind != USER_TYPE:
             raise InvalidPrincipalTypeError(f"a renewer is a user, not a {principal.kind}")
+        if principal.kind == ROLE_TYPE:
+            raise InvalidPrincipalTypeError("a role owns no token: a connection would be the role")
 
 
 def _check_renewer(token: DelegationToken, requester: str) -> None:

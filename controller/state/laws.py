@@ -23,6 +23,9 @@ def check_image(image: MetadataImage) -> None:
             check_partition(partition)
             _check_nodes(image, partition)
     assert all(name in image.topics for kind, name in image.configs if kind == TOPIC_RESOURCE)
+    assert all(name in image.roles for name, _ in image.role_members), "members are of roles that exist"
+    owners = {each.owner for each in image.namespaces.values() if each.owner}
+    assert owners <= image.roles.keys(), "owners of namespaces are roles that exist"
 
 
 def _check_nodes(image: MetadataImage, partition: PartitionRegistration) -> None:

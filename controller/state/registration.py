@@ -24,6 +24,7 @@ from ...protocol.metadata.records import MetadataRecord, NextNodeIdRecord, Regis
 from ...runtime.config import MAX_INT
 from .broker_states import BrokerEvent, BrokerState, move, next_state
 from .decision import Decision
+from .features import check_supported
 from .node_notes import named
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ MAX_HOST_LENGTH = 255  # Bound: a DNS name
 MAX_RACK_LENGTH = 255
 MAX_LISTENERS = 16  # Bound: more than the networks of one machine
 MAX_LOG_DIRS = 100  # Bound: more than the disks of one machine
+MAX_FEATURES = 100  # Bound: many times the features that there are
+MAX_FEATURE_LENGTH = 100
 
 
 def decide_registration(
@@ -46,12 +49,14 @@ def decide_registration(
     """Register the process, or update its own registration. A repeated request changes nothing.
 
     Errors: InconsistentClusterIdError, DuplicateBrokerRegistrationError while another process with this node
-    id is live, InvalidRequestError.
+    id is live, UnsupportedVersionError for one that does not support the cluster's levels of features,
+    InvalidRequestError.
     """
     config, sessions = fencing.config, fencing.sessions
     check_registration(image, request)
     if len(request.lost_replicas) > config.max_partitions:
         raise InvalidRequestError(f"{len(request.lost_replicas)} replicas, more than max.partitions")
+    check_supported(image, request.features, f"node {request.node_id}")
     before = registration_before(image, request)
     node_id = before.node_id if before is not None else request.node_id
     records: list[MetadataRecord] = []
@@ -131,6 +136,10 @@ def check_registration(image: MetadataImage, request: BrokerRegistrationRequest)
         )
     if request.rack is not None and len(request.rack) > MAX_RACK_LENGTH:
         raise InvalidRequestError(f"a rack's name has at most {MAX_RACK_LENGTH} characters")
+    if len(request.features) > MAX_FEATURES or any(
+        len(each.name) > MAX_FEATURE_LENGTH for each in request.features
+    ):
+        raise InvalidRequestError(f"{len(request.features)} features: too many, or with names too long")
 
 
 def registration_before(
@@ -191,12 +200,21 @@ def _record(
         previous_epoch=kept.previous_epoch if kept else max(request.previous_broker_epoch, -1),
         listeners=request.listeners,
         offline_replicas=kept.offline_replicas if kept else (),
+        features=request.features,
     )
 
 
 def _is_unchanged(broker: BrokerRegistration, record: RegisterBrokerRecord) -> bool:
-    registered = (broker.host, broker.port, broker.rack, broker.log_dir_ids, broker.listeners)
-    return registered == (record.host, record.port, record.rack, record.log_dir_ids, record.listeners)
+    registered = (
+        broker.host,
+        broker.port,
+        broker.rack,
+        broker.log_dir_ids,
+        broker.listeners,
+        broker.features,
+    )
+    asked = (record.host, record.port, record.rack, record.log_dir_ids, record.listeners, record.features)
+    return registered == asked
 
 
 def _is_endpoint(listener: ListenerEndpoint) -> bool:

@@ -50,6 +50,7 @@ from .cluster_state import active_nodes
 from .config_rules import ConfigSizes, Inheritance, checked_configs
 from .decision import Decision
 from .mutation_quotas import FREE, Charge
+from .namespaces import NamespaceQuotas
 from .placement import UsableNode, check_not_cordoned, place
 from .reassignments import MAX_REPLICATION_FACTOR
 
@@ -66,22 +67,26 @@ Replicas = tuple[int, ...]
 
 @dataclass(slots=True)
 class _Quota:
-    """The partitions that this request, and the cluster, may still create."""
+    """The partitions that this request, the cluster and namespaces may still create."""
 
     of_request: int
     of_cluster: int
+    of_namespaces: NamespaceQuotas
 
-    def check(self, count: int) -> None:
-        """Errors: InvalidPartitionsError if `count` more are too many."""
+    def check(self, name: str, count: int, topics: int = 0) -> None:
+        """Errors: InvalidPartitionsError, or PolicyViolationError of a namespace, if `count` more partitions
+        of a topic, or new `topics`, are too many."""
         if count > self.of_request:
             raise InvalidPartitionsError(f"{count} partitions; this request may make {self.of_request} more")
         if count > self.of_cluster:
             raise InvalidPartitionsError(f"{count} partitions; the cluster may have {self.of_cluster} more")
+        self.of_namespaces.check(name, topics, count)
 
-    def take(self, count: int) -> None:
-        """Count created partitions."""
+    def take(self, name: str, count: int, topics: int = 0) -> None:
+        """Count what is created."""
         self.of_request -= count
         self.of_cluster -= count
+        self.of_namespaces.take(name, topics, count)
 
 
 @dataclass(slots=True)
@@ -100,7 +105,8 @@ class Topics:
         self._check_count(len(request.topics))
         repeated = _repeated(spec.name for spec in request.topics)
         taken = _metric_names(image, request.topics)
-        quota, inheritance = self._quota(image), Inheritance(image, self.sizes)
+        quota = self._quota(image, (spec.name for spec in request.topics))
+        inheritance = Inheritance(image, self.sizes)
         records: list[MetadataRecord] = []
         answers = []
         for spec in request.topics:
@@ -132,7 +138,7 @@ class Topics:
         records: list[MetadataRecord] = [TopicRecord(spec.name, topic_id)]
         records += [ConfigRecord(TOPIC_RESOURCE, spec.name, key, configs[key]) for key in sorted(configs)]
         records += _partition_records(image, topic_id, 0, placement)
-        quota.take(len(placement))
+        quota.take(spec.name, len(placement), topics=1)
         answer = CreatedTopic(
             name=spec.name,
             topic_id=topic_id,
@@ -147,7 +153,7 @@ class Topics:
                 raise InvalidRequestError(
                     "with a replica assignment, partitions and replication factor must be -1"
                 )
-            quota.check(len(spec.assignments))
+            quota.check(spec.name, len(spec.assignments), topics=1)
             check_not_cordoned(self.cordoned, _named(spec.assignments))
             return _assigned(image, spec.assignments, first=0)
         count, factor = spec.num_partitions, spec.replication_factor
@@ -155,7 +161,7 @@ class Topics:
         factor = self.config.default_replication_factor if factor == DEFAULT else factor
         if count < 1:
             raise InvalidPartitionsError(f"{count} partitions; a topic has at least 1")
-        quota.check(count)
+        quota.check(spec.name, count, topics=1)
         return self._placed(image, count, factor)
 
     def decide_grow(
@@ -164,7 +170,7 @@ class Topics:
         """Add partitions to topics. Errors of the whole request: InvalidRequestError."""
         self._check_count(len(request.topics))
         repeated = _repeated(growth.name for growth in request.topics)
-        quota = self._quota(image)
+        quota = self._quota(image, (growth.name for growth in request.topics))
         records: list[MetadataRecord] = []
         results = []
         for growth in request.topics:
@@ -193,7 +199,7 @@ class Topics:
             raise InvalidPartitionsError(
                 f"topic {topic.name} has {current} partitions and cannot get {growth.total_count}"
             )
-        quota.check(added)
+        quota.check(topic.name, added)
         first = topic.partitions[0]
         factor = len(first.replicas) - len(first.removing_replicas)
         if growth.assignments:
@@ -210,7 +216,7 @@ class Topics:
         else:
             existing = [partition.replicas for partition in topic.partitions]
             placement = self._placed(image, added, factor, existing)
-        quota.take(added)
+        quota.take(topic.name, added)
         return _partition_records(image, topic.topic_id, current, placement)
 
     def decide_delete(
@@ -259,9 +265,13 @@ class Topics:
         if count > limit:
             raise InvalidRequestError(f"{count} topics in one request, at most {limit}")
 
-    def _quota(self, image: MetadataImage) -> _Quota:
+    def _quota(self, image: MetadataImage, names: Iterable[str]) -> _Quota:
         existing = sum(len(topic.partitions) for topic in image.topics.values())
-        return _Quota(self.config.max_partitions_per_request, max(0, self.config.max_partitions - existing))
+        return _Quota(
+            self.config.max_partitions_per_request,
+            max(0, self.config.max_partitions - existing),
+            NamespaceQuotas(image, names),
+        )
 
 
 def _check_replication_factor(factor: int) -> None:

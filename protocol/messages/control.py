@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..metadata.features import FeatureRange
 from ..metadata.records import MetadataRecord
 from ..model import ListenerEndpoint
 
@@ -221,7 +222,7 @@ class BrokerRegistrationRequest(msgspec.Struct, array_like=True, frozen=True):
     controller's. `previous_broker_epoch`: the epoch of the node's last clean shutdown, -1 after an unclean
     one, when it may have lost records. `lost_replicas`: (topic, partition) of logs that were truncated or
     removed after a clean shutdown; by name, because the topic id is lost with the log. `listeners`: endpoints
-    for Kafka clients."""
+    for Kafka clients. `features`: the levels of each feature that the node supports."""
 
     node_id: int
     cluster_id: str
@@ -233,6 +234,7 @@ class BrokerRegistrationRequest(msgspec.Struct, array_like=True, frozen=True):
     previous_broker_epoch: int = -1
     lost_replicas: tuple[tuple[str, int], ...] = ()
     listeners: tuple[ListenerEndpoint, ...] = ()
+    features: tuple[FeatureRange, ...] = ()
 
 
 class BrokerRegistrationResponse(msgspec.Struct, array_like=True, frozen=True):

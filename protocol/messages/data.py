@@ -79,13 +79,24 @@ class ClusterNode(msgspec.Struct, array_like=True, frozen=True):
     in_controlled_shutdown: bool
 
 
+class FeatureLevel(msgspec.Struct, array_like=True, frozen=True):
+    """The current level of a feature, 0: disabled, and those that can be set."""
+
+    name: str
+    level: int
+    min_level: int
+    max_level: int
+
+
 class DescribeClusterResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Nodes by id. `metadata_offset`: the last metadata record that this response reflects."""
+    """Nodes by id. `metadata_offset`: the last metadata record that this response reflects. `features`: as
+    the responding node knows and supports them."""
 
     cluster_id: str
     controller_id: int
     metadata_offset: int
     nodes: tuple[ClusterNode, ...]
+    features: tuple[FeatureLevel, ...] = ()
 
 
 class ProducePartition(msgspec.Struct, array_like=True, frozen=True, gc=False):

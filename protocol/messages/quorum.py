@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ..metadata.features import FeatureRange
+
 
 class QuorumEndpoint(msgspec.Struct, array_like=True, frozen=True):
     """The endpoint of a controller; port 0 if unknown."""
@@ -84,7 +86,7 @@ class EndQuorumEpochResponse(msgspec.Struct, array_like=True, frozen=True):
 
 class QuorumFetchRequest(msgspec.Struct, array_like=True, frozen=True):
     """A replica that has flushed all records below `fetch_offset`, the last one of `last_fetched_epoch`,
-    fetches the metadata log."""
+    fetches the metadata log. `features`: the levels of each feature that it supports."""
 
     cluster_id: str
     replica_id: int
@@ -95,6 +97,7 @@ class QuorumFetchRequest(msgspec.Struct, array_like=True, frozen=True):
     high_watermark: int
     max_bytes: int
     max_wait_ms: int
+    features: tuple[FeatureRange, ...] = ()
 
 
 class QuorumFetchResponse(msgspec.Struct, array_like=True, frozen=True):

@@ -12,6 +12,7 @@ from . import (
     log_dirs,
     quorum,
     quotas,
+    roles,
     sasl,
     security,
     streams_groups,
@@ -105,6 +106,10 @@ DRAIN_NODE = _api(10_001, control, "DrainNode", Role.FORWARDED)
 QUORUM_FETCH = _api(10_003, quorum, "QuorumFetch")
 PREPARE_TXN = _api(10_004, transactions, "PrepareTxn", Role.TRANSACTION)
 STREAMS_QUERY = _api(10_005, streams_queries, "StreamsQuery")
+ALTER_ROLES = _api(10_006, roles, "AlterRoles", Role.FORWARDED)
+DESCRIBE_ROLES = _api(10_007, roles, "DescribeRoles", Role.FORWARDED)
+ALTER_NAMESPACES = _api(10_008, roles, "AlterNamespaces", Role.FORWARDED)
+DESCRIBE_NAMESPACES = _api(10_009, roles, "DescribeNamespaces", Role.FORWARDED)
 
 ALL_APIS: tuple[Api, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Api))
 

@@ -33,6 +33,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
         partitions=partitions,
         configs=tuple(sorted(_changed_keys(old.configs, new.configs))),
         acls=tuple(sorted(old.acls.keys() ^ new.acls.keys())),
+        role_members=tuple(sorted(old.role_members.keys() ^ new.role_members.keys())),
     )
 
 

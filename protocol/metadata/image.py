@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..security.acls import AclBinding
     from ..security.scram import ScramCredential, ScramMechanism
     from ..security.tokens import DelegationToken
+    from .features import FeatureRange
+    from .namespaces import Namespace
     from .quotas import Entity
 
 TOPIC_RESOURCE = 2
@@ -52,6 +54,7 @@ class BrokerRegistration:
     previous_epoch: int = -1  # epoch of a clean shutdown before this registration, until the node is unfenced
     listeners: tuple[ListenerEndpoint, ...] = ()  # for Kafka clients
     offline_replicas: tuple[tuple[bytes, int], ...] = ()  # on failed log dirs: topic ids and partitions
+    features: tuple[FeatureRange, ...] = ()  # levels that the node supports
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,9 @@ class MetadataImage:
         default_factory=dict, repr=False
     )
     delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=dict, repr=False)  # by id
+    roles: Mapping[str, None] = field(default_factory=dict)  # a set of names
+    role_members: Mapping[tuple[str, str], None] = field(default_factory=dict)  # a set of (role, principal)
+    namespaces: Mapping[str, Namespace] = field(default_factory=dict)  # by prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,7 @@ class MetadataDelta:
     partitions: tuple[tuple[bytes, int], ...] = ()
     configs: tuple[tuple[int, str], ...] = ()  # resources whose configs changed
     acls: tuple[AclBinding, ...] = ()  # created or deleted, without duplicates
+    role_members: tuple[tuple[str, str], ...] = ()  # became members or are members no more, as `acls`
 
 
 def configured(image: MetadataImage, topic: str, name: str) -> str | None:

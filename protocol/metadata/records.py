@@ -12,6 +12,8 @@ from ..model import ListenerEndpoint
 from ..security.acls import AclBinding
 from ..security.scram import ScramCredential, ScramMechanism
 from ..security.tokens import DelegationToken
+from .features import FeatureRange
+from .namespaces import Namespace
 from .quotas import Entity
 
 
@@ -40,6 +42,7 @@ class RegisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="Re
     previous_epoch: int = -1  # broker epoch of its last clean shutdown, as the node reports it; -1: none
     listeners: tuple[ListenerEndpoint, ...] = ()  # for Kafka clients
     offline_replicas: tuple[tuple[bytes, int], ...] = ()  # in snapshots; see BrokerRegistrationChangeRecord
+    features: tuple[FeatureRange, ...] = ()  # levels that the node supports
 
 
 class UnregisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="UnregisterBroker"):
@@ -199,6 +202,44 @@ class RemoveDelegationTokenRecord(msgspec.Struct, array_like=True, frozen=True, 
     token_id: str
 
 
+class RoleRecord(msgspec.Struct, array_like=True, frozen=True, tag="Role"):
+    """A role was created. Its rules are those of the principal `Role:name`."""
+
+    name: str
+
+
+class RemoveRoleRecord(msgspec.Struct, array_like=True, frozen=True, tag="RemoveRole"):
+    """A role was deleted; its members and rules were removed by records before this one."""
+
+    name: str
+
+
+class RoleMemberRecord(msgspec.Struct, array_like=True, frozen=True, tag="RoleMember"):
+    """A principal became a member of a role."""
+
+    role: str
+    member: str  # `User:alice`
+
+
+class RemoveRoleMemberRecord(msgspec.Struct, array_like=True, frozen=True, tag="RemoveRoleMember"):
+    """A principal is a member of the role no more."""
+
+    role: str
+    member: str
+
+
+class NamespaceRecord(msgspec.Struct, array_like=True, frozen=True, tag="Namespace"):
+    """A namespace was created, or changed. It is known by its prefix."""
+
+    namespace: Namespace
+
+
+class RemoveNamespaceRecord(msgspec.Struct, array_like=True, frozen=True, tag="RemoveNamespace"):
+    """A namespace was deleted; its topics stay."""
+
+    prefix: str
+
+
 class NoOpRecord(msgspec.Struct, array_like=True, frozen=True, tag="NoOp"):
     """No change; advances the log end offset, so that readers know that they are current."""
 
@@ -226,4 +267,10 @@ MetadataRecord = (
     | RemoveUserScramCredentialRecord
     | DelegationTokenRecord
     | RemoveDelegationTokenRecord
+    | RoleRecord
+    | RemoveRoleRecord
+    | RoleMemberRecord
+    | RemoveRoleMemberRecord
+    | NamespaceRecord
+    | RemoveNamespaceRecord
 )

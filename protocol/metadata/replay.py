@@ -30,6 +30,7 @@ from .records import (
     FenceBrokerRecord,
     FormatRecord,
     MetadataRecord,
+    NamespaceRecord,
     NextNodeIdRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -38,13 +39,19 @@ from .records import (
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveDelegationTokenRecord,
+    RemoveNamespaceRecord,
+    RemoveRoleMemberRecord,
+    RemoveRoleRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
+    RoleMemberRecord,
+    RoleRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
+from .snapshot_records import broker_record, security_records, topic_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -89,9 +96,9 @@ def image_records(image: MetadataImage) -> list[MetadataRecord]:
         records.append(NextNodeIdRecord(image.next_node_id))
     if image.next_producer_id:
         records.append(ProducerIdsRecord(NO_NODE, NO_EPOCH, image.next_producer_id))
-    records.extend(_broker_record(image.brokers[node_id]) for node_id in sorted(image.brokers))
+    records.extend(broker_record(image.brokers[node_id]) for node_id in sorted(image.brokers))
     for name in sorted(image.topics):
-        records.extend(_topic_records(image.topics[name]))
+        records.extend(topic_records(image.topics[name]))
     for resource in sorted(image.configs):
         values = image.configs[resource]
         records.extend(ConfigRecord(*resource, key, values[key]) for key in sorted(values))
@@ -99,11 +106,7 @@ def image_records(image: MetadataImage) -> list[MetadataRecord]:
         quotas = image.client_quotas[entity]
         records.extend(ClientQuotaRecord(entity, key, quotas[key]) for key in sorted(quotas))
     records.extend(FeatureLevelRecord(name, image.features[name]) for name in sorted(image.features))
-    records.extend(AccessControlEntryRecord(rule) for rule in sorted(image.acls))
-    for user, mechanism in sorted(image.scram_credentials):
-        records.append(UserScramCredentialRecord(user, image.scram_credentials[user, mechanism]))
-    tokens = image.delegation_tokens
-    records.extend(DelegationTokenRecord(tokens[token_id]) for token_id in sorted(tokens))
+    records.extend(security_records(image))
     return records
 
 
@@ -138,6 +141,9 @@ class _Run:
         self._acls = _Draft(image.acls)
         self._scram_credentials = _Draft(image.scram_credentials)
         self._delegation_tokens = _Draft(image.delegation_tokens)
+        self._roles = _Draft(image.roles)
+        self._role_members = _Draft(image.role_members)
+        self._namespaces = _Draft(image.namespaces)
         # Partitions of changed topics as lists, converted to tuples once at the end: n changes of a topic of
         # n partitions cost n, not n * n.
         self._partitions: dict[bytes, list[PartitionRegistration]] = {}
@@ -145,6 +151,7 @@ class _Run:
         self._changed_brokers: set[int] = set()
         self._changed_configs: dict[tuple[int, str], None] = {}
         self._changed_acls: dict[AclBinding, None] = {}
+        self._changed_members: dict[tuple[str, str], None] = {}
         self._created: dict[bytes, None] = {}
         self._removed: list[TopicImage] = []
 
@@ -169,6 +176,9 @@ class _Run:
             acls=self._acls.of,
             scram_credentials=self._scram_credentials.of,
             delegation_tokens=self._delegation_tokens.of,
+            roles=self._roles.of,
+            role_members=self._role_members.of,
+            namespaces=self._namespaces.of,
         )
         # A topic that was created and removed within one run is in neither list.
         alive = image.topic_names
@@ -179,6 +189,7 @@ class _Run:
             partitions=tuple(touched for touched in self._touched if touched[0] in alive),
             configs=tuple(self._changed_configs),
             acls=tuple(self._changed_acls),
+            role_members=tuple(self._changed_members),
         )
 
     def format(self, offset: int, record: FormatRecord) -> None:
@@ -209,6 +220,7 @@ class _Run:
                 previous_epoch=record.previous_epoch,
                 listeners=record.listeners,
                 offline_replicas=record.offline_replicas,
+                features=record.features,
             )
         )
 
@@ -312,6 +324,28 @@ class _Run:
     def remove_delegation_token(self, offset: int, record: RemoveDelegationTokenRecord) -> None:
         _take(self._delegation_tokens, record.token_id, offset, "delegation token")
 
+    def role(self, _offset: int, record: RoleRecord) -> None:
+        self._roles.write()[record.name] = None
+
+    def remove_role(self, offset: int, record: RemoveRoleRecord) -> None:
+        _take(self._roles, record.name, offset, "role")
+
+    def role_member(self, offset: int, record: RoleMemberRecord) -> None:
+        if record.role not in self._roles.of:
+            raise _fault(offset, "there is no such role")
+        self._role_members.write()[record.role, record.member] = None
+        self._changed_members[record.role, record.member] = None
+
+    def remove_role_member(self, offset: int, record: RemoveRoleMemberRecord) -> None:
+        _take(self._role_members, (record.role, record.member), offset, "member of the role")
+        self._changed_members[record.role, record.member] = None
+
+    def namespace(self, _offset: int, record: NamespaceRecord) -> None:
+        self._namespaces.write()[record.namespace.prefix] = record.namespace
+
+    def remove_namespace(self, offset: int, record: RemoveNamespaceRecord) -> None:
+        _take(self._namespaces, record.prefix, offset, "namespace")
+
     def no_op(self, _offset: int, record: NoOpRecord) -> None: ...
 
     def _broker(self, offset: int, node_id: int, broker_epoch: int) -> BrokerRegistration:
@@ -400,6 +434,12 @@ _APPLY: dict[type, Callable[[_Run, int, Any], None]] = {
     RemoveUserScramCredentialRecord: _Run.remove_scram_credential,
     DelegationTokenRecord: _Run.delegation_token,
     RemoveDelegationTokenRecord: _Run.remove_delegation_token,
+    RoleRecord: _Run.role,
+    RemoveRoleRecord: _Run.remove_role,
+    RoleMemberRecord: _Run.role_member,
+    RemoveRoleMemberRecord: _Run.remove_role_member,
+    NamespaceRecord: _Run.namespace,
+    RemoveNamespaceRecord: _Run.remove_namespace,
 }
 
 
@@ -412,42 +452,3 @@ def _take(draft: _Draft[K, V], key: K, offset: int, what: str) -> None:
 
 def _fault(offset: int, detail: str) -> ValueError:
     return ValueError(f"metadata record at offset {offset}: {detail}")
-
-
-def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
-    return RegisterBrokerRecord(
-        node_id=broker.node_id,
-        incarnation_id=broker.incarnation_id,
-        host=broker.host,
-        port=broker.port,
-        rack=broker.rack,
-        log_dir_ids=broker.log_dir_ids,
-        broker_epoch=broker.broker_epoch,
-        is_fenced=broker.is_fenced,
-        in_controlled_shutdown=broker.in_controlled_shutdown,
-        previous_epoch=broker.previous_epoch,
-        listeners=broker.listeners,
-        offline_replicas=broker.offline_replicas,
-    )
-
-
-def _topic_records(topic: TopicImage) -> list[MetadataRecord]:
-    records: list[MetadataRecord] = [TopicRecord(topic.name, topic.topic_id)]
-    for number, partition in enumerate(topic.partitions):
-        records.append(
-            PartitionRecord(
-                topic_id=topic.topic_id,
-                partition=number,
-                replicas=partition.replicas,
-                isr=partition.isr,
-                leader=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                partition_epoch=partition.partition_epoch,
-                adding_replicas=partition.adding_replicas,
-                removing_replicas=partition.removing_replicas,
-                elr=partition.elr,
-                last_known_elr=partition.last_known_elr,
-                leader_recovery_state=partition.leader_recovery_state,
-            )
-        )
-    return records

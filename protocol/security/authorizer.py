@@ -1,5 +1,6 @@
 """Authorizes operations of connections by rules, exactly as Kafka's StandardAuthorizer. Pure.
 
+The rules of a user are its own, those of all users, and those of its roles; deny rules take precedence.
 Decisions are cached until the rules change, so that a repeated decision costs one look-up. Source: Kafka
 StandardAuthorizerData.java, Authorizer.java (authorizeByResourceType).
 """
@@ -10,14 +11,16 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import LeaderNotAvailableError
-from .acls import WILDCARD_PRINCIPAL, WILDCARD_RESOURCE, AclOperation, PatternType, Resource
+from .acls import WILDCARD_RESOURCE, AclOperation, PatternType, Resource
 from .principals import parse_principal
+from .role_index import RoleIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .acls import AclBinding, ResourceType
     from .identity import Identity
+    from .role_index import Membership
     from .rule_index import Rule, RuleIndex
 
 # Bound: decisions in memory; 100,000 take about 40 MB. A full cache is dropped.
@@ -44,7 +47,7 @@ class Verdict(NamedTuple):
 
 
 class RuleAuthorizer:
-    """Implements Authorizer. `change` adds and removes rules."""
+    """Implements Authorizer. `change` adds and removes rules, `change_members` members of roles."""
 
     def __init__(
         self,
@@ -53,9 +56,11 @@ class RuleAuthorizer:
         *,
         allow_if_no_rules: bool = False,
         is_ready: bool = True,
+        memberships: Iterable[Membership] = (),
     ) -> None:
         """Until `is_ready`, only super users and servers are allowed operations; other clients retry."""
         self.rules = rules
+        self.roles = RoleIndex(memberships)
         self.super_users = frozenset(super_users)
         self.allow_if_no_rules = allow_if_no_rules
         self.is_ready = is_ready
@@ -67,6 +72,11 @@ class RuleAuthorizer:
             self.rules.remove(binding)
         for binding in added:
             self.rules.add(binding)
+        self._decisions.clear()
+
+    def change_members(self, added: Iterable[Membership], removed: Iterable[Membership]) -> None:
+        """Remove members of roles and add members."""
+        self.roles.change(added, removed)
         self._decisions.clear()
 
     def allows(self, identity: Identity, operation: AclOperation, resource: Resource) -> bool:
@@ -111,10 +121,10 @@ class RuleAuthorizer:
         patterns = self.rules.patterns_of(resource)
         if not patterns and self.allow_if_no_rules:
             return Verdict(True, Reason.NO_RULES)
-        bit = 1 << operation
+        owners, bit = self.roles.owners_of(principal), 1 << operation
         allowing: Rule | None = None
         for principals in patterns:
-            for owner in (principal, WILDCARD_PRINCIPAL):
+            for owner in owners:
                 for rule in principals.get(owner, {}).values():
                     if rule.is_allowing and allowing is not None:
                         continue
@@ -133,7 +143,7 @@ class RuleAuthorizer:
         """Whether a rule allows the operation on resources that no rule denies entirely."""
         allowed: list[AclBinding] = []
         denied: set[tuple[PatternType, str]] = set()
-        for owner in (str(identity.principal), WILDCARD_PRINCIPAL):
+        for owner in self.roles.owners_of(str(identity.principal)):
             for rule in self.rules.of_principal(resource_type, owner):
                 binding = rule.binding
                 if binding.operation not in (operation, AclOperation.ALL):

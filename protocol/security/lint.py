@@ -15,10 +15,12 @@ from .acls import (
     ResourceType,
 )
 from .principals import USER_TYPE, parse_principal
+from .role_index import RoleIndex
+from .roles import role_of
 from .rule_index import Rule, RuleIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from .acls import AclBinding
 
@@ -35,22 +37,42 @@ def lint(
     bindings: Iterable[AclBinding],
     super_users: Collection[str] = (),
     principal_types: Collection[str] = (USER_TYPE,),
+    members: Mapping[str, Collection[str]] | None = None,
 ) -> Iterator[Finding]:
     """The rules without effect, each once, in the order of `bindings`. `principal_types`: the types that
-    connections may have."""
-    index = RuleIndex(bindings)
+    connections may have. `members`: the principals of each role."""
+    index, of_roles = RuleIndex(bindings), members or {}
+    roles = RoleIndex((name, member) for name, those in of_roles.items() for member in those)
     for binding in index:
-        reason = _never_matches(binding, super_users, principal_types)
+        reason = _never_matches(binding, super_users, principal_types, of_roles)
         if reason:
             yield Finding(binding, reason)
         else:
-            yield from _shadowed(index, binding)
+            yield from _shadowed(index, binding, roles.owners_of(binding.principal))
 
 
 def _never_matches(
-    binding: AclBinding, super_users: Collection[str], principal_types: Collection[str]
+    binding: AclBinding,
+    super_users: Collection[str],
+    principal_types: Collection[str],
+    members: Mapping[str, Collection[str]],
 ) -> str | None:
+    if role_of(binding.principal) is not None:
+        return _no_resource(binding) or _no_host(binding) or _no_member(binding, super_users, members)
     return _no_resource(binding) or _no_connection(binding, super_users, principal_types)
+
+
+def _no_member(
+    binding: AclBinding, super_users: Collection[str], members: Mapping[str, Collection[str]]
+) -> str | None:
+    name = role_of(binding.principal) or ""
+    if name not in members:
+        return f"there is no role {name}"
+    if not members[name]:
+        return f"role {name} has no members"
+    if all(member in super_users for member in members[name]):
+        return f"all members of role {name} are super users, for whom no rule counts"
+    return None
 
 
 def _no_resource(binding: AclBinding) -> str | None:
@@ -65,8 +87,8 @@ def _no_resource(binding: AclBinding) -> str | None:
 def _no_connection(
     binding: AclBinding, super_users: Collection[str], principal_types: Collection[str]
 ) -> str | None:
-    if not _is_host(binding.host):
-        return f"{binding.host!r} is not an address: rules are matched with the IP address of the connection"
+    if (fault := _no_host(binding)) is not None:
+        return fault
     try:
         principal = parse_principal(binding.principal)
     except ValueError as error:
@@ -78,23 +100,26 @@ def _no_connection(
     return None
 
 
+def _no_host(binding: AclBinding) -> str | None:
+    if binding.host == WILDCARD_HOST or _block(binding.host) is not None:
+        return None
+    return f"{binding.host!r} is no address: connections are compared by address"
+
+
 def _names_the_cluster(binding: AclBinding) -> bool:
     if binding.pattern_type is PatternType.PREFIXED:
         return CLUSTER_NAME.startswith(binding.name)
     return binding.name in (CLUSTER_NAME, WILDCARD_RESOURCE)
 
 
-def _is_host(host: str) -> bool:
-    return host == WILDCARD_HOST or _block(host) is not None
-
-
-def _shadowed(index: RuleIndex, binding: AclBinding) -> Iterator[Finding]:
+def _shadowed(index: RuleIndex, binding: AclBinding, owners: tuple[str, ...]) -> Iterator[Finding]:
     """At most one finding: a rule with the same permission that covers this one, or a deny rule that does.
+    `owners`: the principal, and others whose rules also apply to it.
 
     Of two rules that are exactly equivalent, only the one that sorts later is reported.
     """
     own = Rule(binding)
-    for other in index.covering(binding):
+    for other in index.covering(binding, owners):
         if other.binding == binding or not _covers(other, own):
             continue
         if other.is_allowing is not own.is_allowing:

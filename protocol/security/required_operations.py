@@ -251,6 +251,10 @@ _OF_HEADRACE: dict[Api, tuple[tuple[Need, ...], str]] = {
         (),
         "Served by the instances of an application to each other and to its users, not by the cluster.",
     ),
+    registry.ALTER_ROLES: (_ALTERS_CLUSTER, ""),
+    registry.DESCRIBE_ROLES: (_DESCRIBES_CLUSTER, ""),
+    registry.ALTER_NAMESPACES: (_ALTERS_CLUSTER, ""),
+    registry.DESCRIBE_NAMESPACES: (_DESCRIBES_CLUSTER, ""),
 }
 
 # Served to Kafka clients alone; a node answers them itself, or with the apis above.

@@ -1,8 +1,8 @@
 """All rules of a cluster, indexed by resource and principal. Pure.
 
 Rules are added and removed one at a time, as the metadata changes: a change costs the same with 100,000 rules
-as with ten. A look-up visits the rules of at most two principals on the patterns that match a name: the name
-itself, `*`, and one prefix per distinct prefix length.
+as with ten. A look-up visits the rules of a user, of all users and of its roles on the patterns that match a
+name: the name itself, `*`, and one prefix per distinct prefix length.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .acls import (
     WILDCARD_HOST,
-    WILDCARD_PRINCIPAL,
     WILDCARD_RESOURCE,
     AclOperation,
     AclPermission,
@@ -143,15 +142,14 @@ class RuleIndex:
         longest, `*`."""
         return self._matching(PatternType.LITERAL, resource.type, resource.name)
 
-    def covering(self, binding: AclBinding) -> Iterator[Rule]:
-        """Rules of the same principal or of all principals whose patterns include all resources of this
-        rule's pattern; the rule itself is one of them."""
+    def covering(self, binding: AclBinding, owners: Iterable[str]) -> Iterator[Rule]:
+        """Rules of some principals whose patterns include all resources of this rule's pattern."""
         if binding.pattern_type is PatternType.LITERAL and binding.name == WILDCARD_RESOURCE:
             patterns = self._found([(PatternType.LITERAL, binding.resource_type, WILDCARD_RESOURCE)])
         else:
             patterns = self._matching(binding.pattern_type, binding.resource_type, binding.name)
         for principals in patterns:
-            for principal in dict.fromkeys((binding.principal, WILDCARD_PRINCIPAL)):
+            for principal in owners:
                 yield from principals.get(principal, {}).values()
 
     def of_principal(self, resource_type: ResourceType, principal: str) -> Iterable[Rule]:

@@ -86,6 +86,13 @@ class NodeAuthorization:
                 added=[rule for rule in changed if rule in image.acls],
                 removed=[rule for rule in changed if rule not in image.acls],
             )
+        known = self.authorizer.roles.keys()
+        moved = tuple(known ^ image.role_members.keys()) if delta is None else delta.role_members
+        if moved:
+            self.authorizer.change_members(
+                added=[each for each in moved if each in image.role_members],
+                removed=[each for each in moved if each not in image.role_members],
+            )
         self._is_complete = self._is_complete or is_complete
 
     def note_time(self, now_ms: int) -> None:

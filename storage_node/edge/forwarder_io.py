@@ -20,10 +20,12 @@ from ...protocol.messages.control import (
     IncrementalAlterConfigsResponse,
 )
 from ...protocol.messages.registry import (
+    ALTER_ROLES,
     CREATE_ACLS,
     DELETE_ACLS,
     DESCRIBE_ACLS,
     DESCRIBE_CONFIGS,
+    DESCRIBE_ROLES,
     INCREMENTAL_ALTER_CONFIGS,
 )
 from ...protocol.metadata.image import BROKER_RESOURCE
@@ -54,7 +56,7 @@ MAX_TIMEOUT_MS = 300_000
 MAX_METADATA_LAG_MS = 5_000
 # After this long without a controller, configs are described from the node's own image.
 DESCRIBE_TIMEOUT_S = 5.0
-_ABOUT_RULES = (DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS)
+_ABOUT_RULES = (DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_ROLES, ALTER_ROLES)
 _CHARGED = (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
 
 

@@ -12,12 +12,14 @@ from ...protocol.messages.data import (
     ClusterNode,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    FeatureLevel,
     MetadataRequest,
     MetadataResponse,
     NodeEndpoint,
     PartitionMetadata,
     TopicMetadata,
 )
+from ...protocol.metadata.features import SUPPORTED, level_of
 from ...protocol.model import INTERNAL_TOPICS, topic_name_fault
 
 if TYPE_CHECKING:
@@ -70,7 +72,12 @@ class MetadataView:
             for _, node in sorted(self._image.brokers.items())
             if request.include_fenced_brokers or not node.is_fenced
         )
-        return DescribeClusterResponse(self._image.cluster_id, self._controller_id, self._image.offset, nodes)
+        features = tuple(
+            FeatureLevel(name, level_of(self._image, name), *span) for name, span in SUPPORTED.items()
+        )
+        return DescribeClusterResponse(
+            self._image.cluster_id, self._controller_id, self._image.offset, nodes, features
+        )
 
     def _by_name(self, name: str) -> TopicMetadata:
         image = self._image.topics.get(name)

@@ -29,6 +29,7 @@ from ...protocol.messages.control import (
     FetchMetadataRequest,
     FetchMetadataResponse,
 )
+from ...protocol.metadata.features import OWN_RANGES
 from ...protocol.metadata.records import FenceBrokerRecord
 from ...runtime.clock_io import monotonic_ms
 from ...runtime.effect_performer import EffectPerformer, on
@@ -394,6 +395,7 @@ class ControllerLink:
             end.broker_epoch,
             end.lost,
             me.listeners,
+            OWN_RANGES,
         )
         response = await self._request(registry.BROKER_REGISTRATION, request, self._timeout_s)
         if response is not None:

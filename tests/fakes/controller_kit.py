@@ -6,6 +6,7 @@ from typing import Any
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller import Controller
 from headrace.protocol.messages import control
+from headrace.protocol.metadata.features import OWN_RANGES
 from headrace.protocol.metadata.image import MetadataImage
 
 
@@ -66,6 +67,7 @@ class Driver:
             "incarnation_id": incarnation(node_id if process is None else process),
             "host": "localhost",
             "port": 9000,
+            "features": OWN_RANGES,
         }
         return self.ask(control.BrokerRegistrationRequest(**(defaults | facts)))
 

@@ -11,6 +11,7 @@ import msgspec
 from controller_kit import incarnation
 from headrace.protocol.errors import KafkaError
 from headrace.protocol.messages import control, quorum, registry
+from headrace.protocol.metadata.features import OWN_RANGES
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.runtime.ports_io import reserve_ports
@@ -126,7 +127,9 @@ async def test_killed_leaders_lose_no_acknowledged_topic(tmp_path: Path) -> None
     try:
         await three.begin()
         connection = await three.leader()
-        register = control.BrokerRegistrationRequest(1, "", incarnation(1), "localhost", 9000)
+        register = control.BrokerRegistrationRequest(
+            1, "", incarnation(1), "localhost", 9000, features=OWN_RANGES
+        )
         epoch = (await ask(connection, registry.BROKER_REGISTRATION, register)).broker_epoch
         await ask(connection, registry.BROKER_HEARTBEAT, control.BrokerHeartbeatRequest(1, epoch, epoch))
         made: set[str] = set()

@@ -13,6 +13,7 @@ from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
 from headrace.protocol import errors
 from headrace.protocol.messages import control, quorum, registry
+from headrace.protocol.metadata.features import OWN_RANGES
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.protocol.transport.dealer_io import Connection
@@ -106,7 +107,9 @@ class Cluster:
 
     async def join_node(self, leader: int) -> int:
         """Register and unfence a storage node; returns its broker epoch."""
-        request = control.BrokerRegistrationRequest(1, "", incarnation(1), "localhost", 9000)
+        request = control.BrokerRegistrationRequest(
+            1, "", incarnation(1), "localhost", 9000, features=OWN_RANGES
+        )
         epoch = (await self.ask(leader, registry.BROKER_REGISTRATION, request)).broker_epoch
         beat = control.BrokerHeartbeatRequest(1, epoch, epoch)
         assert not (await self.ask(leader, registry.BROKER_HEARTBEAT, beat)).is_fenced

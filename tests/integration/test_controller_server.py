@@ -12,6 +12,7 @@ from headrace.controller.controller_io import ControllerServer
 from headrace.protocol import errors
 from headrace.protocol.messages import control, registry
 from headrace.protocol.messages.data import MetadataRequest
+from headrace.protocol.metadata.features import OWN_RANGES
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import FormatRecord, TopicRecord
 from headrace.protocol.metadata.replay import image_of, replay
@@ -49,7 +50,9 @@ class Node:
     async def register(self):
         answer = await self.ask(
             registry.BROKER_REGISTRATION,
-            control.BrokerRegistrationRequest(self.node_id, "", incarnation(self.process), "localhost", 9000),
+            control.BrokerRegistrationRequest(
+                self.node_id, "", incarnation(self.process), "localhost", 9000, features=OWN_RANGES
+            ),
         )
         if not answer.error_code:
             self.node_id, self.broker_epoch = answer.node_id, answer.broker_epoch

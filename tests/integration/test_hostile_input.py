@@ -14,6 +14,7 @@ import pytest
 from headrace import LocalCluster
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data, registry
+from headrace.protocol.metadata.features import OWN_RANGES
 from headrace.protocol.transport.dealer_io import Connection
 from hostile import BAD_CONFIGS, LARGE_CONFIGS, mutations
 from hostile_rig import MIB, TIMEOUT_S, Probe, attacked_cluster, send_all
@@ -66,7 +67,7 @@ def controller_requests(broker_epoch: int) -> dict[Any, Any]:
     """A valid request of every api that only storage nodes send, from one that does not exist."""
     return {
         registry.BROKER_REGISTRATION: control.BrokerRegistrationRequest(
-            FORGED_ID, "", b"i" * 16, "host", 9, "rack", (b"d" * 16,)
+            FORGED_ID, "", b"i" * 16, "host", 9, "rack", (b"d" * 16,), features=OWN_RANGES
         ),
         registry.BROKER_HEARTBEAT: control.BrokerHeartbeatRequest(FORGED_ID, broker_epoch, 3, False, False),
         registry.FETCH_METADATA: control.FetchMetadataRequest(FORGED_ID, 0, 10),
@@ -239,7 +240,9 @@ async def test_registration_of_an_impostor_is_refused(probe: Probe, cluster: Loc
         return probe.ask(api, body, to=probe.controller)
 
     def register(node_id: int, cluster_id: str = "") -> control.BrokerRegistrationRequest:
-        return control.BrokerRegistrationRequest(node_id, cluster_id, os.urandom(16), "evil", 9)
+        return control.BrokerRegistrationRequest(
+            node_id, cluster_id, os.urandom(16), "evil", 9, features=OWN_RANGES
+        )
 
     answer = await ask(registry.BROKER_REGISTRATION, register(1))
     assert answer.body.error_code == errors.DuplicateBrokerRegistrationError.code

@@ -22,6 +22,7 @@ from headrace.controller.config import ControllerConfig
 from headrace.controller.controller import Controller, tick_interval_ms
 from headrace.controller.state.heartbeat_delays import FACTOR
 from headrace.protocol.messages.control import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from headrace.protocol.metadata.features import OWN_RANGES
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import NoOpRecord
 from headrace.runtime.effect_performer import EffectPerformer, ignore, on
@@ -258,4 +259,6 @@ class DetectionSim:
 
     @staticmethod
     def _registration(node: Node) -> BrokerRegistrationRequest:
-        return BrokerRegistrationRequest(node.node_id, "", bytes([node.node_id]) * 16, "h", 9_000)
+        return BrokerRegistrationRequest(
+            node.node_id, "", bytes([node.node_id]) * 16, "h", 9_000, features=OWN_RANGES
+        )

@@ -11,6 +11,7 @@ from headrace.protocol.messages.control import (
     BrokerRegistrationRequest,
     FetchMetadataRequest,
 )
+from headrace.protocol.metadata.features import OWN_RANGES
 from headrace.runtime.effect_performer import EffectPerformer, on
 from headrace.storage_node.links import membership as m
 from headrace.storage_node.log.losses import PreviousEnd
@@ -111,6 +112,7 @@ class NodeControl:
             self.manager.dirs.ids,
             end.broker_epoch,
             end.lost,
+            features=OWN_RANGES,
         )
 
         def done(response: Any) -> None:

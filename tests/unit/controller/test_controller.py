@@ -6,6 +6,7 @@ from headrace.controller.config import ControllerConfig
 from headrace.controller.controller import tick_interval_ms
 from headrace.protocol.errors import ConfigError, UnsupportedVersionError
 from headrace.protocol.messages.data import MetadataRequest
+from headrace.protocol.metadata.features import OWN_RANGES
 
 
 def test_a_cluster_is_formatted_once(driver: Driver) -> None:
@@ -68,4 +69,4 @@ def test_long_sessions_do_not_delay_long_polls() -> None:
 def _registration():
     from headrace.protocol.messages.control import BrokerRegistrationRequest
 
-    return BrokerRegistrationRequest(1, "", b"i" * 16, "h", 1)
+    return BrokerRegistrationRequest(1, "", b"i" * 16, "h", 1, features=OWN_RANGES)
