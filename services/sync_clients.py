@@ -12,7 +12,15 @@ import sys
 from pathlib import Path
 
 CLIENTS = Path(__file__).parents[1] / "clients"
-MODULES = ("admin_io", "cluster_io", "consumer_io", "group_io", "security_admin_io", "transaction_io")
+MODULES = (
+    "admin_io",
+    "cluster_io",
+    "consumer_io",
+    "group_io",
+    "roles_admin_io",
+    "security_admin_io",
+    "transaction_io",
+)
 COMMAND = "python -m headrace.services.sync_clients"
 
 # Order: sentences first, while they still have the words of the asyncio side.

@@ -43,6 +43,7 @@ from .quorum_io import QuorumEngine
 from .quotas_io import QuotaEngine
 from .replication_io import ReplicationEngine
 from .requester_io import AdminRequester, error_of
+from .roles_io import RolesEngine
 from .security_io import SecurityEngine
 from .transactions_io import TransactionEngine
 
@@ -72,6 +73,7 @@ class AdminEngine:
         self.configs = ConfigEngine(self._requester)
         self.quotas = QuotaEngine(self._requester)
         self.security = SecurityEngine(self._requester)
+        self.roles = RolesEngine(self._requester)
         self.log_dirs = LogDirsEngine(self._requester)
         self.groups = GroupEngine(self._requester)
         self.transactions = TransactionEngine(self._requester)

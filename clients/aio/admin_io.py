@@ -11,6 +11,7 @@ from ..cluster.async_cluster_io import AsyncClusterIo
 from ..cluster.attach_io import attach
 from ..cluster.network import Address
 from ..config import AdminConfig
+from .roles_admin_io import AsyncRolesAdmin
 from .security_admin_io import AsyncSecurityAdmin
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncAdmin(AsyncSecurityAdmin):
+class AsyncAdmin(AsyncSecurityAdmin, AsyncRolesAdmin):
     """Describes and changes topics, configs, groups and transactions, nodes and controllers of a cluster.
     Belongs to one event loop.
 

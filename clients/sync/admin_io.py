@@ -12,6 +12,7 @@ from ..cluster.attach_io import attach
 from ..cluster.cluster_io import ClusterIo
 from ..cluster.network import Address
 from ..config import AdminConfig
+from .roles_admin_io import RolesAdmin
 from .security_admin_io import SecurityAdmin
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Admin(SecurityAdmin):
+class Admin(SecurityAdmin, RolesAdmin):
     """Describes and changes topics, configs, groups and transactions, nodes and controllers of a cluster.
     Thread-safe.
 

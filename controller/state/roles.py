@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import InvalidRequestError, KafkaError, ResourceNotFoundError
 from ...protocol.messages.control import ItemError
-from ...protocol.messages.roles import AlterRolesResponse, DescribedRole, DescribeRolesResponse
+from ...protocol.messages.roles import (
+    CREATE,
+    DELETE,
+    DELETE_WHOLE,
+    GRANT,
+    REVOKE,
+    AlterRolesResponse,
+    DescribedRole,
+    DescribeRolesResponse,
+)
 from ...protocol.metadata.records import (
     RemoveAccessControlEntryRecord,
     RemoveRoleMemberRecord,
@@ -30,7 +39,6 @@ if TYPE_CHECKING:
     from ...protocol.metadata.records import MetadataRecord
     from ...protocol.security.acls import AclBinding
 
-CREATE, DELETE, GRANT, REVOKE, DELETE_WHOLE = 1, 2, 3, 4, 5
 # Bounds: roles and memberships in all, which are part of every snapshot; changes of one request, and the
 # members and rules that it deletes with roles.
 MAX_ROLES = 10_000

@@ -7,6 +7,9 @@ import msgspec
 from ..metadata.namespaces import Namespace
 from .control import ItemError
 
+# Actions of a RoleChange. DELETE_WHOLE: with members and rules.
+CREATE, DELETE, GRANT, REVOKE, DELETE_WHOLE = 1, 2, 3, 4, 5
+
 
 class RoleChange(msgspec.Struct, array_like=True, frozen=True):
     """`action`: 1 create, 2 delete, 3 grant to `member`, 4 revoke from `member`, 5 delete with members and

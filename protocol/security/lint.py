@@ -103,7 +103,7 @@ def _no_connection(
 def _no_host(binding: AclBinding) -> str | None:
     if binding.host == WILDCARD_HOST or _block(binding.host) is not None:
         return None
-    return f"{binding.host!r} is no address: connections are compared by address"
+    return f"{binding.host!r} is not an address: rules are matched with the IP address of the connection"
 
 
 def _names_the_cluster(binding: AclBinding) -> bool:

@@ -115,13 +115,15 @@ def lint_rules(settings: Settings) -> None:
 
     with open_admin(settings, settings.client_config()) as admin:
         authorizer = _authorizer(admin)
+        roles = admin.describe_roles()
+    members = {name: roles[name].members for name in roles}
     rows = [
         {
             "rule": rule_text(found.rule),
             "reason": found.reason,
             "because_of": rule_text(found.because_of) if found.because_of else None,
         }
-        for found in lint(authorizer.rules, authorizer.super_users)
+        for found in lint(authorizer.rules, authorizer.super_users, members=members)
     ]
     if rows or settings.form != "text":
         print_rows(rows, ("rule", "reason", "because_of"), settings.form)
@@ -136,12 +138,14 @@ def _authorizer(admin: Admin) -> RuleAuthorizer:
     from ...protocol.security.rule_index import RuleIndex
 
     rules = RuleIndex(admin.describe_acls())
+    roles = admin.describe_roles()
     node = Resource.broker(min(each.node_id for each in admin.describe_cluster().nodes))
     configs = admin.describe_configs(node)[node]
     return RuleAuthorizer(
         rules,
         parse_super_users(configs["super.users"].value or ""),
         allow_if_no_rules=configs["allow.everyone.if.no.acl.found"].value == "true",
+        memberships=[(name, member) for name in roles for member in roles[name].members],
     )
 
 

@@ -18,6 +18,7 @@ from ...protocol.security.acls import (
     Resource,
     ResourceType,
 )
+from ...protocol.security.roles import role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +63,7 @@ def rule_options(*, is_filter: bool) -> Callable[[Callable[..., Any]], Callable[
                 metavar="NAME",
                 help=f"User, or principal such as User:alice; * for all users{many}.",
             ),
+            click.option("--role", "roles", multiple=True, metavar="NAME", help=f"A role{many}."),
             click.option(
                 "--host", "hosts", multiple=True, help=f"Client address, or block such as 10.0.0.0/8{many}."
             ),
@@ -107,8 +109,9 @@ def one_resource(given: dict[str, Any]) -> Resource:
 
 def rules_of(given: dict[str, Any]) -> list[AclBinding]:
     """All combinations of the options. Errors: click.UsageError."""
-    if not given["users"]:
-        raise click.UsageError("give --user NAME, or --user '*' for all users")
+    principals = _principals(given)
+    if not principals:
+        raise click.UsageError("give --user NAME, --role NAME, or --user '*' for all users")
     if not given["operations"]:
         raise click.UsageError("give --operation, such as read or write")
     resources = _resources(given)
@@ -117,19 +120,20 @@ def rules_of(given: dict[str, Any]) -> list[AclBinding]:
     pattern = PatternType.PREFIXED if given["prefixed"] else PatternType.LITERAL
     permission = AclPermission.DENY if given["deny"] else AclPermission.ALLOW
     operations = [member_of(AclOperation, text) for text in given["operations"]]
-    combinations = product(resources, given["users"], given["hosts"] or (WILDCARD_HOST,), operations)
+    combinations = product(resources, principals, given["hosts"] or (WILDCARD_HOST,), operations)
     return [
-        AclBinding(kind, name, pattern, principal_text(user), host, operation, permission)
-        for (kind, name), user, host, operation in combinations
+        AclBinding(kind, name, pattern, principal, host, operation, permission)
+        for (kind, name), principal, host, operation in combinations
     ]
 
 
 def filter_of(given: dict[str, Any]) -> AclFilter:
     """The filter of the options. Errors: click.UsageError for an option given twice."""
-    resources = _resources(given)
+    resources, principals = _resources(given), _principals(given)
     for what, values in (
         ("resource", resources),
-        *((key, given[key]) for key in ("users", "hosts", "operations")),
+        ("user or role", principals),
+        *((key, given[key]) for key in ("hosts", "operations")),
     ):
         if len(values) > 1:
             raise click.UsageError(f"a filter has one of {what}, not {len(values)}")
@@ -139,11 +143,15 @@ def filter_of(given: dict[str, Any]) -> AclFilter:
         kind,
         name,
         _pattern_of(given),
-        principal_text(given["users"][0]) if given["users"] else None,
+        principals[0] if principals else None,
         given["hosts"][0] if given["hosts"] else None,
         member_of(AclOperation, given["operations"][0]) if given["operations"] else AclOperation.ANY,
         AclPermission.ANY if deny is None else AclPermission.DENY if deny else AclPermission.ALLOW,
     )
+
+
+def _principals(given: dict[str, Any]) -> list[str]:
+    return [*map(principal_text, given["users"]), *(str(role(name)) for name in given["roles"])]
 
 
 def _pattern_of(given: dict[str, Any]) -> PatternType:

@@ -24,6 +24,7 @@ NOTHING: dict[str, Any] = {
     "on_user": None,
     "on_cluster": False,
     "users": (),
+    "roles": (),
     "hosts": (),
     "operations": (),
     "prefixed": False,

@@ -1,0 +1,46 @@
+"""`headrace feature …`: feature levels of the cluster."""
+
+from __future__ import annotations
+
+import click
+
+from .admin import open_admin
+from .common import (
+    Settings,
+    bootstrap_option,
+    changing_command,
+    cluster_option,
+    config_option,
+    form_option,
+    reading_command,
+)
+from .output import note, print_rows
+
+_COLUMNS = ("feature", "level", "min_level", "max_level")
+
+
+@click.group()
+def feature() -> None:
+    """List and set the levels of features, under Kafka's names."""
+
+
+@feature.command("list")
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+def list_features(settings: Settings) -> None:
+    """List features with their levels."""
+    with open_admin(settings, settings.client_config()) as admin:
+        found = admin.describe_features()
+    print_rows([{"feature": name, **found[name]._asdict()} for name in found], _COLUMNS, settings.form)
+
+
+@feature.command("set")
+@click.argument("name")
+@click.argument("level", type=int)
+@click.option("--downgrade", is_flag=True, help="Allow a lower level than now.")
+@click.option("--dry-run", is_flag=True, help="Only check.")
+@changing_command(bootstrap_option, cluster_option, config_option)
+def set_level(settings: Settings, *, name: str, level: int, downgrade: bool, dry_run: bool) -> None:
+    """Set the level of a feature. All servers have to support it."""
+    with open_admin(settings, settings.client_config()) as admin:
+        admin.update_features({name: level}, allow_downgrade=downgrade, validate_only=dry_run)
+    note(f"{'would be set' if dry_run else 'set'}: {name} {level}")
