@@ -1,6 +1,8 @@
 """Random valid sequences of metadata records, as a controller may write them."""
 
+from headrace.protocol.metadata.features import FeatureRange
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
+from headrace.protocol.metadata.namespaces import Namespace
 from headrace.protocol.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
@@ -11,6 +13,7 @@ from headrace.protocol.metadata.records import (
     FenceBrokerRecord,
     FormatRecord,
     MetadataRecord,
+    NamespaceRecord,
     NextNodeIdRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -18,8 +21,13 @@ from headrace.protocol.metadata.records import (
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveDelegationTokenRecord,
+    RemoveNamespaceRecord,
+    RemoveRoleMemberRecord,
+    RemoveRoleRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
+    RoleMemberRecord,
+    RoleRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
@@ -46,6 +54,11 @@ def _choices(image: MetadataImage, offset: int) -> list[str]:
     kinds += ["remove_acl"] if image.acls else []
     kinds += ["remove_scram"] if image.scram_credentials else []
     kinds += ["remove_token"] if image.delegation_tokens else []
+    kinds += ["role", "namespace"]
+    kinds += ["remove_namespace"] if image.namespaces else []
+    kinds += ["member", "member"] if image.roles else []
+    kinds += ["remove_member"] if image.role_members else []
+    kinds += ["remove_role"] if _empty_roles(image) else []
     if image.brokers:
         kinds += ["fence", "unfence", "unregister", "broker_change"]
     if len(image.topics) < len(NAMES):
@@ -68,6 +81,8 @@ def _record(draw: st.DrawFn, image: MetadataImage, offset: int) -> MetadataRecor
         return TopicRecord(name, offset.to_bytes(16, "big"))
     if kind in ("no_op", "quota", "feature"):
         return _of_cluster(draw, kind)
+    if kind.removeprefix("remove_") in ("role", "member", "namespace"):
+        return _of_roles(draw, image, kind)
     about = _of_security if kind.removeprefix("remove_") in ("acl", "scram", "token") else _about_topic
     return about(draw, image, kind)
 
@@ -104,6 +119,27 @@ def _of_security(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRe
     )
 
 
+def _empty_roles(image: MetadataImage) -> list[str]:
+    return sorted(image.roles.keys() - {role for role, _ in image.role_members})
+
+
+def _of_roles(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRecord:
+    if kind == "remove_role":
+        return RemoveRoleRecord(draw(st.sampled_from(_empty_roles(image))))
+    if kind == "remove_member":
+        return RemoveRoleMemberRecord(*draw(st.sampled_from(sorted(image.role_members))))
+    if kind == "remove_namespace":
+        return RemoveNamespaceRecord(draw(st.sampled_from(sorted(image.namespaces))))
+    if kind == "member":
+        member = draw(st.sampled_from(["User:a", "User:b"]))
+        return RoleMemberRecord(draw(st.sampled_from(sorted(image.roles))), member)
+    name = draw(st.sampled_from(["r", "s"]))
+    if kind == "role":
+        return RoleRecord(name)
+    limits = st.integers(-1, 2)
+    return NamespaceRecord(Namespace(name, draw(limits), draw(limits), draw(st.sampled_from(["", "r"]))))
+
+
 def _about_broker(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRecord:
     broker = image.brokers[draw(st.sampled_from(sorted(image.brokers)))]
     if kind == "broker_change":
@@ -129,6 +165,7 @@ def _registration(draw: st.DrawFn, offset: int) -> RegisterBrokerRecord:
         broker_epoch=offset,
         is_fenced=draw(st.booleans()),
         in_controlled_shutdown=draw(st.booleans()),
+        features=draw(st.sampled_from([(), (FeatureRange("f", 0, 2),)])),
     )
 
 

@@ -42,7 +42,7 @@ rules = st.builds(
     st.sampled_from(TYPES),
     st.sampled_from(NAMES),
     st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
-    st.sampled_from(["User:alice", "User:bob", "User:*", "Group:alice"]),
+    st.sampled_from(["User:alice", "User:bob", "User:*", "Group:alice", "Role:r", "Role:s"]),
     st.sampled_from(HOSTS),
     st.sampled_from([AclOperation.ALL, *OPERATIONS]),
     st.sampled_from([AclPermission.ALLOW, AclPermission.ALLOW, AclPermission.DENY]),
@@ -53,6 +53,9 @@ identities = st.builds(
     st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.9", "::1", ""]),
 )
 resources = st.builds(Resource, st.sampled_from(TYPES), st.sampled_from(NAMES))
+
+memberships = st.tuples(st.sampled_from(["r", "s"]), st.sampled_from(["User:alice", "User:bob"]))
+Members = set[tuple[str, str]]
 
 READ_KINDS = {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}
 
@@ -74,8 +77,15 @@ def _is_about(rule: AclBinding, resource: Resource) -> bool:
     return rule.name in ("*", resource.name)
 
 
-def _matches(rule: AclBinding, identity: Identity, operation: AclOperation) -> bool:
-    if rule.principal not in (str(identity.principal), "User:*") or not _host_matches(rule, identity.host):
+def _is_of(rule: AclBinding, identity: Identity, members: Members) -> bool:
+    """The rule is one of the user, of all users, or of a role of the user."""
+    name = str(identity.principal)
+    kind, _, role = rule.principal.partition(":")
+    return rule.principal in (name, "User:*") or (kind == "Role" and (role, name) in members)
+
+
+def _matches(rule: AclBinding, identity: Identity, operation: AclOperation, members: Members) -> bool:
+    if not _is_of(rule, identity, members) or not _host_matches(rule, identity.host):
         return False
     if rule.operation in (AclOperation.ALL, operation):
         return True
@@ -87,28 +97,40 @@ def _matches(rule: AclBinding, identity: Identity, operation: AclOperation) -> b
 
 
 def scanned(
-    every: set[AclBinding], who: Identity, operation: AclOperation, resource: Resource, *, default: bool
+    every: set[AclBinding],
+    who: Identity,
+    operation: AclOperation,
+    resource: Resource,
+    members: Members,
+    *,
+    default: bool,
 ) -> bool:
     if who.principal == user("root"):
         return True
     about = [rule for rule in every if _is_about(rule, resource)]
-    permissions = {rule.permission for rule in about if _matches(rule, who, operation)}
+    permissions = {rule.permission for rule in about if _matches(rule, who, operation, members)}
     if AclPermission.DENY in permissions:
         return False
     return AclPermission.ALLOW in permissions or (default and not about)
 
 
 def scanned_type(
-    every: set[AclBinding], who: Identity, operation: AclOperation, kind: ResourceType, *, default: bool
+    every: set[AclBinding],
+    who: Identity,
+    operation: AclOperation,
+    kind: ResourceType,
+    members: Members,
+    *,
+    default: bool,
 ) -> bool:
     """authorizeByResourceType of Authorizer.java."""
-    if scanned(every, who, operation, Resource(kind, "hardcode"), default=default):
+    if scanned(every, who, operation, Resource(kind, "hardcode"), members, default=default):
         return True
     about = [
         rule
         for rule in every
         if rule.resource_type is kind
-        and rule.principal in (str(who.principal), "User:*")
+        and _is_of(rule, who, members)
         and rule.operation in (operation, AclOperation.ALL)
         and _host_matches(rule, who.host)
     ]
@@ -132,33 +154,44 @@ def scanned_type(
 def test_decisions_are_those_of_a_scan(data: st.DataObject, default: bool) -> None:
     authorizer = RuleAuthorizer(RuleIndex(), ["User:root"], allow_if_no_rules=default)
     current: set[AclBinding] = set()
+    members: Members = set()
     for _ in range(3):
         added = set(data.draw(st.lists(rules, max_size=12)))
         removed = {rule for rule in sorted(current) if data.draw(st.booleans())}
         authorizer.change(sorted(added), sorted(removed))
         current = (current - removed) | added
         assert set(authorizer.rules) == current
+        joined = set(data.draw(st.lists(memberships, max_size=4)))
+        left = {each for each in sorted(members) if data.draw(st.booleans())}
+        authorizer.change_members(sorted(joined), sorted(left))
+        members = (members - left) | joined
+        assert set(authorizer.roles.keys()) == members
         questions = st.tuples(identities, st.sampled_from(OPERATIONS), resources)
         for who, operation, resource in data.draw(st.lists(questions, min_size=8, max_size=8)):
-            expected = scanned(current, who, operation, resource, default=default)
+            expected = scanned(current, who, operation, resource, members, default=default)
             for _ in range(2):  # the second answer is the kept one
                 assert authorizer.allows(who, operation, resource) is expected
             verdict = authorizer.explain(who, operation, resource)
             assert verdict.is_allowed is expected
-            assert verdict.rule is None or _matches(verdict.rule, who, operation)
-            some = scanned_type(current, who, operation, resource.type, default=default)
+            assert verdict.rule is None or _matches(verdict.rule, who, operation, members)
+            some = scanned_type(current, who, operation, resource.type, members, default=default)
             assert authorizer.allows_some(who, operation, resource.type) is some
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.sets(rules, max_size=12), st.lists(st.tuples(identities, st.sampled_from(OPERATIONS), resources)))
+@given(
+    st.sets(rules, max_size=12),
+    st.sets(memberships),
+    st.lists(st.tuples(identities, st.sampled_from(OPERATIONS), resources)),
+)
 def test_rules_that_lint_finds_decide_nothing(
-    every: set[AclBinding], questions: list[tuple[Identity, AclOperation, Resource]]
+    every: set[AclBinding], members: Members, questions: list[tuple[Identity, AclOperation, Resource]]
 ) -> None:
     """Without all of them at once every decision about operations that the type has is the same."""
-    found = {finding.rule for finding in lint(every, ["User:root"])}
-    all_of_them = RuleAuthorizer(RuleIndex(every), ["User:root"])
-    rest = RuleAuthorizer(RuleIndex(every - found), ["User:root"])
+    of_roles = {name: [member for role, member in sorted(members) if role == name] for name in "rs"}
+    found = {finding.rule for finding in lint(every, ["User:root"], members=of_roles)}
+    all_of_them = RuleAuthorizer(RuleIndex(every), ["User:root"], memberships=members)
+    rest = RuleAuthorizer(RuleIndex(every - found), ["User:root"], memberships=members)
     for who, operation, resource in questions:
         verdict = all_of_them.explain(who, operation, resource)
         if verdict.rule is not None and verdict.rule in found and not _is_used(resource, operation):

@@ -371,6 +371,19 @@ def keeps_removed_rules(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RuleAuthorizer, "change", lambda self, added, removed: change(self, added, ()))
 
 
+def keeps_revoked_members(patch: pytest.MonkeyPatch) -> None:
+    """A node adds the members of roles in new metadata and removes none."""
+    change = RuleAuthorizer.change_members
+    patch.setattr(RuleAuthorizer, "change_members", lambda self, added, removed: change(self, added, ()))
+
+
+def keeps_decisions_of_members(patch: pytest.MonkeyPatch) -> None:
+    """An authorizer goes on to use its decisions after members of roles have changed."""
+    patch.setattr(
+        RuleAuthorizer, "change_members", lambda self, added, removed: self.roles.change(added, removed)
+    )
+
+
 def keeps_decisions_over_images(patch: pytest.MonkeyPatch) -> None:
     """A gate goes on to use what it allowed by earlier metadata."""
     patch.setattr(Gate, "_forget", lambda self, image: setattr(self, "_allowed_by", image))
@@ -499,6 +512,8 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     forgets_producers_of_deleted_batches: (("ProducersKnown",), DELETED, 10),
     never_fetches_producers: (("ProducersKnown",), WIPED, 10),
     keeps_removed_rules: (("RuleGone",), RULED, 2),
+    keeps_revoked_members: (("RuleGone",), RULED, 2),
+    keeps_decisions_of_members: (("RuleGone",), RULED, 4),
     keeps_decisions_over_images: (("RuleGone",), RULED, 2),
     obeys_rules_of_any_age: (("RuleGone",), RULED, 8),
 }

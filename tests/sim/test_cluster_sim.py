@@ -57,6 +57,8 @@ MARKS = (
     "coordinator log cleaned",
     "rule added",
     "rule removed",
+    "member added",
+    "member removed",
     "decided by a removed rule",
     "rules unknown",
 )

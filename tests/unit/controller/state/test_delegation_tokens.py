@@ -123,6 +123,7 @@ def test_tokens_are_described_by_owner_also_after_a_restart(tokens: Driver) -> N
 def test_requests_that_are_refused(tokens: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     assert create(tokens, "Group:g").error_code == InvalidPrincipalTypeError.code
     assert create(tokens, "bob").error_code == InvalidRequestError.code
+    assert create(tokens, owner="Role:readers").error_code == InvalidPrincipalTypeError.code
     assert create(tokens, "User:" + "x" * 500).error_code == InvalidRequestError.code
     assert create(tokens, *(f"User:{number}" for number in range(101))).error_code == InvalidRequestError.code
     monkeypatch.setattr(delegation_tokens, "MAX_TOKENS", 0)

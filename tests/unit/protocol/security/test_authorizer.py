@@ -62,6 +62,28 @@ def test_decisions_without_a_rule() -> None:
     assert strict.allows(server, AclOperation.CLUSTER_ACTION, CLUSTER)
 
 
+def test_rules_of_a_role_count_for_its_members_and_a_denial_comes_first() -> None:
+    of_role = rule(principal="Role:readers")
+    changing = authorizer(of_role)
+    assert not changing.allows(ALICE, AclOperation.READ, ORDERS)
+    assert not changing.allows_some(ALICE, AclOperation.READ, ResourceType.TOPIC)
+    changing.change_members([("readers", "User:alice")], [])
+    assert changing.explain(ALICE, AclOperation.READ, ORDERS) == (True, Reason.RULE, of_role)
+    assert changing.allows(ALICE, AclOperation.READ, ORDERS)
+    assert changing.allows_some(ALICE, AclOperation.READ, ResourceType.TOPIC)
+    assert not changing.allows(Identity(user("bob")), AclOperation.READ, ORDERS)
+    denial = rule("ord", permission=AclPermission.DENY, pattern_type=PatternType.PREFIXED)
+    for principal in ("User:alice", "Role:blocked"):
+        changing.change([denial._replace(principal=principal)], [])
+        changing.change_members([("blocked", "User:alice")], [])
+        told = changing.explain(ALICE, AclOperation.READ, ORDERS)
+        assert told == (False, Reason.RULE, denial._replace(principal=principal))
+        changing.change([], [denial._replace(principal=principal)])
+    changing.change_members([], [("readers", "User:alice")])
+    assert not changing.allows(ALICE, AclOperation.READ, ORDERS)
+    assert not changing.allows_some(ALICE, AclOperation.READ, ResourceType.TOPIC)
+
+
 def test_a_removed_rule_is_obeyed_no_longer() -> None:
     changing = authorizer(rule(), rule("ord", pattern_type=PatternType.PREFIXED))
     changing.change([], [rule("ord", pattern_type=PatternType.PREFIXED), rule("unknown")])

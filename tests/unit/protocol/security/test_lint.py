@@ -85,3 +85,33 @@ def test_a_rule_with_an_invalid_host_covers_nothing() -> None:
     assert [each.rule for each in lint([RULE, RULE._replace(host="a.host")])] == [
         RULE._replace(host="a.host")
     ]
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({}, "there is no role readers"),
+        ({"readers": ()}, "role readers has no members"),
+        ({"readers": ("User:root",)}, "all members of role readers are super users"),
+    ],
+)
+def test_rules_of_roles_that_never_match(members: dict[str, tuple[str, ...]], reason: str) -> None:
+    of_role = RULE._replace(principal="Role:readers")
+    (finding,) = lint([of_role], ["User:root"], members=members)
+    assert reason in finding.reason
+    assert list(lint([of_role], ["User:root"], members={"readers": ("User:root", "User:alice")})) == []
+    (finding,) = lint([of_role._replace(host="a.host")], members={"readers": ("User:alice",)})
+    assert "no address" in finding.reason
+
+
+def test_a_rule_of_a_member_within_one_of_its_role() -> None:
+    """The rule of the role has an effect for other members."""
+    of_role = RULE._replace(principal="Role:readers")
+    members = {"readers": ("User:alice", "User:bob")}
+    found = [(each.rule, each.because_of) for each in lint([RULE, of_role], members=members)]
+    assert found == [(RULE, of_role)]
+    other = RULE._replace(principal="User:carol")
+    assert list(lint([other, of_role], members=members)) == []
+    everybody = RULE._replace(principal="User:*")
+    found = [(each.rule, each.because_of) for each in lint([of_role, everybody], members=members)]
+    assert found == [(of_role, everybody)]

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 from headrace.protocol.errors import ConfigError, LeaderNotAvailableError
+from headrace.protocol.metadata.difference import difference
 from headrace.protocol.metadata.image import MetadataImage
-from headrace.protocol.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from headrace.protocol.metadata.records import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveRoleMemberRecord,
+    RoleMemberRecord,
+    RoleRecord,
+)
 from headrace.protocol.metadata.replay import replay
 from headrace.protocol.security.acls import (
     AclBinding,
@@ -66,6 +73,26 @@ def test_a_snapshot_replaces_all_rules() -> None:
     third = RULE._replace(operation=AclOperation.DELETE)
     node.follow(MetadataImage(acls={other: None, third: None}), None, is_complete=True)
     assert set(node.authorizer.rules) == {other, third}
+
+
+def test_members_are_obeyed_with_the_image_that_has_them() -> None:
+    node = NodeAuthorization(config(**{"authorizer.metadata.max.age.ms": -1}))
+    authorizer = node.authorizer
+    assert authorizer is not None
+    of_role = AccessControlEntryRecord(RULE._replace(principal="Role:readers"))
+    grant = RoleMemberRecord("readers", "User:alice")
+    image, delta = replay(MetadataImage(), 0, [RoleRecord("readers"), of_role, grant])
+    node.follow(image, delta, is_complete=True)
+    node.note_time(0)
+    assert authorizer.allows(ALICE, AclOperation.READ, ORDERS)
+    granted = image
+    image, delta = replay(image, 3, [RemoveRoleMemberRecord("readers", "User:alice")])
+    node.follow(image, delta, is_complete=True)
+    assert not authorizer.allows(ALICE, AclOperation.READ, ORDERS)
+    node.follow(granted, None, is_complete=True)
+    assert authorizer.allows(ALICE, AclOperation.READ, ORDERS)
+    node.follow(image, difference(granted, image), is_complete=True)
+    assert not authorizer.allows(ALICE, AclOperation.READ, ORDERS)
 
 
 def test_before_the_metadata_is_complete_only_super_users_are_served() -> None:
