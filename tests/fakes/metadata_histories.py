@@ -81,9 +81,7 @@ def _record(draw: st.DrawFn, image: MetadataImage, offset: int) -> MetadataRecor
         return TopicRecord(name, offset.to_bytes(16, "big"))
     if kind in ("no_op", "quota", "feature"):
         return _of_cluster(draw, kind)
-    if kind.removeprefix("remove_") in ("role", "member", "namespace"):
-        return _of_roles(draw, image, kind)
-    about = _of_security if kind.removeprefix("remove_") in ("acl", "scram", "token") else _about_topic
+    about = _ABOUT.get(kind.removeprefix("remove_"), _about_topic)
     return about(draw, image, kind)
 
 
@@ -190,6 +188,11 @@ def _about_topic(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRe
             leader_recovery_state=draw(st.sampled_from([None, 0, 1])),
         )
     return PartitionRecord(topic.topic_id, len(topic.partitions), (0, 1), (0, 1), 0, 0, 0)
+
+
+_ABOUT = dict.fromkeys(("acl", "scram", "token"), _of_security) | dict.fromkeys(
+    ("role", "member", "namespace"), _of_roles
+)
 
 
 @st.composite
