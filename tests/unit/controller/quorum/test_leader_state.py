@@ -219,3 +219,14 @@ def test_stalled_leader_does_not_resign(core: Core) -> None:
     assert core.raft.quorum.leader is None
     (changed,) = (each for each in core.effects if isinstance(each, events.LeaderChanged))
     assert changed.reason == "resigned or lost its majority"
+
+
+def test_what_voters_support_is_known_from_their_fetches(core: Core) -> None:
+    """Of an older version, which reports nothing, and of one that has not fetched in this epoch."""
+    core.activate()
+    leader = core.raft.quorum.leader
+    assert leader is not None
+    assert leader.supported() == {2: (), 3: None}
+    core.fetch(3, core.log.end_offset, core.log.last_epoch, features=OWN_RANGES)
+    core.fetch(9, core.log.end_offset, core.log.last_epoch, features=OWN_RANGES)  # an observer
+    assert leader.supported() == {2: (), 3: OWN_RANGES}
