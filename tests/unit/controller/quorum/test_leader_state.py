@@ -4,6 +4,7 @@ import pytest
 from headrace.controller.quorum import events, leader_state
 from headrace.protocol import errors
 from headrace.protocol.messages import quorum
+from headrace.protocol.metadata.features import OWN_RANGES
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import replay
 from metadata_rig import NOW
@@ -223,10 +224,9 @@ def test_stalled_leader_does_not_resign(core: Core) -> None:
 
 def test_what_voters_support_is_known_from_their_fetches(core: Core) -> None:
     """Of an older version, which reports nothing, and of one that has not fetched in this epoch."""
-    core.activate()
-    leader = core.raft.quorum.leader
-    assert leader is not None
-    assert leader.supported() == {2: (), 3: None}
+    state = core.raft.quorum.leader
+    assert state is not None
+    assert state.supported() == {2: (), 3: None}
     core.fetch(3, core.log.end_offset, core.log.last_epoch, features=OWN_RANGES)
     core.fetch(9, core.log.end_offset, core.log.last_epoch, features=OWN_RANGES)  # an observer
-    assert leader.supported() == {2: (), 3: OWN_RANGES}
+    assert state.supported() == {2: (), 3: OWN_RANGES}

@@ -90,6 +90,10 @@ DrainNode: Alter Cluster
 QuorumFetch: ClusterAction Cluster
 PrepareTxn: Write TransactionalId, TwoPhaseCommit TransactionalId
 StreamsQuery:
+AlterRoles: Alter Cluster
+DescribeRoles: Describe Cluster
+AlterNamespaces: Alter Cluster
+DescribeNamespaces: Describe Cluster
 """
 
 
