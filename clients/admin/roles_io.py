@@ -110,9 +110,7 @@ class RolesEngine:
             request = r.DescribeNamespacesRequest(tuple(prefixes))
             response = await self._requester.ask(apis.DESCRIBE_NAMESPACES, request, call)
             return error_of(response) or {
-                each.prefix: error_of(each)
-                or NamespaceDescription(*each.namespace, each.topics, each.partitions)
-                for each in response.namespaces
+                each.prefix: error_of(each) or _described(each) for each in response.namespaces
             }
 
         found = await self._requester.one("the namespaces", ask, call)
@@ -153,6 +151,13 @@ class RolesEngine:
             return error_of(await self._requester.ask(apis.UPDATE_FEATURES, request, call))
 
         await self._requester.one("the features", ask, call)
+
+
+def _described(answer: r.DescribedNamespace) -> NamespaceDescription:
+    found = answer.namespace
+    assert found is not None, "a namespace without an error"
+    limits = found.max_topics, found.max_partitions
+    return NamespaceDescription(answer.prefix, *limits, found.owner, answer.topics, answer.partitions)
 
 
 def _unless_gone(error: KafkaError | None, call: Call) -> KafkaError | None:

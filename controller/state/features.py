@@ -27,7 +27,7 @@ from ...protocol.metadata.records import FeatureLevelRecord
 from .decision import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sized
 
     from ...protocol.messages.quotas import FeatureUpdate, UpdateFeaturesRequest
     from ...protocol.metadata.features import FeatureRange
@@ -102,14 +102,16 @@ def _fault_of_records(image: MetadataImage, update: FeatureUpdate) -> str:
     """What exists in the metadata that the level does not have, or nothing."""
     if update.feature != SECURITY_VERSION:
         return ""
-    found = {"roles": image.roles, "namespaces": image.namespaces} if update.level < ROLES_LEVEL else {}
+    found: dict[str, Sized] = {}
+    if update.level < ROLES_LEVEL:
+        found |= {"roles": image.roles, "namespaces": image.namespaces}
     if update.level < RULES_LEVEL:
         found |= {
             "rules": image.acls,
             "SCRAM credentials": image.scram_credentials,
             "delegation tokens": image.delegation_tokens,
         }
-    left = [f"{len(these)} {what}" for what, these in found.items() if these]
+    left = [f"{len(these)} {what}" for what, these in found.items() if len(these)]
     return f"delete first what the level does not have: {', '.join(left)}" if left else ""
 
 
