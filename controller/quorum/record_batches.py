@@ -104,5 +104,8 @@ def _decoded(header: BatchHeader, batch: memoryview) -> StoredBatch:
     try:
         records = tuple(_decoder.decode(record.value or b"") for record in stored)
     except msgspec.MsgspecError as error:
-        raise CorruptMessageError(f"batch at offset {header.base_offset}: {error}") from error
+        raise CorruptMessageError(
+            f"batch at offset {header.base_offset} has a record that this version of headrace does not know:"
+            f" {error}"
+        ) from error
     return StoredBatch(header, records, ())

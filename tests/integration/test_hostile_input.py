@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from headrace import LocalCluster
 from headrace.protocol import errors
-from headrace.protocol.messages import control, data, registry
+from headrace.protocol.messages import control, data, registry, roles
 from headrace.protocol.metadata.features import OWN_RANGES
 from headrace.protocol.transport.dealer_io import Connection
 from hostile import BAD_CONFIGS, LARGE_CONFIGS, mutations
@@ -32,6 +32,7 @@ def node_requests(topic_id: bytes) -> dict[Any, tuple[Any, list[bytes]]]:
     resource = control.ConfigResource(2, "victim")
     change = control.ConfigChange("segment.ms", 0, "1000")
     spec = control.NewTopicSpec("victim", -1, -1, (control.ReplicaAssignment(0, (1,)),), {"segment.ms": "9"})
+    in_role, namespace = roles.RoleChange("r", roles.CREATE, "User:u"), roles.NamespaceChange("z.", 5, 5, "")
     growth = control.PartitionGrowth("victim", 2, (control.ReplicaAssignment(1, (1,)),))
     return {
         registry.PRODUCE: (
@@ -56,6 +57,8 @@ def node_requests(topic_id: bytes) -> dict[Any, tuple[Any, list[bytes]]]:
             [],
         ),
         registry.UNREGISTER_BROKER: (control.UnregisterBrokerRequest(4_711), []),
+        registry.ALTER_ROLES: (roles.AlterRolesRequest((in_role,)), []),
+        registry.ALTER_NAMESPACES: (roles.AlterNamespacesRequest((namespace,)), []),
     }
 
 

@@ -27,7 +27,9 @@ def test_value_that_is_no_metadata_record_is_rejected(value) -> None:
     """The CRC is correct, but another program or a later version wrote it."""
     builder = active_codec().builder(max_bytes=1000)
     builder.append(0, None, value)
-    with pytest.raises(CorruptMessageError, match="batch at offset 0"):
+    with pytest.raises(
+        CorruptMessageError, match="offset 0 has a record that this version of headrace does not"
+    ):
         list(decode_batches(builder.build()))
 
 
