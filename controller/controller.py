@@ -109,12 +109,7 @@ class Controller:
             control.CreateTopicsRequest: self._charged(self._topics.decide_create),
             control.DeleteTopicsRequest: self._charged(self._topics.decide_delete),
             control.CreatePartitionsRequest: self._charged(self._topics.decide_grow),
-            control.IncrementalAlterConfigsRequest: lambda r, _: self._configs.decide_alter(self._cluster, r),
-            control.DescribeConfigsRequest: lambda r, _: self._configs.describe(self.image, r),
-            control.ListConfigResourcesRequest: (lambda r, _: self._configs.list_resources(self.image, r)),
-            quotas.DescribeClientQuotasRequest: (lambda r, _: describe_quotas(self.image, r)),
-            quotas.AlterClientQuotasRequest: lambda r, _: decide_quotas(self.image, r),
-            quotas.UpdateFeaturesRequest: lambda r, _: decide_features(self.image, r, voters()),
+            **self._config_decisions(voters),
             **self._security_decisions(),
             control.AlterPartitionRequest: _answered(
                 control.AlterPartitionResponse,
@@ -143,6 +138,17 @@ class Controller:
             AllocateProducerIdsRequest: _answered(
                 AllocateProducerIdsResponse, lambda r, _: decide_allocate(self.image, r)
             ),
+        }
+
+    def _config_decisions(self, voters: Callable[[], Voters]) -> dict[type, _Decide]:
+        """Decisions on configs, quotas and feature levels."""
+        return {
+            control.IncrementalAlterConfigsRequest: lambda r, _: self._configs.decide_alter(self._cluster, r),
+            control.DescribeConfigsRequest: lambda r, _: self._configs.describe(self.image, r),
+            control.ListConfigResourcesRequest: (lambda r, _: self._configs.list_resources(self.image, r)),
+            quotas.DescribeClientQuotasRequest: (lambda r, _: describe_quotas(self.image, r)),
+            quotas.AlterClientQuotasRequest: lambda r, _: decide_quotas(self.image, r),
+            quotas.UpdateFeaturesRequest: lambda r, _: decide_features(self.image, r, voters()),
         }
 
     def _security_decisions(self) -> dict[type, _Decide]:

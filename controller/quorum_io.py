@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Executor
 
-    from ..protocol.metadata.features import FeatureRange
     from ..protocol.metadata.image import MetadataImage
+    from ..protocol.model import FeatureRange
     from ..protocol.records.control import VoterSet
     from ..protocol.transport.dealer_io import Response
     from ..protocol.transport.router_io import Request, Router

@@ -37,6 +37,14 @@ class ListenerEndpoint(NamedTuple):
     port: int
 
 
+class FeatureRange(NamedTuple):
+    """The levels of a feature that a node supports."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
 class TopicPartition(NamedTuple):
     """One partition of a topic; its text is the name of its folder on disk."""
 

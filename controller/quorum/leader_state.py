@@ -37,7 +37,7 @@ from .voter_changes import VoterChanges
 from .voters import BOOTSTRAP_OFFSET, ReplicaKey, endpoint_of, majority_value, voter, with_voter
 
 if TYPE_CHECKING:
-    from ...protocol.metadata.features import FeatureRange
+    from ...protocol.model import FeatureRange
     from .context import QuorumContext
 
 MAX_FETCH_BYTES = 8 * MIB

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sized
 
     from ...protocol.messages.quotas import FeatureUpdate, UpdateFeaturesRequest
-    from ...protocol.metadata.features import FeatureRange
     from ...protocol.metadata.image import MetadataImage
+    from ...protocol.model import FeatureRange
 
     # Levels that the other voters support, by their ids; None if a voter has not reported them yet.
     Voters = Mapping[int, tuple[FeatureRange, ...] | None]

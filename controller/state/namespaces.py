@@ -8,7 +8,7 @@ are ordinary rules, which come and go with the namespace's owner.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import (
     DuplicateResourceError,
@@ -23,7 +23,7 @@ from ...protocol.messages.roles import (
     DescribedNamespace,
     DescribeNamespacesResponse,
 )
-from ...protocol.metadata.namespaces import NO_LIMIT, Namespace, Usage, owner_rules, usage_of
+from ...protocol.metadata.namespaces import NO_LIMIT, Namespace, owner_rules
 from ...protocol.metadata.records import (
     AccessControlEntryRecord,
     NamespaceRecord,
@@ -48,6 +48,13 @@ if TYPE_CHECKING:
     from ...protocol.security.acls import AclBinding
 
 MAX_NAMESPACES = 1_000  # Bound: in all, and changes of one request; each is compared with all topics
+
+
+class Usage(NamedTuple):
+    """The topics and partitions in a namespace."""
+
+    topics: int
+    partitions: int
 
 
 def decide_alter_namespaces(image: MetadataImage, request: AlterNamespacesRequest) -> Decision:
@@ -120,7 +127,7 @@ def _rule_changes(
 def describe_namespaces(image: MetadataImage, request: DescribeNamespacesRequest) -> Decision:
     """Namespaces with their usage."""
     prefixes = request.prefixes or tuple(sorted(image.namespaces))
-    usage = usage_of(image.topics.values(), (each for each in prefixes if each in image.namespaces))
+    usage = _usage_of(image, [each for each in prefixes if each in image.namespaces])
     described = tuple(_described(image, prefix, usage.get(prefix)) for prefix in prefixes)
     return Decision((), DescribeNamespacesResponse(namespaces=described))
 
@@ -134,13 +141,23 @@ def _described(image: MetadataImage, prefix: str, usage: Usage | None) -> Descri
     )
 
 
+def _usage_of(image: MetadataImage, prefixes: Iterable[str]) -> dict[str, Usage]:
+    counts = {prefix: [0, 0] for prefix in prefixes}
+    for topic in image.topics.values():
+        for prefix, count in counts.items():
+            if topic.name.startswith(prefix):
+                count[0] += 1
+                count[1] += len(topic.partitions)
+    return {prefix: Usage(*count) for prefix, count in counts.items()}
+
+
 class NamespaceQuotas:
     """The quotas of the namespaces around some topics, with what one request has created so far."""
 
     def __init__(self, image: MetadataImage, names: Iterable[str]) -> None:
         around = sorted(_around(image, names))
         self._namespaces = [image.namespaces[prefix] for prefix in around]
-        self._usage = usage_of(image.topics.values(), around) if around else {}
+        self._usage = _usage_of(image, around) if around else {}
 
     def check(self, name: str, topics: int, partitions: int) -> None:
         """Errors: PolicyViolationError if a namespace has no room for more topics or partitions with this

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ..metadata.features import FeatureRange
 from ..metadata.records import MetadataRecord
-from ..model import ListenerEndpoint
+from ..model import FeatureRange, ListenerEndpoint
 
 
 class ItemError(msgspec.Struct, array_like=True, frozen=True):

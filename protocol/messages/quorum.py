@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..metadata.features import FeatureRange
+from ..model import FeatureRange
 
 
 class QuorumEndpoint(msgspec.Struct, array_like=True, frozen=True):

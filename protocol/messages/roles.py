@@ -59,7 +59,7 @@ class DescribeRolesResponse(msgspec.Struct, array_like=True, frozen=True):
 
 class NamespaceChange(msgspec.Struct, array_like=True, frozen=True):
     """Create, change or delete the namespace of a prefix. A null limit or owner stays as it is; a limit of -1
-    is none, an empty owner nobody."""
+    is none, and so is an empty owner."""
 
     prefix: str
     max_topics: int | None = None

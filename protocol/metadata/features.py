@@ -11,7 +11,9 @@ MetadataVersion.java, FeatureControlManager.java; KIP-584, 848, 853, 890, 966, 1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from ..model import FeatureRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,14 +42,6 @@ SUPPORTED: dict[str, tuple[int, int]] = {
 }
 # The highest level of versions that did not write the feature's level, and did not report it.
 _BEFORE = {SECURITY_VERSION: RULES_LEVEL}
-
-
-class FeatureRange(NamedTuple):
-    """The levels of a feature that a node supports."""
-
-    name: str
-    min_level: int
-    max_level: int
 
 
 # What a node of this version reports.

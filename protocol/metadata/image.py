@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..model import ListenerEndpoint
+    from ..model import FeatureRange, ListenerEndpoint
     from ..security.acls import AclBinding
     from ..security.scram import ScramCredential, ScramMechanism
     from ..security.tokens import DelegationToken
-    from .features import FeatureRange
     from .namespaces import Namespace
     from .quotas import Entity
 

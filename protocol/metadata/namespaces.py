@@ -5,7 +5,7 @@ Namespaces may be nested; a topic counts in each one whose prefix its name has.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..security.acls import (
     WILDCARD_HOST,
@@ -16,11 +16,6 @@ from ..security.acls import (
     ResourceType,
 )
 from ..security.roles import role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from .image import TopicImage
 
 NO_LIMIT = -1
 _OWNED = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
@@ -34,24 +29,6 @@ class Namespace(NamedTuple):
     max_topics: int = NO_LIMIT
     max_partitions: int = NO_LIMIT
     owner: str = ""
-
-
-class Usage(NamedTuple):
-    """The topics and partitions in a namespace."""
-
-    topics: int
-    partitions: int
-
-
-def usage_of(topics: Iterable[TopicImage], prefixes: Iterable[str]) -> dict[str, Usage]:
-    """The usage of each prefix."""
-    counts = {prefix: [0, 0] for prefix in prefixes}
-    for topic in topics:
-        for prefix, count in counts.items():
-            if topic.name.startswith(prefix):
-                count[0] += 1
-                count[1] += len(topic.partitions)
-    return {prefix: Usage(*count) for prefix, count in counts.items()}
 
 
 def owner_rules(namespace: Namespace) -> tuple[AclBinding, ...]:

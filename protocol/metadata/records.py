@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ..model import ListenerEndpoint
+from ..model import FeatureRange, ListenerEndpoint
 from ..security.acls import AclBinding
 from ..security.scram import ScramCredential, ScramMechanism
 from ..security.tokens import DelegationToken
-from .features import FeatureRange
 from .namespaces import Namespace
 from .quotas import Entity
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from fake_coordinator import GROUP_APIS, FakeCoordinator
 from fake_replication import FakeReplication
+from fake_roles import FakeRoles
 from fake_transactions import TRANSACTION_APIS, FakeTransactions
 from headrace.clients.cluster.hub_io import Hub
 from headrace.clients.cluster.network import Address, Reply
@@ -132,11 +133,12 @@ class FakeTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
+class FakeCluster(FakeReplication, FakeRoles, FakeCoordinator, FakeTransactions):
     """`nodes` storage nodes; each of them serves every request."""
 
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
         FakeReplication.__init__(self)
+        FakeRoles.__init__(self)
         FakeCoordinator.__init__(self)
         FakeTransactions.__init__(self)
         self.random = Random(seed)

@@ -22,6 +22,7 @@ class FakeReplication:
         self.drained: set[int] = set()
         self.below_min_isr: tuple[str, ...] = ()  # topics that a drain would leave below min.insync.replicas
         self.unregistered: set[int] = set()
+        self.features: tuple[data.FeatureLevel, ...] = ()
         self.compacted: set[str] = set()  # topics whose records may not be deleted
 
     def finish_moves(self) -> None:
@@ -46,7 +47,7 @@ class FakeReplication:
             for node_id, address in sorted(self.addresses.items())
             if node_id not in self.unregistered and (body.include_fenced_brokers or node_id not in self.down)
         )
-        return data.DescribeClusterResponse(self.cluster_id, 100, self.metadata_offset, nodes)
+        return data.DescribeClusterResponse(self.cluster_id, 100, self.metadata_offset, nodes, self.features)
 
     def _do_DeleteRecords(self, body: Any) -> Any:
         answers = []

@@ -1,6 +1,5 @@
 """Random valid sequences of metadata records, as a controller may write them."""
 
-from headrace.protocol.metadata.features import FeatureRange
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
 from headrace.protocol.metadata.namespaces import Namespace
 from headrace.protocol.metadata.records import (
@@ -34,6 +33,7 @@ from headrace.protocol.metadata.records import (
     UserScramCredentialRecord,
 )
 from headrace.protocol.metadata.replay import replay
+from headrace.protocol.model import FeatureRange
 from headrace.protocol.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 from headrace.protocol.security.scram import ScramCredential, ScramMechanism
 from headrace.protocol.security.tokens import DelegationToken

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from headrace.protocol.metadata import records as r
-from headrace.protocol.metadata.features import FeatureRange
 from headrace.protocol.metadata.namespaces import Namespace
+from headrace.protocol.model import FeatureRange
 from headrace.protocol.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 from headrace.protocol.security.scram import ScramCredential, ScramMechanism
 from headrace.protocol.security.tokens import DelegationToken

@@ -160,6 +160,18 @@ SHORT_CALLS: dict[str, Callable[..., Any]] = {
     "renew_delegation_token": lambda admin, **t: admin.renew_delegation_token(b"h", **t),
     "expire_delegation_token": lambda admin, **t: admin.expire_delegation_token(b"h", **t),
     "describe_delegation_tokens": lambda admin, **t: admin.describe_delegation_tokens(**t),
+    "create_roles": lambda admin, **t: admin.create_roles("r", **t),
+    "delete_roles": lambda admin, **t: admin.delete_roles("r", **t),
+    "grant_role": lambda admin, **t: admin.grant_role("r", "User:u", **t),
+    "revoke_role": lambda admin, **t: admin.revoke_role("r", "User:u", **t),
+    "describe_roles": lambda admin, **t: admin.describe_roles(**t),
+    "set_namespace": lambda admin, **t: admin.set_namespace("n", **t),
+    "delete_namespaces": lambda admin, **t: admin.delete_namespaces("n", **t),
+    "describe_namespaces": lambda admin, **t: admin.describe_namespaces(**t),
+    "describe_features": lambda admin, **t: admin.describe_features(**t),
+    "update_features": lambda admin, **t: admin.update_features(
+        {"group.version": 0}, allow_downgrade=True, **t
+    ),
     "describe_cluster": lambda admin, **t: admin.describe_cluster(**t),
     "alter_partition_reassignments": lambda admin, **t: admin.alter_partition_reassignments(
         {PLACE: [1]}, **t

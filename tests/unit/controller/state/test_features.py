@@ -24,9 +24,10 @@ from headrace.protocol.messages.security import (
     CreateDelegationTokenRequest,
     DeleteAclsRequest,
 )
-from headrace.protocol.metadata.features import OWN_RANGES, SUPPORTED, FeatureRange, level_of
+from headrace.protocol.metadata.features import OWN_RANGES, SUPPORTED, level_of
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, image_records
+from headrace.protocol.model import FeatureRange
 from headrace.protocol.security.acls import (
     AclBinding,
     AclFilter,
