@@ -14,6 +14,7 @@ from ..errors import LeaderNotAvailableError
 from .acls import WILDCARD_RESOURCE, AclOperation, PatternType, Resource
 from .principals import parse_principal
 from .role_index import RoleIndex
+from .roles import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -179,4 +180,6 @@ def _is_left(binding: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:
 def parse_super_users(text: str) -> tuple[str, ...]:
     """The principals of a value of `super.users`, `User:alice;User:bob`. Errors: ValueError."""
     parts = [part.strip() for part in text.split(";")]
+    if any(role_of(part) is not None for part in parts):
+        raise ValueError(f"super users are users, not roles: {text!r}")
     return tuple(str(parse_principal(part)) for part in parts if part)

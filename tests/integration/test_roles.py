@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import headrace
@@ -204,3 +205,18 @@ def test_without_an_authorizer_there_are_no_roles() -> None:
         admin.set_namespace("a.", max_topics=0)
         (refused,) = admin.create_topics(NewTopic("a.b", 1)).errors.values()
         assert isinstance(refused, errors.PolicyViolationError)
+
+
+def test_controllers_of_a_quorum_report_what_they_support() -> None:
+    """The level is set once the other two have fetched from the leader."""
+    with headrace.local(controllers=3) as cluster, cluster.admin() as admin:
+
+        def is_set(level: int) -> bool:
+            with suppress(errors.InvalidUpdateVersionError):  # until then
+                admin.update_features({"security.version": level}, allow_downgrade=True)
+                return True
+            return False
+
+        assert until(lambda: is_set(1), 10)
+        assert until(lambda: admin.describe_features()["security.version"].level == 1, 10)
+        assert is_set(2)

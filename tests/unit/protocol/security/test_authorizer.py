@@ -110,3 +110,5 @@ def test_super_users_are_separated_by_semicolons() -> None:
     assert parse_super_users("User:a; User:CN=b,O=c;") == ("User:a", "User:CN=b,O=c")
     with pytest.raises(ValueError, match="type:name"):
         parse_super_users("alice")
+    with pytest.raises(ValueError, match="not roles"):
+        parse_super_users("User:a;Role:admins")
