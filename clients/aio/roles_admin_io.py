@@ -62,7 +62,7 @@ class AsyncRolesAdmin:
         partitions, -1 for no limit, and the role that owns it, empty for none. None keeps a value."""
         change = NamespaceChange(prefix, max_topics, max_partitions, owner)
         results = await self._run(self._roles.alter_namespaces([change], timeout=timeout))
-        results.raise_for_errors()
+        return results[prefix]  # raises its error
 
     async def delete_namespaces(self, *prefixes: str, timeout: float | None = None) -> Results[str, None]:
         """Delete namespaces; their topics stay."""

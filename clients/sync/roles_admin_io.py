@@ -59,7 +59,7 @@ class RolesAdmin:
         partitions, -1 for no limit, and the role that owns it, empty for none. None keeps a value."""
         change = NamespaceChange(prefix, max_topics, max_partitions, owner)
         results = self._run(self._roles.alter_namespaces([change], timeout=timeout))
-        results.raise_for_errors()
+        return results[prefix]  # raises its error
 
     def delete_namespaces(self, *prefixes: str, timeout: float | None = None) -> Results[str, None]:
         """Delete namespaces; their topics stay."""

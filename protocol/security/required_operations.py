@@ -128,7 +128,8 @@ _OF_HEADRACE: dict[Api, tuple[tuple[Need, ...], str]] = {
     registry.API_VERSIONS: ((), "Served before authentication."),
     registry.CREATE_TOPICS: (
         (_each(_CREATE, _TOPIC, "", _OR_CREATE_CLUSTER),),
-        "The configs in a response to a Kafka client need DescribeConfigs.",
+        "The configs in a response to a Kafka client need DescribeConfigs. Namespaces around a topic need"
+        " room for it.",
     ),
     registry.DELETE_TOPICS: (
         (_each(_DELETE, _TOPIC),),
@@ -251,7 +252,7 @@ _OF_HEADRACE: dict[Api, tuple[tuple[Need, ...], str]] = {
         (),
         "Served by the instances of an application to each other and to its users, not by the cluster.",
     ),
-    registry.ALTER_ROLES: (_ALTERS_CLUSTER, ""),
+    registry.ALTER_ROLES: (_ALTERS_CLUSTER, "The rules of a role are changed by CreateAcls and DeleteAcls."),
     registry.DESCRIBE_ROLES: (_DESCRIBES_CLUSTER, ""),
     registry.ALTER_NAMESPACES: (_ALTERS_CLUSTER, ""),
     registry.DESCRIBE_NAMESPACES: (_DESCRIBES_CLUSTER, ""),
