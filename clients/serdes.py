@@ -11,7 +11,7 @@ import uuid as _uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
-from struct import Struct
+from struct import Struct, unpack
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgpack as _msgpack
@@ -20,6 +20,8 @@ import msgspec
 from ..protocol.errors import SerializationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .records import Headers
 
 T = TypeVar("T")
@@ -136,6 +138,23 @@ BAD_DATA = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
     msgspec.MsgspecError, _msgpack.UnpackException,
 )  # fmt: skip
+
+
+def loads_column(serde: Serde[T], column: Sequence[bytes | None]) -> list[T | None]:
+    """`loads` of each; None stays None. Errors: those of `loads`."""
+    if serde is int64 and _all_have(column, _LONG.size):
+        numbers: list[Any] = [*unpack(f">{len(column)}q", b"".join(column))]  # type: ignore[arg-type]  # no None
+        return numbers
+    loads = serde.loads
+    return [None if data is None else loads(data) for data in column]
+
+
+def _all_have(column: Sequence[bytes | None], size: int) -> bool:
+    """Whether each has `size` bytes; None has none."""
+    for data in column:  # noqa: SIM110  # a generator would take longer than the loop
+        if data is None or len(data) != size:
+            return False
+    return True
 
 
 def is_plain_bytes(serde: Any) -> bool:

@@ -109,6 +109,7 @@ HOT_MODULES = frozenset(
         "stream.task.run_rows",
         "stream.task.runs",
         "stream.worker.output_io",
+        "stream.worker.partition_runs",
     )
 )
 _ROOT = Path(__file__).parent.parent

@@ -77,11 +77,15 @@ class RunAggregation:
         fetch, put = self.store.fetch, self.store.put
         waiting, fits, numbers = use()
         stream_time = observed[0]
+        start = end = closes_at = 0  # the window of the last record, and the stream time that closes it
         place = 0
         try:
             for place, (key, value, timestamp, raw) in enumerate(_rows(run)):
-                start = timestamp - timestamp % size_ms
-                if key is None or start + size_ms <= stream_time - grace_ms:
+                if not start <= timestamp < end:
+                    start = timestamp - timestamp % size_ms
+                    end = start + size_ms
+                    closes_at = end + grace_ms
+                if key is None or closes_at <= stream_time:
                     self.process(key, value, timestamp, run.begin(place))
                     if run.is_interrupted():  # a late record has been forwarded
                         return

@@ -107,10 +107,11 @@ class PartitionGroup:
             return None
         return queue, run
 
-    def end_run(self, queue: RecordQueue, run: Run, count: int) -> None:
-        """Remove the first `count` records of a run; they have advanced stream time."""
+    def end_run(self, queue: RecordQueue, run: Run, count: int, latest: int) -> None:
+        """Remove the first `count` records of a run, of which `latest` is the largest timestamp; they have
+        advanced stream time."""
         self._by_time.poll()
-        queue.advance_in(run, count)
+        queue.advance_in(run, count, latest)
         self._by_time.offer(queue)
 
     def set_partition_time(self, partition: TopicPartition, timestamp: int) -> None:

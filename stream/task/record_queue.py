@@ -7,7 +7,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ...clients.serdes import Serde, deserializer
+from ...clients.serdes import Serde, deserializer, loads_column
 from .timestamps import FailOnInvalidTimestamp
 
 if TYPE_CHECKING:
@@ -127,16 +127,17 @@ class RecordQueue:
         """The first record, up to `most` behind it, and the one after them, with keys and values read; all
         but the last have timestamps below `limit`. None where they are to be read one by one: the timestamp
         or the serdes depend on the record, or a handler has to decide on one."""
-        loads_key, loads_value = self._loads_key, self._loads_value
-        if loads_key is None or loads_value is None or not self._default_extractor or self.is_skipped:
+        if self._loads_key is None or self._loads_value is None:
+            return None
+        if not self._default_extractor or self.is_skipped:
             return None
         following = list(islice(self._fifo, most) if limit is None else self._below(limit, most))
         timestamps = [self.timestamp, *[raw.timestamp for raw in following]]
         if not following or min(timestamps) < 0:
             return None
         try:
-            keys = [None if (key := raw.key) is None else loads_key(key) for raw in following]
-            values = [None if (value := raw.value) is None else loads_value(value) for raw in following]
+            keys = loads_column(self.serdes[0], [raw.key for raw in following])
+            values = loads_column(self.serdes[1], [raw.value for raw in following])
         except Exception:  # noqa: BLE001  # of the user's serde; it is raised again when its record is read
             return None
         assert self.head is not None
@@ -150,16 +151,20 @@ class RecordQueue:
                 if raw.timestamp >= limit:
                     return
 
-    def advance_in(self, run: Run, count: int) -> None:
-        """Drop the first `count` records of a run, which have been taken."""
+    def advance_in(self, run: Run, count: int, latest: int) -> None:
+        """Drop the first `count` records of a run, which have been taken; `latest` is the largest timestamp
+        of these."""
         if not count:
             return
-        pop = self._fifo.popleft
-        for _ in range(count):
-            pop()
+        fifo = self._fifo
+        if len(fifo) == count:
+            fifo.clear()
+        else:
+            for _ in range(count):
+                fifo.popleft()
         self.head = run.raws[count]
         self.key, self.value, self.timestamp = run.keys[count], run.values[count], run.timestamps[count]
-        self.partition_time = max(self.partition_time, max(run.timestamps[:count]))
+        self.partition_time = max(self.partition_time, latest)
 
     def _read_next(self) -> None:
         fifo = self._fifo

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .record_queue import NO_TIMESTAMP
 from .run_rows import process_each
 
 if TYPE_CHECKING:
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 class BegunRun:
     """The records of a run that are to be processed, without the one behind them. See InputRun.
 
-    `count`: those that have been begun.
+    `count`: those that have been begun; `latest`: the largest timestamp of these.
     """
 
     __slots__ = (
-        "_current", "_group", "_punctuators", "count", "keys", "raws", "serdes", "timestamps", "values"
+        "_current", "_group", "_punctuators", "count", "keys", "latest", "raws", "serdes", "timestamps",
+        "values",
     )  # fmt: skip
 
     def __init__(
@@ -34,7 +36,7 @@ class BegunRun:
         self.raws = run.raws
         self.keys, self.values = run.keys[:-1], run.values[:-1]
         self.timestamps = run.timestamps[:-1]
-        self.count = 0
+        self.count, self.latest = 0, NO_TIMESTAMP
 
     def has_headers(self) -> bool:
         return any(raw.headers for raw in self.raws)
@@ -43,8 +45,10 @@ class BegunRun:
         raw, timestamps, group = self.raws[place], self.timestamps, self._group
         if place >= self.count:
             latest = max(timestamps[self.count : place + 1])
-            if latest > group.stream_time:
-                group.stream_time = latest
+            if latest > self.latest:
+                self.latest = latest
+                if latest > group.stream_time:
+                    group.stream_time = latest
         self.count = place + 1
         self._current.start(raw, timestamps[place])
         return raw.headers
@@ -74,9 +78,9 @@ def process_next_run(
         else:
             queue.process_run(begun)
     except Exception as error:  # noqa: BLE001  # of the user's function; the cause is kept
-        group.end_run(queue, run, begun.count)
+        group.end_run(queue, run, begun.count, begun.latest)
         fail(error, run.raws[begun.count - 1])
-    group.end_run(queue, run, begun.count)
+    group.end_run(queue, run, begun.count, begun.latest)
     context.current.finish()
     queue.consumed = run.raws[begun.count - 1].offset
     return begun.count

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import WakeupError
@@ -15,6 +13,7 @@ from ..records import TaskId
 from ..state.thread_cache import ThreadCache
 from ..task.global_task import GlobalTask
 from .listeners_io import RestoreNotices
+from .partition_runs import partition_runs
 from .thread_io import wall_ms
 
 if TYPE_CHECKING:
@@ -106,8 +105,7 @@ class GlobalThread:
             self._on_error(error)
 
     def _note(self, counts: dict[TopicPartition, int], records: Sequence[Any]) -> None:
-        for name, run in groupby(records, attrgetter("topic", "partition")):
-            partition, found = TopicPartition(*name), list(run)
+        for partition, found in partition_runs(records):
             counts[partition] += len(found)
             store = self._stores_of[partition.topic]
             self._listener.on_batch_restored(partition, store, found[-1].offset, len(found))

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...clients.admin.admin_types import LATEST
-from ...protocol.model import TopicPartition
 from ..errors import TaskCorruptedError
 from ..state.engines import DamagedStoreError
 from ..task.restored_writes import to_commit
 from .listeners_io import RestoreNotices
+from .partition_runs import partition_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...clients.sync.admin_io import Admin
+    from ...protocol.model import TopicPartition
     from ..records import TaskId
     from ..task.restoration import ChangelogRestore, Restoration
     from .clients_io import Clients
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.stream")
 
 _SUMMARY_MS = 10_000
-_partition_of = attrgetter("topic", "partition")
 
 
 class Restorer:
@@ -133,10 +131,9 @@ class Restorer:
             self._advance()
         if self._changelogs:
             records = self._consumer.poll(timeout_s)
-            for name, run in groupby(records, _partition_of):
-                partition = TopicPartition(*name)
+            for partition, run in partition_runs(records):
                 if partition in self._changelogs:
-                    self._apply(partition, list(run))
+                    self._apply(partition, run)
             self._advance()
         finished = [task_id for task_id, restoration in self._restorations.items() if restoration.is_done]
         for task_id in finished:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import HeadraceError, LogTruncationError, NoOffsetError, OffsetOutOfRangeError
-from ...protocol.model import TopicPartition
 from ..errors import TaskCorruptedError
 from ..state.engines import DamagedStoreError
 from .listeners_io import RestoreNotices, SuspendReason
+from .partition_runs import partition_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ...clients.sync.consumer_io import Consumer
+    from ...protocol.model import TopicPartition
     from ..records import TaskId
     from ..task.standby_task import StandbyTask
     from .clients_io import Clients
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _REFRESH_S = 1.0  # positions move over markers without a record, and limits with the commits of others
 _LOST = (LogTruncationError, NoOffsetError, OffsetOutOfRangeError)
-_partition_of = attrgetter("topic", "partition")
 
 
 class StandbyReader:
@@ -114,12 +112,11 @@ class StandbyReader:
         touched: dict[TaskId, StandbyTask] = {}
         while True:
             records = self._poll(consumer)
-            for name, run in groupby(records, _partition_of):
-                partition = TopicPartition(*name)
+            for partition, run in partition_runs(records):
                 if partition in self._owners:
                     standby = self._owners[partition]
                     touched[standby.id] = standby
-                    self._apply(consumer, standby, partition, list(run))
+                    self._apply(consumer, standby, partition, run)
             self.has_more, now_s = bool(records), self.clock_s()
             if not records or now_s >= ends_at_s:
                 break

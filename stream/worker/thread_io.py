@@ -7,12 +7,9 @@ import re
 import threading
 import time
 from contextlib import suppress
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol.errors import ClosedError, CommitFailedError, HeadraceError, WakeupError
-from ...protocol.model import TopicPartition
 from ..errors import TaskCorruptedError, TaskMigratedError, TaskRetryError
 from ..metrics.meters import ThreadMeters
 from ..query.local_io import holders_of
@@ -21,6 +18,7 @@ from ..state.thread_cache import ThreadCache
 from .async_calls_io import ThreadCalls
 from .metadata import ThreadMetadata, ThreadState, changelogs_of, described
 from .output_io import Output
+from .partition_runs import partition_runs
 from .restorer_io import Restorer
 from .standby_reader_io import StandbyReader
 from .summary import Summary
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...clients.sync.consumer_io import Consumer
+    from ...protocol.model import TopicPartition
     from ..query.local_io import Holder
     from ..task.task import Task
     from .async_calls_io import FunctionLoop
@@ -45,7 +44,6 @@ log = logging.getLogger("headrace.stream")
 
 _RESTORE_SHARE_S = 0.1
 _NO_TOPIC = re.compile("(?!)")
-_partition_of = attrgetter("topic", "partition")
 _clock_ns = time.perf_counter_ns
 
 
@@ -435,8 +433,8 @@ class StreamThread:
         """The number of records."""
         if not self._plan.column_paths:
             records = consumer.poll(timeout_s)
-            for name, run in groupby(records, _partition_of):
-                self._tasks.add_records(TopicPartition(*name), list(run))
+            for partition, run in partition_runs(records):
+                self._tasks.add_records(partition, run)
             return len(records)
         batch = consumer.poll_arrow(timeout_s)
         if batch is None:

@@ -17,6 +17,8 @@ LONG = Struct(">q")
 pack_long = LONG.pack
 unpack_long = LONG.unpack_from
 
+_new = tuple.__new__  # in a third of the time of ValueAndTimestamp(...)
+
 
 def timestamp_of(data: bytes) -> int:
     """The timestamp of a stored value."""
@@ -32,7 +34,7 @@ def timestamped(serde: Serde[V]) -> Serde[ValueAndTimestamp[V]]:
         return pack_long(value[1]) + dumps(value[0])
 
     def load(data: bytes) -> ValueAndTimestamp[Any]:
-        return ValueAndTimestamp(loads(data[8:]), unpack_long(data)[0])
+        return _new(ValueAndTimestamp, (loads(data[8:]), unpack_long(data)[0]))
 
     return Serde(f"timestamped({serde.name})", dump, load)
 

@@ -51,6 +51,20 @@ def test_deserialization_errors_have_one_class(serde: Any, data: bytes) -> None:
         serdes.deserializer(serde, "value")("orders", data, ())
 
 
+@pytest.mark.parametrize("column", [[b"\xff" * 7 + b"\xfe", bytes(8)], [None, bytes(8)], []])
+def test_a_column_is_read_as_its_fields(column: list[bytes | None]) -> None:
+    """Numbers in one step, unless one is null."""
+    each = [None if data is None else serdes.int64.loads(data) for data in column]
+    assert serdes.loads_column(serdes.int64, column) == each
+
+
+@pytest.mark.parametrize("column", [[bytes(7), bytes(9)], [bytes(8), b""], [bytes(16)]])
+def test_a_column_with_a_bad_field_is_an_error(column: list[bytes | None]) -> None:
+    """Also where the bytes of all fields together are those of that many numbers."""
+    with pytest.raises(ValueError, match="8 bytes"):
+        serdes.loads_column(serdes.int64, column)
+
+
 def test_a_callable_is_a_serde() -> None:
     """`key=str.encode` and `value=json.loads` are what people write."""
     assert serdes.serializer(str.encode, "key")("t", "x", ()) == b"x"
