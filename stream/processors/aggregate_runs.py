@@ -47,13 +47,11 @@ class RunAggregation:
             for place, (key, value, timestamp, raw) in enumerate(_rows(run)):
                 found = waiting.get(key) if value is not None and type(key) in PLAIN_KEYS else None
                 if found is not None and not is_bound:
-                    before = found[0]
-                    newest = before[1]
-                    new = aggregator(key, value, before[0])
-                    newest = timestamp if timestamp > newest else newest
+                    new, newest = aggregator(key, value, found[0]), found[1]
+                    if timestamp > newest:
+                        newest = timestamp
                     if new is not None and fits(new):
-                        found[0], found[1] = _new(ValueAndTimestamp, (new, newest)), raw
-                        found[2] = next(numbers)
+                        waiting[key] = new, newest, raw, next(numbers)
                         continue
                     run.begin(place)
                 else:
@@ -94,15 +92,14 @@ class RunAggregation:
                     continue
                 if timestamp > stream_time:
                     observed[0] = stream_time = timestamp
-                found = waiting.get((key, start)) if type(key) in PLAIN_KEYS else None
+                window = key, start
+                found = waiting.get(window) if type(key) in PLAIN_KEYS else None
                 if found is not None and not is_bound:
-                    before = found[0]
-                    newest = before[1]
-                    new = aggregator(key, value, before[0])
-                    newest = timestamp if timestamp > newest else newest
+                    new, newest = aggregator(key, value, found[0]), found[1]
+                    if timestamp > newest:
+                        newest = timestamp
                     if new is not None and fits(new):
-                        found[0], found[1] = _new(ValueAndTimestamp, (new, newest)), raw
-                        found[2] = next(numbers)
+                        waiting[window] = new, newest, raw, next(numbers)
                         continue
                     run.begin(place)
                 else:

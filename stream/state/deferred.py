@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     EntryOf = Callable[[Any, Any, RecordContext | None], tuple[bytes, CacheEntry]]
     """The key and the entry of the cache, from the place, the value and the context of its write."""
 
-    Waiting = list[Any]
-    """The value, the context of its write or the input record that caused it, and the number of the write."""
+    Waiting = tuple[Any, "int | None", Any, int]
+    """The plain value, its timestamp (None: values have none), the context of its write or the input record
+    that caused it, and the number of the write. A tuple: readers in other threads see all of a write."""
 
     Use = tuple[dict[Any, Waiting], Callable[[Any], bool] | None, Iterator[int]]
     """What waits by place, whether a plain value can wait, and the numbers of writes."""
@@ -46,6 +47,12 @@ def _context_of(record: Any) -> RecordContext:
         record.timestamp, record.offset, record.topic, record.partition, record.headers, record.key,
         record.value,
     ))  # fmt: skip
+
+
+def _value_of(waiting: Waiting) -> Any:
+    """As it was put."""
+    timestamp = waiting[1]
+    return waiting[0] if timestamp is None else _new(ValueAndTimestamp, (waiting[0], timestamp))
 
 
 class DeferredWrites:
@@ -110,7 +117,7 @@ class DeferredWrites:
         if type(key) not in PLAIN_KEYS:
             return None
         found = self.waiting.get(place)
-        return None if found is None else found[0]
+        return None if found is None else _value_of(found)
 
     def put(self, key: Any, place: Place, value: Any) -> bool:
         """False: the caller has to write it; nothing waits then."""
@@ -121,13 +128,12 @@ class DeferredWrites:
             if waiting:
                 self.settle()
             return False
-        found, number = waiting.get(place), next(self._numbers)
-        if found is not None:
-            found[0], found[1], found[2] = value, self._context.record_context, number
-            return True
-        if len(waiting) >= self._cache.most_deferred:
+        number, timestamp = next(self._numbers), None
+        if self._is_timestamped:
+            value, timestamp = value
+        if len(waiting) >= self._cache.most_deferred and place not in waiting:
             self.settle()
-        waiting[place] = [value, self._context.record_context, number]
+        waiting[place] = value, timestamp, self._context.record_context, number
         return True
 
     def use(self) -> Use:
@@ -162,7 +168,7 @@ class DeferredWrites:
                     switch_point()
                 found = waiting.get(place)
                 if found is not None:
-                    value, source, _ = found
+                    value, source = _value_of(found), found[2]
                     context = source if type(source) is RecordContext else _context_of(source)
                     key, entry = entry_of(place, value, context)
                     self.moving = place, value
@@ -180,7 +186,7 @@ class DeferredWrites:
         for each in (self, *self._others):
             found = each.waiting.get(place)
             if found is not None:
-                return each._encode(found[0])  # noqa: SLF001  # of this class
+                return each._encode(_value_of(found))  # noqa: SLF001  # of this class
             moving = each.moving
             if moving is not None and moving[0] == place:
                 return each._encode(moving[1])  # noqa: SLF001  # of this class
@@ -194,7 +200,7 @@ class DeferredWrites:
             encode = each._encode  # noqa: SLF001  # of this class
             if moving is not None:
                 found[moving[0]] = encode(moving[1])
-            found.update((place, encode(write[0])) for place, write in waiting.items())
+            found.update((place, encode(_value_of(write))) for place, write in waiting.items())
         return found
 
     def settle_for_read(self) -> None:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 Entry = TypeVar("Entry", bound=tuple[Any, ...])
 
 
-def in_order_of_writes(waiting: Mapping[Any, list[Any]]) -> list[Any]:
+def in_order_of_writes(waiting: Mapping[Any, tuple[Any, Any, Any, int]]) -> list[Any]:
     """The places of deferred writes (deferred.Waiting), by the numbers of the last ones."""
-    numbers = {write[2]: place for place, write in waiting.items()}
+    numbers = {write[3]: place for place, write in waiting.items()}
     return [numbers[number] for number in sorted(numbers)]
 
 
