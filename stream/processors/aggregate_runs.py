@@ -40,7 +40,7 @@ class RunAggregation:
     def by_key(self, run: InputRun) -> None:
         """Into a key-value store."""
         aggregator, is_bound, use = self.aggregator, self.is_bound, self.deferred.use
-        get, put = self.store.get, self.store.put
+        get, put, put_of_run = self.store.get, self.store.put, self.deferred.put_of_run
         waiting, fits, numbers = use()
         place = 0
         try:
@@ -62,7 +62,8 @@ class RunAggregation:
                     old, newest = get(key) or (self.initializer(), timestamp)
                     new = aggregator(key, value, old)
                     newest = timestamp if timestamp > newest else newest
-                put(key, None if new is None else _new(ValueAndTimestamp, (new, newest)))
+                if not put_of_run(key, key, new, newest, raw):
+                    put(key, None if new is None else _new(ValueAndTimestamp, (new, newest)))
                 if run.is_interrupted():
                     return
                 use()
@@ -72,7 +73,7 @@ class RunAggregation:
     def by_tumbling_window(self, run: InputRun, size_ms: int, grace_ms: int, observed: list[int]) -> None:
         """Into a window store. `observed`: the stream time of the operator, in a list of one."""
         aggregator, is_bound, use = self.aggregator, self.is_bound, self.deferred.use
-        fetch, put = self.store.fetch, self.store.put
+        fetch, put, put_of_run = self.store.fetch, self.store.put, self.deferred.put_of_run
         waiting, fits, numbers = use()
         stream_time = observed[0]
         start = end = closes_at = 0  # the window of the last record, and the stream time that closes it
@@ -107,7 +108,8 @@ class RunAggregation:
                     old, newest = fetch(key, start) or (self.initializer(), timestamp)
                     new = aggregator(key, value, old)
                     newest = timestamp if timestamp > newest else newest
-                put(key, None if new is None else _new(ValueAndTimestamp, (new, newest)), start)
+                if not put_of_run(key, window, new, newest, raw):
+                    put(key, None if new is None else _new(ValueAndTimestamp, (new, newest)), start)
                 if run.is_interrupted():
                     return
                 use()

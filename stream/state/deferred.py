@@ -128,13 +128,30 @@ class DeferredWrites:
             if waiting:
                 self.settle()
             return False
-        number, timestamp = next(self._numbers), None
+        timestamp = None
         if self._is_timestamped:
             value, timestamp = value
+        self._wait(place, value, timestamp, self._context.record_context)
+        return True
+
+    def put_of_run(self, key: Any, place: Place, value: Any, timestamp: int, source: Any) -> bool:
+        """As `put`, of a plain value with its timestamp, by the input record `source`. False: the caller has
+        to `put` it."""
+        if self._others:
+            self._settle_others()
+        fits = self._fits
+        if fits is None or self._pause or type(key) not in PLAIN_KEYS or not self._cache.most_deferred:
+            return False
+        if value is None or not fits(value):
+            return False
+        self._wait(place, value, timestamp, source)
+        return True
+
+    def _wait(self, place: Any, value: Any, timestamp: int | None, source: Any) -> None:
+        waiting = self.waiting
         if len(waiting) >= self._cache.most_deferred and place not in waiting:
             self.settle()
-        waiting[place] = value, timestamp, self._context.record_context, number
-        return True
+        waiting[place] = value, timestamp, source, next(self._numbers)
 
     def use(self) -> Use:
         """For a loop that reads and replaces what waits for keys of PLAIN_KEYS itself, until a call of

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 from headrace.clients.serdes import Serde, bytes_, int64, json, utf8
 from headrace.protocol.errors import SerializationError
-from headrace.stream.records import ValueAndTimestamp
+from headrace.stream.records import RecordContext, ValueAndTimestamp
 from headrace.stream.state.builders import StoreBuilder
 from headrace.stream.state.deferred import PAUSE
 from headrace.stream.state.store_spec import StoreKind
+from headrace.stream.testing.topics import StoredRecord
 from store_context import FakeStoreContext
 
 KV, WINDOWS = StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW
+RECORD = StoredRecord("in", 2, 3, 5, b"a", b"v", (("h", b"x"),))
 
 
 def opened(context: FakeStoreContext, value: Any = int64, kind: StoreKind = KV, key: Any = utf8) -> Any:
@@ -74,6 +76,31 @@ def test_only_values_that_round_trip_are_deferred(serde: Any, value: Any, is_def
     else:
         store.put("a", ValueAndTimestamp(value, 1))
     assert bool(waiting(store)) is is_deferred
+    assert opened(FakeStoreContext(), serde).deferred.put_of_run("a", "a", value, 1, RECORD) is is_deferred
+
+
+@pytest.mark.parametrize("kind", [KV, WINDOWS])
+def test_a_write_of_a_run_is_one_of_its_record(kind: StoreKind) -> None:
+    """It reads as it was put, and is logged with the place and the headers of the input record."""
+    context = FakeStoreContext()
+    store = opened(context, kind=kind)
+    contexts: list[Any] = []
+    store.set_flush_listener(lambda *_: contexts.append(context.record_context), True)
+    place = "a" if kind is KV else ("a", 10)
+    assert store.deferred.put_of_run("a", place, 7, 6, RECORD)
+    assert (store.get("a") if kind is KV else store.fetch("a", 10)) == ValueAndTimestamp(7, 6)
+    assert store.deferred.peek("a", place) == store.deferred.snapshot()[place]
+    store.flush()
+    assert [record.value for record in context.changelog] == [int64.dumps(7)]
+    assert contexts == [RecordContext(5, 3, "in", 2, (("h", b"x"),), b"a", b"v")]
+
+
+@pytest.mark.parametrize("key", [1.0, True, None])
+def test_a_write_of_a_run_does_not_wait_with_a_key_that_has_equals(key: Any) -> None:
+    """Those have other bytes."""
+    store = opened(FakeStoreContext(), key=json)
+    assert not store.deferred.put_of_run(key, key, 1, 1, RECORD)
+    assert not store.deferred.put_of_run("a", "a", None, 1, RECORD)  # deletes: there is no value to wait
 
 
 def test_a_value_that_is_refused_fails_at_its_own_record() -> None:
@@ -115,6 +142,7 @@ def test_range_flushes_deferred_writes_to_the_cache() -> None:
     store.put("a", ValueAndTimestamp(1, 1))
     assert [key for key, _ in store.all()] == ["a"]
     for _ in range(PAUSE):
+        assert not store.deferred.put_of_run("b", "b", 1, 1, RECORD)
         store.put("b", ValueAndTimestamp(1, 1))
         assert not waiting(store)
     store.put("b", ValueAndTimestamp(2, 1))
