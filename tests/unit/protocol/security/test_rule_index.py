@@ -25,19 +25,28 @@ def prefixed(prefix: str, principal: str = "User:a") -> AclBinding:
     )
 
 
+def found(index: RuleIndex, name: str, *owners: str) -> list[list[AclBinding]]:
+    owned = index.patterns_of(ResourceType.TOPIC, owners)
+    return [[rule.binding for rule in group] for patterns in owned for group in patterns.about(name)]
+
+
 def test_patterns_are_found_while_they_have_rules() -> None:
-    index = RuleIndex([prefixed("ab"), prefixed("ab", "User:b"), prefixed("abc"), prefixed("ab")])
     topic = Resource(ResourceType.TOPIC, "abcd")
-    assert len(index) == 3
-    assert [sorted(found) for found in index.patterns_of(topic)] == [["User:a"], ["User:a", "User:b"]]
-    index.remove(prefixed("ab"))
-    index.remove(prefixed("ab"))
-    index.remove(prefixed("abc"))
-    assert [sorted(found) for found in index.patterns_of(topic)] == [["User:b"]]
-    assert list(index.of_principal(ResourceType.TOPIC, "User:a")) == []
-    index.remove(prefixed("ab", "User:b"))
-    assert index.patterns_of(topic) == []
-    assert list(index) == []
+    short, long, other = prefixed("ab"), prefixed("abc"), prefixed("ab", "User:b")
+    of_all = prefixed("abcd", "User:*")
+    index = RuleIndex([short, other, long, short, prefixed("b"), of_all])
+    assert len(index) == 5
+    assert found(index, "abcd", "User:a", "User:*") == [[long], [short], [of_all]]
+    assert found(index, "abcd", "User:*") == [[of_all]]
+    for binding in (of_all, short, short, long):
+        index.remove(binding)
+    assert found(index, "abcd", "User:a", "User:*") == []
+    assert found(index, "abcd", "User:b") == [[other]]
+    assert [rule.binding for rule in index.of_principal(ResourceType.TOPIC, "User:a")] == [prefixed("b")]
+    assert index.has_rule_about(topic)
+    index.remove(other)
+    assert not index.has_rule_about(topic)
+    assert list(index) == [prefixed("b")]
 
 
 def test_hosts() -> None:
