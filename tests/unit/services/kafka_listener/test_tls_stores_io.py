@@ -72,6 +72,25 @@ def test_versions_and_suites_of_tls() -> None:
         stores(**pem, ssl_protocol="TLSv1.2", ssl_enabled_protocols="TLSv1.3")
 
 
+def test_sessions_are_resumed_by_one_ticket() -> None:
+    """OpenSSL sends two unless it is told otherwise; each takes an eighth of a handshake."""
+    pem = {"ssl_keystore_key": NODE.key_pem(), "ssl_keystore_certificate_chain": NODE.chain_pem}
+    made = stores(**pem).context
+    client = ssl.create_default_context(cadata=AUTHORITY.pem)
+    session, resumed = None, []
+    for _ in range(2):
+        one, other = socket.socketpair()
+        thread = threading.Thread(target=lambda one=one: made.wrap_socket(one, server_side=True).close())
+        thread.start()
+        with client.wrap_socket(other, server_hostname="localhost", session=session) as wrapped:
+            assert wrapped.recv(1) == b""  # behind the ticket
+            session = wrapped.session
+            resumed.append(wrapped.session_reused)
+        thread.join()
+    assert resumed == [False, True]
+    assert made.num_tickets == 1
+
+
 def test_client_certificates_are_verified_without_tickets() -> None:
     """A resumed session would skip the verification."""
     pem = {"ssl_keystore_key": NODE.key_pem(), "ssl_keystore_certificate_chain": NODE.chain_pem}
