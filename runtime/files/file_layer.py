@@ -58,6 +58,10 @@ class Lent(Protocol):
         OSError of either side, BlockingIOError if none is taken; NotCachedError if the bytes have left the
         page cache: the kernel was advised to read them, up to a number of times."""
 
+    def read_into(self, room: Buffer, start: int) -> int:
+        """Read bytes from `start` on into `room`, as many as there are; 0 at the end of the file. Errors: as
+        `send`."""
+
 
 class File(Protocol):
     """An open file. Any thread may read; only the log's owner writes."""

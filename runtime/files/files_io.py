@@ -196,14 +196,9 @@ class _LentBytes:
 
     def send(self, descriptor: int, start: int) -> int:
         number, position = self._descriptor.number, self._position + start
-        size = min(self._size - start, _SENT_AT_ONCE_BYTES, os.fstat(number).st_size - position)
-        if size <= 0:
+        size = self._cached_bytes(number, start, _SENT_AT_ONCE_BYTES)
+        if not size:
             return 0
-        if self._tries and not self._pages.has(number, position, size):
-            self._tries -= 1
-            with contextlib.suppress(OSError):  # advice: some file systems refuse it
-                os.posix_fadvise(number, position, size, os.POSIX_FADV_WILLNEED)
-            raise NotCachedError
         try:
             return os.sendfile(descriptor, number, position, size)
         except OSError as error:
@@ -211,6 +206,24 @@ class _LentBytes:
                 raise
         # the file system has no sendfile
         return os.write(descriptor, os.pread(number, min(size, _READ_INSTEAD_BYTES), position))
+
+    def read_into(self, room: Buffer, start: int) -> int:
+        number = self._descriptor.number
+        size = self._cached_bytes(number, start, len(room))
+        return os.preadv(number, [memoryview(room)[:size]], self._position + start) if size else 0
+
+    def _cached_bytes(self, number: int, start: int, most_bytes: int) -> int:
+        """How many bytes from `start` on are to be read now; 0 at the end of the file."""
+        position = self._position + start
+        size = min(self._size - start, most_bytes, os.fstat(number).st_size - position)
+        if size <= 0:
+            return 0
+        if self._tries and not self._pages.has(number, position, size):
+            self._tries -= 1
+            with contextlib.suppress(OSError):  # advice: some file systems refuse it
+                os.posix_fadvise(number, position, size, os.POSIX_FADV_WILLNEED)
+            raise NotCachedError
+        return size
 
 
 class UnsyncedFile(OsFile):

@@ -35,7 +35,7 @@ from .served import SERVED
 from .sockets_io import Sockets
 from .telemetry import ClientTelemetry
 from .throttling import Throttle
-from .tls_io import READ_BYTES, HandshakeTurns
+from .tls_io import READ_BYTES, SEAL_BYTES, HandshakeTurns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +111,7 @@ class KafkaListener:
         self.unready: Deadlines[KafkaConnection] = Deadlines()
         self.handshakes = HandshakeTurns(self.soon)
         self._cipher_buffer: memoryview | None = None
+        self._plain_buffer: memoryview | None = None
         self.failed_authentications = self.failed_handshakes = 0
         self._sessions = itertools.count(secrets.randbits(61) + 1)
         self.accepted = self.refused = self.broken = 0
@@ -366,6 +367,13 @@ class KafkaListener:
         if self._cipher_buffer is None:
             self._cipher_buffer = memoryview(bytearray(READ_BYTES))
         return self._cipher_buffer
+
+    @property
+    def plain_buffer(self) -> memoryview:
+        """The buffer of all TLS connections for bytes that are encrypted next."""
+        if self._plain_buffer is None:
+            self._plain_buffer = memoryview(bytearray(SEAL_BYTES))
+        return self._plain_buffer
 
     def note_bug(self, peer: KafkaPeer, call: Call, error: Exception) -> None:
         """Count and log an exception in the translation of a call."""

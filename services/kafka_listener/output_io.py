@@ -112,9 +112,7 @@ class Output:
             if isinstance(part, LentRun):
                 part.on_revoked = self.reset
                 self._runs.append(part)
-                if not self._is_corked:
-                    self._is_corked = True
-                    _cork(self._descriptor, _ON)
+                self._cork()
             else:
                 self.held_bytes += size
         if not (self._is_watched or self._is_pump_scheduled):
@@ -195,6 +193,11 @@ class Output:
         while self._parts and self._sent >= len(self._parts[0]):
             self._sent -= len(self._parts.popleft())
         return sent
+
+    def _cork(self) -> None:
+        if not self._is_corked:
+            self._is_corked = True
+            _cork(self._descriptor, _ON)
 
     def _forget_runs(self) -> None:
         for run in self._runs:

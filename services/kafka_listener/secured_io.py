@@ -130,6 +130,7 @@ class SecuredConnection(KafkaConnection):
             failed=lambda: self._listener.guarded(self.abort),
             watch=socket.set_writing,
             seal=socket.seal,
+            room=self._listener.plain_buffer,
         )
 
     def abort(self) -> None:

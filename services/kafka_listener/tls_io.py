@@ -1,8 +1,9 @@
 """TLS for one connection: an SSL object between the descriptor and the frames, over buffers in memory.
 
 Records are read in large pieces, and encrypted when the socket is writable, so that a waiting response is in
-memory once. Handshakes are steps of a few hundred microseconds: they wait in a queue with a share of each
-turn of the event loop, so that many handshakes do not stall established connections.
+memory once, and a response from the page cache not at all. Handshakes are steps of a few hundred
+microseconds: they wait in a queue with a share of each turn of the event loop, so that many handshakes do not
+stall established connections.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...runtime.files.file_layer import NotCachedError
+from ...storage_node.log.lending import LentRun
 from .output_io import Output
 from .sockets_io import PolledSocket
 
@@ -260,9 +263,8 @@ class TlsSocket(PolledSocket):
 
     # --- writing -----------------------------------------------------------------------------------------
 
-    def seal(self, data: bytes) -> bytes:
+    def seal(self, view: memoryview) -> bytes:
         """The TLS records of these bytes, after pending TLS messages. Errors: OSError."""
-        view = memoryview(data)
         while view:
             view = view[self._tls.write(view) :]
         return self._outgoing.read()
@@ -300,20 +302,21 @@ def _reason(error: ssl.SSLError) -> str:
 
 
 class TlsOutput(Output):
-    """An Output that encrypts its parts. Invariant: the first `_sealed` parts are encrypted."""
+    """An Output that encrypts its parts. Runs are read from the page cache only then, and not held any longer.
 
-    __slots__ = ("_seal", "_sealed")
+    Invariant: the first `_sealed` parts are encrypted; of the part behind them the first `_taken` bytes are
+    in one of these.
+    """
 
-    def __init__(self, *args: Any, seal: Callable[[bytes], bytes], **more: Any) -> None:
-        """As Output."""
+    __slots__ = ("_room", "_seal", "_sealed", "_taken")
+
+    def __init__(
+        self, *args: Any, seal: Callable[[memoryview], bytes], room: memoryview, **more: Any
+    ) -> None:
+        """As Output. `room` is shared with other connections: its size is what is sealed at once."""
         super().__init__(*args, **more)
-        self._seal: Callable[[bytes], bytes] = seal
-        self._sealed = 0
-
-    @property
-    def may_lend(self) -> bool:
-        """Never: the kernel does not have the TLS keys."""
-        return False
+        self._seal, self._room = seal, room
+        self._sealed = self._taken = 0
 
     def write_one(self, data: bytes) -> None:
         """As Output.write_one."""
@@ -334,7 +337,10 @@ class TlsOutput(Output):
     def close(self) -> None:
         """As Output.close."""
         super().close()
-        self._seal, self._sealed = bytes, 0
+        self._seal, self._sealed, self._taken = bytes, 0, 0
+
+    def _cork(self) -> None:
+        """Parts are sealed together: the small ones make no packets of their own."""
 
     def _send_some(self) -> int:
         if not self._sealed:
@@ -350,19 +356,32 @@ class TlsOutput(Output):
         return sent
 
     def _seal_some(self) -> None:
-        """Replace up to SEAL_BYTES of the first parts by their records."""
-        taken: list[memoryview] = []
-        size = 0
-        while self._parts and size < SEAL_BYTES:
-            view = memoryview(self._parts.popleft()).cast("B")  # type: ignore[arg-type]
-            left = SEAL_BYTES - size
-            if len(view) > left:
-                self._parts.appendleft(view[left:])
-                view = view[:left]
-            taken.append(view)
-            size += len(view)
-        sealed = self._seal(b"".join(taken))
+        """Replace bytes of the first parts by their records. Errors: as Output._send_some of runs."""
+        room, size, held = self._room, 0, 0
+        while self._parts and size < len(room):
+            first = self._parts[0]
+            if isinstance(first, LentRun):
+                try:
+                    count = first.read_into(room[size:], self._taken)
+                except NotCachedError:
+                    if not size:
+                        raise
+                    break
+            else:
+                view = memoryview(first)[self._taken : self._taken + len(room) - size]
+                count = len(view)
+                room[size : size + count] = view
+                held += count
+            size += count
+            self._taken += count
+            if self._taken == len(first):
+                self._parts.popleft()
+                self._taken = 0
+                if isinstance(first, LentRun):
+                    first.on_revoked = None
+                    self._runs.remove(first)
+        sealed = self._seal(room[:size])
         self._parts.appendleft(sealed)
         self._sealed = 1
         self.unsent_bytes += len(sealed) - size
-        self.held_bytes += len(sealed) - size
+        self.held_bytes += len(sealed) - held

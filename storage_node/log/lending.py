@@ -1,4 +1,5 @@
-"""Zero-copy reads: batches that are sent from the segment's file, by sendfile, without reading them.
+"""Zero-copy reads: batches that are sent from the segment's file, by sendfile, without reading them; with TLS
+they are read in pieces, when they are encrypted.
 
 A log lends whole batches that are in the page cache and below the reader's end offset: bytes that do not
 change any more. Compaction, retention and deletion do not affect them, because the file stays open. A
@@ -63,6 +64,15 @@ class LentRun:
         if not sent:
             raise RevokedError  # the file was truncated
         return sent
+
+    def read_into(self, room: Buffer, start: int) -> int:
+        """Read bytes from `start` on into `room`, at least one. Errors: RevokedError, OSError."""
+        if self._is_revoked:
+            raise RevokedError
+        count = self._lent.read_into(room, start)
+        if not count:
+            raise RevokedError  # the file was truncated
+        return count
 
     def revoke(self) -> None:
         self._is_revoked = True

@@ -254,6 +254,10 @@ def test_lent_bytes_are_sent(place: tuple[Files, str]) -> None:
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         assert pipe.read() == content[1000:6000]
+    room = bytearray(5001)
+    assert lent.read_into(memoryview(room)[1:3001], 0) == 3000
+    assert lent.read_into(memoryview(room)[3001:], 3000) == 2000
+    assert room[1:] == content[1000:6000]
     with pytest.raises(FileGoneError):
         file.lend(0, 1)
 
@@ -270,6 +274,8 @@ def test_truncated_bytes_are_not_sent(place: tuple[Files, str]) -> None:
     reader, writer = os.pipe()
     assert lent.send(writer, 4000) == 1000
     assert lent.send(writer, 5000) == 0
+    assert lent.read_into(bytearray(9000), 4000) == 1000
+    assert lent.read_into(bytearray(9000), 5000) == 0
     os.close(reader)
     os.close(writer)
 
@@ -286,8 +292,9 @@ def test_cold_pages_are_not_lent(place: tuple[Files, str]) -> None:
     assert file.lend(size // 2, size // 4) is None
 
 
-def test_evicted_lent_pages_are_read_again(place: tuple[Files, str]) -> None:
-    """`send` does not wait for them; after some attempts they are sent all the same."""
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_evicted_lent_pages_are_read_again(place: tuple[Files, str], is_sent: bool) -> None:
+    """`send` and `read_into` do not wait for them; after some attempts they are sent or read all the same."""
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
     size = 1 << 20
@@ -299,14 +306,21 @@ def test_evicted_lent_pages_are_read_again(place: tuple[Files, str]) -> None:
     file.drop_cached(0, size)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
+    room = bytearray(size)
+
+    def take() -> bytes:
+        if is_sent:
+            return os.read(reader, lent.send(writer, 0))
+        return bytes(room[: lent.read_into(room, 0)])
+
     with pytest.raises(NotCachedError):
-        lent.send(writer, 0)
-    sent = 0
+        take()
+    taken = b""
     for _ in range(10):
         with contextlib.suppress(NotCachedError):
-            sent = lent.send(writer, 0)
+            taken = take()
             break
-    assert sent
-    assert os.read(reader, sent) == b"a" * sent
+    assert taken
+    assert taken == b"a" * len(taken)
     os.close(reader)
     os.close(writer)

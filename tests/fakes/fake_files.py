@@ -159,13 +159,21 @@ class FakeLent:
         return self._size
 
     def send(self, descriptor: int, start: int) -> int:
+        return os.write(descriptor, self._bytes(start))
+
+    def read_into(self, room: Buffer, start: int) -> int:
+        data = self._bytes(start)[: len(room)]
+        memoryview(room)[: len(data)] = data
+        return len(data)
+
+    def _bytes(self, start: int) -> bytes:
         end = self._position + self._size
         if self._inode.data[self._position + start : end] and not self._inode.is_cached(
             self._position + start, min(end, len(self._inode.data)) - self._position - start
         ):
             self._inode.warm(self._position + start, self._size - start)
             raise NotCachedError
-        return os.write(descriptor, self._inode.data[self._position + start : end])
+        return bytes(self._inode.data[self._position + start : end])
 
 
 class FakeFile:

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,10 +13,13 @@ import pytest
 from headrace.runtime.files.file_layer import NotCachedError
 from headrace.runtime.files.files_io import OsFiles
 from headrace.services.kafka_listener.output_io import Output
+from headrace.services.kafka_listener.tls_io import TlsOutput
 from headrace.storage_node.log.lending import LentRun
 from node_rig import until
 
 CONTENT = os.urandom(3_000_000)
+# Stands for encryption: what was sealed twice, or not at all, is found.
+SEALED = bytes(number ^ 0xFF for number in range(256))
 
 
 class FileLent:
@@ -31,11 +35,14 @@ class FileLent:
     def send(self, descriptor: int, start: int) -> int:
         return os.sendfile(descriptor, self._file.fileno(), start, self._size - start)
 
+    def read_into(self, room: memoryview, start: int) -> int:
+        return os.preadv(self._file.fileno(), [room[: self._size - start]], start)
+
 
 class Rig:
     """An output and the far end of its connection, over TCP."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Callable[..., Output] = Output) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.far = socket.socket()
             self.far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 * 1024)
@@ -47,7 +54,7 @@ class Rig:
         self.progress: list[int] = []
         self.is_watched = False
         self.failures = 0
-        self.output = Output(
+        self.output = kind(
             asyncio.get_running_loop(),
             self.near.fileno(),
             progressed=lambda: self.progress.append(self.output.unsent_bytes),
@@ -101,6 +108,18 @@ def file(tmp_path: Path) -> Iterator[BinaryIO]:
 async def rig() -> AsyncIterator[Rig]:
     """Both ends, until the end of the test."""
     rig = Rig()
+    try:
+        yield rig
+    finally:
+        rig.close()
+
+
+@pytest.fixture
+@asynccontextmanager
+async def sealing() -> AsyncIterator[Rig]:
+    """The same with bytes that are sealed, 100,000 at once."""
+    seal = lambda view: bytes(view).translate(SEALED)  # noqa: E731
+    rig = Rig(partial(TlsOutput, seal=seal, room=memoryview(bytearray(100_000))))
     try:
         yield rig
     finally:
@@ -252,3 +271,60 @@ async def test_runs_of_real_log_files_are_sent(rig: Rig, file: BinaryIO) -> None
     rig.output.write([LentRun(lent, 1)])
     log.close()
     assert await rig.read(1_500_000) == CONTENT[1000:1_501_000]
+
+
+# --- with TLS ------------------------------------------------------------------------------------------
+
+
+async def test_bytes_and_runs_are_sealed_in_order(sealing: Rig, file: BinaryIO) -> None:
+    """What TLS itself sends comes between them, but not into a piece that is sealed."""
+    run, last = LentRun(FileLent(file, 2_900_000), 1), LentRun(FileLent(file, 100_000), 1)
+    sealing.output.write([b"head", CONTENT[:150_000], run, b"middle", last, b"tail"])
+    assert sealing.output.unsent_bytes
+    assert sealing.output.held_bytes < 150_000
+    sealing.output.send_sealed(b"alert")
+    got = (await sealing.read(3_150_019)).replace(b"alert", b"").translate(SEALED)
+    assert got == b"head" + CONTENT[:150_000] + CONTENT[:2_900_000] + b"middle" + CONTENT[:100_000] + b"tail"
+    assert (sealing.output.unsent_bytes, sealing.output.held_bytes) == (0, 0)
+    assert sealing.failures == 0
+
+
+async def test_a_run_is_revoked_until_it_is_sealed(sealing: Rig, file: BinaryIO) -> None:
+    """From then on the records are copies. What was sealed of another one is not completed."""
+    first, second = LentRun(FileLent(file, 50_000), 1), LentRun(FileLent(file, 2_900_000), 1)
+    sealing.output.write([first])
+    first.revoke()
+    assert (await sealing.read(50_000)).translate(SEALED) == CONTENT[:50_000]
+    assert sealing.failures == 0
+    sealing.output.write([second])
+    second.revoke()
+    await until(lambda: sealing.failures == 1)
+    assert sealing.output.unsent_bytes == 0
+
+
+async def test_a_run_is_sealed_once_its_pages_are_back(sealing: Rig, file: BinaryIO) -> None:
+    """The bytes before it are sent without it."""
+
+    class Away(FileLent):
+        tries = 3
+
+        def read_into(self, room: memoryview, start: int) -> int:
+            if self.tries:
+                self.tries -= 1
+                raise NotCachedError
+            return super().read_into(room, start)
+
+    sealing.output.write([b"head", LentRun(Away(file, 2_000_000), 1)])
+    assert (await sealing.read(4)).translate(SEALED) == b"head"
+    sealing.output.write([b"tail"])
+    assert (await sealing.read(2_000_004)).translate(SEALED) == CONTENT[:2_000_000] + b"tail"
+    assert sealing.failures == 0
+
+
+async def test_a_run_behind_the_end_of_its_file_cannot_be_sealed(sealing: Rig, file: BinaryIO) -> None:
+    """The rest of the response can never be sent."""
+    sealing.output.write([LentRun(FileLent(file, 3_000_000, promised=3_000_001), 1)])
+    reading = asyncio.ensure_future(sealing.read(3_000_000))
+    await until(lambda: sealing.failures == 1)
+    assert sealing.output.unsent_bytes == 0
+    reading.cancel()

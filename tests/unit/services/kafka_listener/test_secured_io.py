@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 from certificates import Authority
+from fake_files import FakeFiles
 from headrace.protocol.security.identity import Identity
 from headrace.protocol.security.principals import user
 from headrace.services.kafka_listener.assembly import new_kafka_listener
+from headrace.storage_node.log.lending import LentRun
 from kafka_listener_rig import FakeHost, ListenerRig, WireClient
 
 METADATA, HANDSHAKE, VERSIONS, AUTHENTICATE = 3, 17, 18, 36
@@ -252,11 +254,14 @@ def test_requests_and_responses_over_tls() -> None:
         client.send(METADATA, 9)
         assert len((await rig.host.request(0)).peer.client_id) == 32_000
         (connection,) = rig.listener._connections
-        connection._output.write([bytes([number]) * 400_000 for number in range(3)])
-        received = await client.reader.readexactly(1_200_000)
-        assert received[::400_000] == bytes(range(3))
+        log = FakeFiles().open("/log", create=True)
+        log.pwrite(0, [b"1" * 900_000])
+        lent = log.lend(0, 900_000)
+        assert lent is not None
+        assert connection.takes_runs
+        connection._output.write([b"0" * 300_000, LentRun(lent, 1), b"2"])
+        assert await client.reader.readexactly(1_200_001) == b"0" * 300_000 + b"1" * 900_000 + b"2"
         assert connection.unsent_bytes == 0
-        assert not connection.takes_runs
         connection.abort()
         assert await client.ended() == b""
 
