@@ -119,8 +119,8 @@ def authorization_page() -> str:
         "# Required operations\n",
         "Made by `make docs` from `protocol/security/required_operations.py`. With `authorizer.class.name` a"
         " client needs rules that allow these operations, its own, those of `User:*` or those of its roles,"
-        " on both protocols; other servers of the cluster and `super.users` need none. The node that receives a"
-        " request checks it before it calls a handler or forwards the request.\n",
+        " on both protocols; other servers of the cluster and `super.users` need none. The node that receives"
+        " a request checks it before it calls a handler or forwards the request.\n",
         "If the operation is not allowed, the request or that resource is rejected with the error of the"
         " resource's type, whether or not the resource exists; lists omit resources that the client may not"
         " describe. READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS.\n",

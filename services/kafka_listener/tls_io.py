@@ -302,7 +302,7 @@ def _reason(error: ssl.SSLError) -> str:
 
 
 class TlsOutput(Output):
-    """An Output that encrypts its parts. Runs are read from the page cache only then, and not held any longer.
+    """An Output that encrypts its parts. Runs are read from the page cache only then, and not held.
 
     Invariant: the first `_sealed` parts are encrypted; of the part behind them the first `_taken` bytes are
     in one of these.
