@@ -101,7 +101,7 @@ def test_rules_of_roles_that_never_match(members: dict[str, tuple[str, ...]], re
     assert reason in finding.reason
     assert list(lint([of_role], ["User:root"], members={"readers": ("User:root", "User:alice")})) == []
     (finding,) = lint([of_role._replace(host="a.host")], members={"readers": ("User:alice",)})
-    assert "no address" in finding.reason
+    assert "not an address" in finding.reason
 
 
 def test_a_rule_of_a_member_within_one_of_its_role() -> None:
