@@ -224,7 +224,7 @@ class ControllerServer:
         self._writer.on_committed(end_offset)
         self._learn_cluster()
         image = self._feed.image
-        if self._storage.is_snapshot_due(image) and not self._tasks.is_stopping:
+        if self._storage.is_snapshot_due(image, self._feed.lowered_at) and not self._tasks.is_stopping:
             self._tasks.spawn(self._storage.write_snapshot(image), "controller-snapshot")
 
     def on_snapshot(self, image: MetadataImage) -> None:

@@ -14,6 +14,8 @@ import msgspec
 
 from ..protocol.errors import NO_ERROR, OffsetOutOfRangeError
 from ..protocol.messages.control import FetchMetadataResponse
+from ..protocol.metadata.features import level_of
+from ..protocol.metadata.records import FeatureLevelRecord
 from ..protocol.metadata.replay import image_records
 from .metrics import ElectionCounts
 
@@ -35,6 +37,9 @@ class MetadataFeed:
         self._max_tail_records = max_tail_records
         self._max_answer_records = max_answer_records
         self.elections = ElectionCounts()
+        self.lowered_at = -1
+        """The offset of the image with which a feature level was last lowered, -1 without one. The records
+        before may be of kinds that servers with the lower level do not know."""
         self.restart(image)
 
     def restart(self, image: MetadataImage) -> None:
@@ -54,6 +59,7 @@ class MetadataFeed:
         """These decisions, in log order, are committed and lead to `image`; `took_ms` are their durations if
         they were made here."""
         end_offset = self.image.offset + 1
+        is_lowered = any(map(self._lowers_a_level, decisions))
         self.elections.committed(self.image, decisions, took_ms)
         for records in decisions:
             end_offset += len(records)
@@ -63,6 +69,15 @@ class MetadataFeed:
         self.image = image
         self._encoded.clear()
         self._trim()
+        if is_lowered:
+            self.lowered_at = image.offset
+            self.restart(image)
+
+    def _lowers_a_level(self, records: Sequence[MetadataRecord]) -> bool:
+        return any(
+            isinstance(record, FeatureLevelRecord) and record.level < level_of(self.image, record.name)
+            for record in records
+        )
 
     def encoded(self, offset: int) -> bytes | None:
         """As `answer`, encoded; cached for all readers at the same offset.

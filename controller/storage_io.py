@@ -94,12 +94,14 @@ class ControllerStorage:
             self.identity = replace(self.identity, cluster_id=cluster_id)
             write_identity(self.files, self.directory, self.identity)
 
-    def is_snapshot_due(self, image: MetadataImage) -> bool:
-        """Whether enough records follow the newest snapshot, and none is being written."""
+    def is_snapshot_due(self, image: MetadataImage, lowered_at: int = -1) -> bool:
+        """Whether enough records follow the newest snapshot, or a lowered feature level at the offset
+        `lowered_at`, and none is being written."""
         stored = self.log
-        is_due = stored.bytes_since_snapshot >= self._config.snapshot_interval_bytes
         newest = stored.snapshots.newest
         is_newer = newest is None or newest.end_offset <= image.offset
+        is_before = lowered_at >= 0 and (newest is None or newest.end_offset <= lowered_at)
+        is_due = is_before or stored.bytes_since_snapshot >= self._config.snapshot_interval_bytes
         return is_due and is_newer and not self._is_snapshotting
 
     async def write_snapshot(self, image: MetadataImage) -> None:

@@ -238,6 +238,7 @@ class ClusterIo:
 
     async def _main(self, start_failures: list[Exception]) -> None:
         self.thread_id = threading.get_ident()
+        self._stop = asyncio.Event()  # before the constructor returns: then `close` can be called
         try:
             self._hub = self._make_hub(self.bootstrap, self.config)
         except Exception as error:  # noqa: BLE001 - the constructor raises it
@@ -245,7 +246,6 @@ class ClusterIo:
             return
         finally:
             self._ready.set()
-        self._stop = asyncio.Event()
         try:
             await self._stop.wait()
         finally:

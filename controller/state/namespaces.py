@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ...protocol.metadata.records import MetadataRecord
     from ...protocol.security.acls import AclBinding
 
-MAX_NAMESPACES = 1_000  # Bound: in all, and changes of one request; each is compared with all topics
+MAX_NAMESPACES = 1_000  # Bound: in all, and in one request
 
 
 class Usage(NamedTuple):
@@ -64,16 +64,19 @@ def decide_alter_namespaces(image: MetadataImage, request: AlterNamespacesReques
     counts = Counter(change.prefix for change in request.changes)
     records: list[MetadataRecord] = []
     results = []
-    new = 0
+    new = new_rules = 0
     for change in request.changes:
         try:
             if counts[change.prefix] > 1:
                 raise DuplicateResourceError("a prefix is named twice")
             made = _change(image, change, new)
+            added = sum(isinstance(record, AccessControlEntryRecord) for record in made)
+            check_room(image, new_rules + added)
         except KafkaError as error:
             results.append(ItemError(change.prefix, error.code, error.detail))
         else:
             new += change.prefix not in image.namespaces
+            new_rules += added
             results.append(ItemError(change.prefix))
             records += made
     end = image.offset + len(records)
@@ -117,16 +120,16 @@ def _limit(what: str, wanted: int | None, old: int) -> int:
 def _rule_changes(
     image: MetadataImage, old: tuple[AclBinding, ...], new: tuple[AclBinding, ...]
 ) -> list[MetadataRecord]:
-    """Errors: InvalidRequestError for too many rules."""
     added = [rule for rule in new if rule not in image.acls]
-    check_room(image, len(added))
     removed = [RemoveAccessControlEntryRecord(rule) for rule in old if rule in image.acls]
     return [*removed, *map(AccessControlEntryRecord, added)]
 
 
 def describe_namespaces(image: MetadataImage, request: DescribeNamespacesRequest) -> Decision:
-    """Namespaces with their usage."""
-    prefixes = request.prefixes or tuple(sorted(image.namespaces))
+    """Namespaces with their usage. Errors: InvalidRequestError for too many."""
+    if len(request.prefixes) > MAX_NAMESPACES:
+        raise InvalidRequestError(f"{len(request.prefixes)} namespaces, at most {MAX_NAMESPACES} are allowed")
+    prefixes = tuple(dict.fromkeys(request.prefixes)) or tuple(sorted(image.namespaces))
     usage = _usage_of(image, [each for each in prefixes if each in image.namespaces])
     described = tuple(_described(image, prefix, usage.get(prefix)) for prefix in prefixes)
     return Decision((), DescribeNamespacesResponse(namespaces=described))
@@ -143,9 +146,11 @@ def _described(image: MetadataImage, prefix: str, usage: Usage | None) -> Descri
 
 def _usage_of(image: MetadataImage, prefixes: Iterable[str]) -> dict[str, Usage]:
     counts = {prefix: [0, 0] for prefix in prefixes}
+    lengths = {len(prefix) for prefix in counts}  # a topic costs a look-up for each, not for each prefix
     for topic in image.topics.values():
-        for prefix, count in counts.items():
-            if topic.name.startswith(prefix):
+        for length in lengths:
+            count = counts.get(topic.name[:length])
+            if count is not None:
                 count[0] += 1
                 count[1] += len(topic.partitions)
     return {prefix: Usage(*count) for prefix, count in counts.items()}

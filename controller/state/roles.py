@@ -159,13 +159,15 @@ _CHANGES: dict[int, Callable[[_Draft, RoleChange], None]] = {
 
 
 def describe_roles(image: MetadataImage, request: DescribeRolesRequest) -> Decision:
-    """Roles with their members."""
+    """Roles with their members. Errors: InvalidRequestError for too many."""
+    if len(request.roles) > MAX_ROLES:
+        raise InvalidRequestError(f"{len(request.roles)} roles, at most {MAX_ROLES} are allowed")
     members: dict[str, list[str]] = {}
     for name, member in sorted(image.role_members):
         members.setdefault(name, []).append(member)
-    names = request.roles or sorted(image.roles)
+    names = tuple(dict.fromkeys(request.roles)) or tuple(sorted(image.roles))
     if request.member:
-        names = [name for name in names if (name, request.member) in image.role_members]
+        names = tuple(name for name in names if (name, request.member) in image.role_members)
     roles = tuple(_described(image, name, tuple(members.get(name, ()))) for name in names)
     return Decision((), DescribeRolesResponse(roles=roles))
 

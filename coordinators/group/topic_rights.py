@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...protocol.coordinator_errors import CoordinatorNotAvailableError
 from ...protocol.security.acls import AclOperation, Resource, ResourceType
 from ...protocol.security.identity import Identity
-from ...protocol.security.principals import parse_principal
+from ...protocol.security.principals import connection_principal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ def topic_filter(authorizer: Authorizer | None, reader: Client | None) -> Callab
         return lambda _topic: True
     if not authorizer.is_ready:
         raise CoordinatorNotAvailableError("this node does not have the present rules")
-    rules, identity = authorizer, Identity(parse_principal(reader[0]), reader[1])
+    rules, identity = authorizer, Identity(connection_principal(reader[0]), reader[1])
 
     def may_describe(topic: str) -> bool:
         return rules.allows(identity, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic))

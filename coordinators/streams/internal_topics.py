@@ -15,7 +15,7 @@ from ...protocol.messages.control import CreateTopicsRequest, NewTopicSpec
 from ...protocol.model import NO_NODE
 from ...protocol.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from ...protocol.security.identity import Identity
-from ...protocol.security.principals import parse_principal
+from ...protocol.security.principals import connection_principal
 from ..runtime.ports import Outcome
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class InternalTopics:
             return ()
         if not authorizer.is_ready:
             raise CoordinatorNotAvailableError("this node does not have the present rules")
-        identity = Identity(parse_principal(creator[0]), creator[1])
+        identity = Identity(connection_principal(creator[0]), creator[1])
         if authorizer.allows(identity, AclOperation.CREATE, CLUSTER):
             return ()
         return tuple(

@@ -58,6 +58,8 @@ class _Rule(NamedTuple):
             return None
         if made is None:
             return None
+        if not made:
+            raise NoRuleError(f"the rule {self.text} of {RULES_KEY} gives an empty user name")
         if _NOT_SIMPLE.search(made):
             raise NoRuleError(f"the rule {self.text} of {RULES_KEY} gives {made[:200]!r}, which has / or @")
         return {"L": made.lower(), "U": made.upper()}.get(self.case, made)

@@ -48,11 +48,13 @@ class PrincipalMapper:
         self._rules = _parsed(rules)
 
     def name_of(self, distinguished_name: str) -> str:
-        """The user name. Errors: NoRuleError."""
+        """The user name. Errors: NoRuleError, also for a rule that applies and gives an empty name."""
         for rule in self._rules:
             name = rule.applied(distinguished_name)
-            if name is not None:
+            if name:
                 return name
+            if name is not None:
+                raise NoRuleError(f"ssl.principal.mapping.rules map {distinguished_name[:200]!r} to no name")
         raise NoRuleError(f"no rule of ssl.principal.mapping.rules applies to {distinguished_name[:200]!r}")
 
 

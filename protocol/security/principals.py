@@ -30,6 +30,12 @@ def user(name: str) -> Principal:
     return Principal(USER_TYPE, name)
 
 
+def connection_principal(text: str) -> Principal:
+    """The principal of a connection from its text. A connection may have a name that no rule can have."""
+    kind, _, name = text.partition(":")
+    return Principal(kind, name)
+
+
 def parse_principal(text: str) -> Principal:
     """The principal of a text like `User:alice`; the name may contain colons. Errors: ValueError."""
     kind, separator, name = text.partition(":")

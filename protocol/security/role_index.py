@@ -27,23 +27,26 @@ class RoleIndex:
 
     def change(self, added: Iterable[Membership], removed: Iterable[Membership]) -> None:
         """Remove memberships and add memberships."""
+        roles: dict[str, set[str]] = {}  # of the members that change
+
+        def roles_of(member: str) -> set[str]:
+            if member not in roles:
+                roles[member] = set(self._owners.get(member, ())[2:])
+            return roles[member]
+
         for each in removed:
             if each in self._memberships:
                 del self._memberships[each]
-                left = [owner for owner in self._owners[each[1]] if owner != str(role(each[0]))]
-                self._keep(each[1], left)
+                roles_of(each[1]).discard(str(role(each[0])))
         for each in added:
-            if each not in self._memberships:
-                self._memberships[each] = None
-                self._keep(each[1], [*self.owners_of(each[1]), str(role(each[0]))])
+            self._memberships[each] = None
+            roles_of(each[1]).add(str(role(each[0])))
+        for member, names in roles.items():
+            if names:
+                self._owners[member] = (member, WILDCARD_PRINCIPAL, *sorted(names))
+            else:
+                self._owners.pop(member, None)
 
     def owners_of(self, principal: str) -> tuple[str, ...]:
         """The principals whose rules count for a connection of this one: itself, all users, its roles."""
         return self._owners.get(principal) or tuple(dict.fromkeys((principal, WILDCARD_PRINCIPAL)))
-
-    def _keep(self, member: str, owners: list[str]) -> None:
-        own, everyone, *roles = owners
-        if roles:
-            self._owners[member] = (own, everyone, *sorted(roles))
-        else:
-            del self._owners[member]

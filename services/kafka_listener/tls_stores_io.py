@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ss
 # Session tickets behind each handshake of TLS 1.3, as many as a JVM sends. Measured: with OpenSSL's default,
 # two, a handshake takes an eighth more CPU time.
 _TICKETS = 1
+MAX_STORE_BYTES = 1024 * 1024  # Bound: of one file; a trust store of all public authorities has a quarter
 _Signature = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -61,7 +63,7 @@ class TlsStores:
 def _signature_of(name: str) -> tuple[int, int, int] | None:
     try:
         found = Path(name).stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a path with a null character
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
 
@@ -129,12 +131,25 @@ def _load_trusted(context: ssl.SSLContext, security: ListenerSecurity) -> None:
 
 
 def _read(security: ListenerSecurity, key_name: str, location: str) -> bytes:
+    """The content of a store. The path may come from a request: the node must not wait for a pipe or read a
+    device without end. Errors: ConfigError."""
     fault = ""
     try:
-        return Path(location).read_bytes()
+        descriptor = os.open(location, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                fault = "not a regular file"
+            elif len(data := os.read(descriptor, MAX_STORE_BYTES + 1)) > MAX_STORE_BYTES:
+                fault = f"larger than {MAX_STORE_BYTES} bytes"
+            else:
+                return data
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        fault = f"listener {security.listener}: {key_name}: {error.strerror}: {location}"
-    raise ConfigError(fault)
+        fault = error.strerror or str(error)
+    except ValueError as error:
+        fault = str(error)
+    raise ConfigError(f"listener {security.listener}: {key_name}: {fault}: {location!r}")
 
 
 def _with_fault(security: ListenerSecurity, what: str, load: object) -> None:

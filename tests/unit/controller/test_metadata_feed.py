@@ -5,8 +5,14 @@ import pytest
 from headrace.controller.metadata_feed import MAX_ENCODED, MetadataFeed
 from headrace.protocol.errors import OffsetOutOfRangeError
 from headrace.protocol.messages.control import FetchMetadataResponse
+from headrace.protocol.metadata.features import SECURITY_VERSION
 from headrace.protocol.metadata.image import MetadataImage
-from headrace.protocol.metadata.records import FormatRecord, NextNodeIdRecord, NoOpRecord
+from headrace.protocol.metadata.records import (
+    FeatureLevelRecord,
+    FormatRecord,
+    NextNodeIdRecord,
+    NoOpRecord,
+)
 from headrace.protocol.metadata.replay import image_of, replay
 
 
@@ -51,6 +57,18 @@ def test_a_reader_behind_the_tail_gets_a_snapshot() -> None:
     encoded = feed.encoded(-1)
     assert msgspec.msgpack.decode(encoded, type=FetchMetadataResponse) == answer
     assert feed.encoded(-7) is encoded
+
+
+def test_a_lowered_level_ends_the_tail() -> None:
+    """The records before may be of kinds that a node with the lower level does not know: it gets an image."""
+    feed = feed_of(2)
+    for level, lowered_at in ((2, -1), (1, 4), (1, 4), (2, 4), (0, 7)):
+        records = [FeatureLevelRecord(SECURITY_VERSION, level)]
+        image, _ = replay(feed.image, feed.image.offset + 1, records)
+        feed.publish(image, [records])
+        assert feed.lowered_at == lowered_at
+        assert feed.answer(0).is_snapshot is (lowered_at >= 0)
+    assert feed.answer(6).is_snapshot
 
 
 def test_records_are_encoded_once_per_offset() -> None:

@@ -124,9 +124,18 @@ def test_usage_is_described(shop: Driver) -> None:
     unknown, known = shop.ask(DescribeNamespacesRequest(("x", "shop."))).namespaces
     assert (unknown.prefix, unknown.error_code) == ("x", ResourceNotFoundError.code)
     assert (known.topics, known.partitions, known.namespace) == (1, 2, ("shop.", 2, 4, ""))
+    repeated = DescribeNamespacesRequest(("shop.",) * 100)
+    assert len(shop.ask(repeated).namespaces) == 1
     put(shop, "o")
+    put(shop, "shop.a")
+    put(shop, "shop.b")
     found = shop.ask(DescribeNamespacesRequest()).namespaces
-    assert [(each.prefix, each.topics, each.partitions) for each in found] == [("o", 1, 3), ("shop.", 1, 2)]
+    assert [(each.prefix, each.topics, each.partitions) for each in found] == [
+        ("o", 1, 3),
+        ("shop.", 1, 2),
+        ("shop.a", 1, 2),
+        ("shop.b", 0, 0),
+    ]
 
 
 def test_rules_come_and_go_with_the_owner(shop: Driver) -> None:
@@ -174,6 +183,8 @@ def test_limits_and_repeated_prefixes(driver: Driver, monkeypatch: pytest.Monkey
     monkeypatch.setattr(namespaces, "MAX_NAMESPACES", 2)
     with pytest.raises(InvalidRequestError, match="at most 2"):
         alter(driver, *map(NamespaceChange, "abc"))
+    with pytest.raises(InvalidRequestError, match="at most 2"):
+        driver.ask(DescribeNamespacesRequest(("a", "b", "c")))
     put(driver, "a")
     assert [code for code, _ in alter(driver, NamespaceChange("b"), NamespaceChange("c"))] == [
         0,
@@ -183,3 +194,8 @@ def test_limits_and_repeated_prefixes(driver: Driver, monkeypatch: pytest.Monkey
     monkeypatch.setattr(acl_rules, "MAX_RULES", 2)
     driver.ask(AlterRolesRequest((RoleChange("r", CREATE),)))
     assert "2 rules already" in alter(driver, NamespaceChange("a", owner="r"))[0][1]
+    monkeypatch.setattr(acl_rules, "MAX_RULES", 5)
+    first, second = alter(driver, NamespaceChange("a", owner="r"), NamespaceChange("b", owner="r"))
+    assert first == (0, "")
+    assert "5 rules already" in second[1]
+    assert len(driver.image.acls) == 3

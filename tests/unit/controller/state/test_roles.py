@@ -80,6 +80,8 @@ def test_roles_are_described_by_name_and_by_member(driver: Driver) -> None:
     unknown, known = driver.ask(DescribeRolesRequest(("x", "writers"))).roles
     assert (unknown.name, unknown.error_code) == ("x", ResourceNotFoundError.code)
     assert known.members == ("User:bob",)
+    repeated = DescribeRolesRequest(("writers",) * 100)
+    assert [each.name for each in driver.ask(repeated).roles] == ["writers"]
 
 
 def test_a_role_in_use_is_deleted_only_with_what_it_has(driver: Driver) -> None:
@@ -129,6 +131,8 @@ def test_a_rule_of_an_unknown_role_is_refused(driver: Driver) -> None:
 
 def test_limits(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roles, "MAX_ROLES", 1)
+    with pytest.raises(InvalidRequestError, match="at most 1"):
+        driver.ask(DescribeRolesRequest(("a", "b")))
     monkeypatch.setattr(roles, "MAX_MEMBERSHIPS", 2)
     make(driver)
     assert "1 roles already" in reason(driver, RoleChange("writers", CREATE))

@@ -144,6 +144,19 @@ def test_an_expression_matches_what_its_member_may_describe(rig: ConsumerGroupRi
     assert rig.group.regexes["o.*|log_a"].topics == ("log_a", "other")
 
 
+def test_a_client_without_a_name_is_one_without_rights(rig: ConsumerGroupRig) -> None:
+    """No rule can name it; the coordinator serves it, and others, as before."""
+    rules = rig.authorizer = Rules()
+    rules.allows = lambda identity, _operation, _resource: bool(identity.principal.name)  # type: ignore[method-assign]
+    for nameless in ("User:", "", "nobody"):
+        member = _by_regex(rig, f"m{nameless}", "log.*", reader=(nameless, "10.0.0.1"))
+        member.beat()
+        assert not member.owned
+    log = _by_regex(rig, "log", "o.*", reader=("User:log", "10.0.0.1"))
+    run(log)
+    assert set(log.owned) == {"other"}
+
+
 def test_no_expression_is_resolved_without_the_present_rules(rig: ConsumerGroupRig) -> None:
     """A new one is refused with a retriable error, a known one keeps its topics until the rules are known."""
     rules = rig.authorizer = Rules()

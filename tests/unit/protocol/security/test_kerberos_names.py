@@ -77,6 +77,12 @@ def test_rules_that_are_not_valid(rule: str) -> None:
         PrincipalToLocal([rule])
 
 
+def test_a_user_has_a_name() -> None:
+    """Kafka accepts an empty one, which no rule of its authorizer can name."""
+    with pytest.raises(NoRuleError, match="empty user name"):
+        PrincipalToLocal(["RULE:[1:$1]s/.*//"], REALM).name_of(f"alice@{REALM}")
+
+
 def test_error_of_no_rule_names_the_principal() -> None:
     with pytest.raises(NoRuleError, match=r"'alice@OTHER'.*the default realm is EXAMPLE.COM"):
         PrincipalToLocal(default_realm=REALM).name_of("alice@OTHER")

@@ -333,10 +333,15 @@ def test_handshake_in_single_bytes() -> None:
 
 @pytest.mark.parametrize(
     ("rules", "name"),
-    [("DEFAULT", "CN=alice,OU=data"), ("RULE:^CN=(.*?),.*$/$1/U", "ALICE"), ("RULE:^CN=bob/$1/", None)],
+    [
+        ("DEFAULT", "CN=alice,OU=data"),
+        ("RULE:^CN=(.*?),.*$/$1/U", "ALICE"),
+        ("RULE:^CN=bob/$1/", None),
+        ("RULE:^(.*)$//", None),
+    ],
 )
 def test_names_of_client_certificates(tmp_path: Path, rules: str, name: str | None) -> None:
-    """A certificate that no rule names is refused."""
+    """A certificate that no rule maps, or to an empty name, is refused."""
     files = AUTHORITY.issue("alice").written(tmp_path, "client")
 
     async def scenario(rig: ListenerRig) -> None:

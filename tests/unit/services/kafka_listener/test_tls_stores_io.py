@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from certificates import Authority
 from headrace.protocol.errors import ConfigError
-from headrace.services.kafka_listener.tls_stores_io import TlsStores
+from headrace.services.kafka_listener.tls_stores_io import MAX_STORE_BYTES, TlsStores
 from headrace.storage_node.configs.gateway_config import security_of
 from headrace.storage_node.configs.node_config import NodeConfig
 
@@ -104,6 +104,9 @@ def test_client_certificates_are_verified_without_tickets() -> None:
     ("config", "words"),
     [
         ({"ssl_keystore_location": "/nowhere"}, "No such file"),
+        ({"ssl_keystore_location": "/a\0b"}, "null"),
+        ({"ssl_keystore_location": "/dev/zero"}, "not a regular file"),
+        ({"ssl_keystore_location": "/"}, "not a regular file"),
         ({"ssl_keystore_key": "secret", "ssl_keystore_certificate_chain": NODE.chain_pem}, "key store"),
         (
             {"ssl_keystore_key": NODE.key_pem("secret"), "ssl_keystore_certificate_chain": NODE.chain_pem},
@@ -131,6 +134,17 @@ def test_stores_that_cannot_be_used(config: dict[str, str], words: str) -> None:
         stores(**config)
     assert "secret" not in str(raised.value)
     assert raised.value.__context__ is None
+
+
+def test_no_store_is_waited_for_or_read_without_end(tmp_path: Path) -> None:
+    """A pipe without a writer, and a file that is larger than any store."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        stores(ssl_keystore_location=str(tmp_path / "pipe"))
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(MAX_STORE_BYTES + 1)
+    with pytest.raises(ConfigError, match="larger than"):
+        stores(ssl_keystore_location=str(tmp_path / "large"))
 
 
 def test_changed_files_are_loaded(tmp_path: Path) -> None:
