@@ -92,10 +92,16 @@ class ConfigEngine:
                 )
                 request = control.IncrementalAlterConfigsRequest(alters, validate_only)
                 api = apis.INCREMENTAL_ALTER_CONFIGS
-                if node:
-                    response = await self._requester.ask_node(int(node), api, request, call)
-                else:
-                    response = await self._requester.ask(api, request, call)
+                try:
+                    if node:
+                        response = await self._requester.ask_node(int(node), api, request, call)
+                    else:
+                        response = await self._requester.ask(api, request, call)
+                except KafkaError as error:
+                    if not node:
+                        raise
+                    found |= dict.fromkeys(items, error)  # other resources may have been altered
+                    continue
                 found |= {item: error_of(each) for item, each in zip(items, response.results, strict=False)}
             return found
 

@@ -26,28 +26,31 @@ _GRACE_S = 5.0  # for the reason of a request that ends at the deadline
 class Caller:
     """A thread that waits for the values of its keys. Values and errors are set by the event loop."""
 
-    __slots__ = ("_done", "_left", "deadline_ms", "error", "values")
+    __slots__ = ("_done", "_left", "_lock", "deadline_ms", "error", "values")
 
     def __init__(self, count: int, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms
         self.values: list[Any] = [None] * count
         self.error: BaseException | None = None
         self._left = count
+        self._lock = threading.Lock()  # `close` fails callers from a thread of its own
         self._done = threading.Lock()
         self._done.acquire()
 
     def set(self, number: int, value: Any) -> None:
         """The value of a key. The last one lets the caller go on."""
-        self.values[number] = value
-        self._left -= 1
-        if not self._left and self.error is None:
-            self._done.release()
+        with self._lock:
+            self.values[number] = value
+            self._left -= 1
+            if not self._left and self.error is None:
+                self._done.release()
 
     def fail(self, error: BaseException) -> None:
         """The first error ends the wait, unless all values are there."""
-        if self._left and self.error is None:
-            self.error = error
-            self._done.release()
+        with self._lock:
+            if self._left and self.error is None:
+                self.error = error
+                self._done.release()
 
     def wait(self, timeout_s: float) -> bool:
         """False: not all values are there in time."""
@@ -77,6 +80,7 @@ class Batches:
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, list[Wait]] = {}
         """By place; a place is there while requests go to it."""
+        self._callers: set[Caller] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -86,9 +90,17 @@ class Batches:
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the handle for queries is closed")
+            self._callers.add(caller)
             idle = [place for place in wanted if place not in self._waiting]
             for place, waits in wanted.items():
                 self._waiting.setdefault(place, []).extend(waits)
+        try:
+            return self._result(caller, wanted, idle)
+        finally:
+            with self._lock:
+                self._callers.discard(caller)
+
+    def _result(self, caller: Caller, wanted: Iterable[Hashable], idle: list[Hashable]) -> list[Any]:
         if idle:
             self._wake(lambda: self._start(idle))
         if not caller.wait((caller.deadline_ms - monotonic_ms()) / 1000) and (
@@ -103,9 +115,10 @@ class Batches:
         """All that wait get a ClosedError. Behind the end of the event loop."""
         with self._lock:
             self._is_closed = True
-            left = [wait for waits in self._waiting.values() for wait in waits]
+            callers = list(self._callers)
             self._waiting.clear()
-        fail(left, ClosedError("the handle for queries was closed"))
+        for caller in callers:
+            caller.fail(ClosedError("the handle for queries was closed"))
 
     def _withdraw(self, places: Iterable[Hashable], caller: Caller) -> bool:
         """Whether a key of the caller was not asked for yet; it is forgotten."""

@@ -321,11 +321,12 @@ def _failed(error: BaseException) -> QueryResult:
     return QueryResult(None, reason, str(error))
 
 
-def _position_of(task: Any, committed: Mapping[Any, Any], *, is_committed: bool) -> Position:
+def _position_of(task: Any, durable: Mapping[Any, Any], *, is_committed: bool) -> Position:
+    """Order: read before the values. An offset that is committed counts once the stores have its results."""
     found = {}
     for partition in task.partitions:
         queue = task.group.queues.get(partition)
-        known = committed.get(partition)
+        known = durable.get(partition)
         at_commit = -1 if known is None else known.offset - 1
         found[partition] = at_commit if is_committed or queue is None else max(queue.consumed, at_commit)
     return Position(found)
@@ -334,7 +335,7 @@ def _position_of(task: Any, committed: Mapping[Any, Any], *, is_committed: bool)
 def _holder(
     task: Any, manager: TaskManager, is_member: Callable[[], bool], standby: StandbyTask | None = None
 ) -> Holder:
-    committed = manager.committed if standby is None else {}
+    durable = manager.durable if standby is None else {}
 
     def lag() -> int | None:
         if standby is not None:
@@ -344,7 +345,7 @@ def _holder(
     return Holder(
         *(task.id, task.stores, task.context.gate, standby is None),
         lambda: task.state is TaskState.RUNNING,
-        lambda is_committed: _position_of(task, committed, is_committed=is_committed),
+        lambda is_committed: _position_of(task, durable, is_committed=is_committed),
         lag,
         is_member,
     )

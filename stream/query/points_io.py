@@ -107,9 +107,10 @@ class Points:
         if partition == GLOBAL:
             return None
         table = self._asker.table()
-        if self._owners[0] is not table:
-            self._owners = table, {}
-        owners = self._owners[1]
+        known, owners = self._owners
+        if known is not table:
+            owners = {}
+            self._owners = table, owners
         place = store.description.name, partition
         if place not in owners:
             owners[place] = find(table, store.topics, partition).active

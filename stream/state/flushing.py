@@ -30,6 +30,14 @@ WriteRows = Callable[[list[bytes], list[bytes | None], list[bytes | None], list[
 """Keys of the store, stored values, the values of the changelog, timestamps in ms."""
 
 
+_Columns = tuple[list[bytes], "list[bytes | None]", list[int]]
+"""Keys of the store, plain values, timestamps in ms."""
+
+
+def _parts(items: list[Any]) -> list[list[Any]]:
+    return [items[start : start + PART] for start in range(0, len(items), PART)]
+
+
 def _same(keys: list[bytes]) -> list[bytes]:
     return keys
 
@@ -95,16 +103,15 @@ class Flusher:
         """
         current = self._context.record_context
         try:
-            for start in range(0, len(entries), PART):
-                switch_point()
-                part = entries[start : start + PART]
-                if self._rows is None or not self._flush_rows(part, self._rows):
-                    self._flush_each(part)
+            if self._rows is None or not self._flush_rows(entries, self._rows):
+                self._flush_each(entries)
         finally:
             self._context.record_context = current
 
     def _flush_each(self, entries: list[tuple[bytes, CacheEntry]]) -> None:
-        for key, (value, written_by, _, new) in entries:
+        for number, (key, (value, written_by, _, new)) in enumerate(entries):
+            if not number % PART:
+                switch_point()
             assert written_by is not None
             old = self._old(key, value)
             if value is None and old is None and self._listener is not None:
@@ -130,19 +137,33 @@ class Flusher:
         self._listener(self._key_of(key), new, old_value, written_by[0], written_by[4])
 
     def _flush_rows(self, entries: list[tuple[bytes, CacheEntry]], rows: FlushedRows) -> bool:
-        """False: nothing was done, because a write would change what the read of an old value gives."""
+        """False: nothing was done, because a write would change what the read of an old value gives.
+
+        Order: all parts are written before the first one is forwarded. A listener that reads the store may
+        evict entries, which the cache takes for written.
+        """
         read = self._read_before(entries)
         if read and rows.keeps is not None:
             keys = rows.keys_of([key for key, _ in entries])
             if not rows.keeps(keys, rows.keys_of([key for key, _ in read])):
                 return False
         entries, olds = self._changes(entries, has_reads=bool(read))
-        if not entries:
-            return True
+        written = [self._write_part(part, rows) for part in _parts(entries)]
+        if self._listener is not None:
+            for part, old, columns in zip(_parts(entries), _parts(olds or entries), written, strict=True):
+                switch_point()
+                if self._forward_rows is None or any(entry[1][4] for _, entry in part):  # type: ignore[index]
+                    self._forward_each(part, old if olds else [])
+                else:
+                    self._forward_columns(part, rows, columns)
+        return True
+
+    def _write_part(self, entries: list[tuple[bytes, CacheEntry]], rows: FlushedRows) -> _Columns:
+        switch_point()
         keys = rows.keys_of([key for key, _ in entries])
         values = [entry[0] for _, entry in entries]
-        contexts: Any = [entry[1] for _, entry in entries]
-        plain, timestamps = values, [where[0] for where in contexts]
+        plain: list[bytes | None] = values
+        timestamps = [entry[1][0] for _, entry in entries]  # type: ignore[index]
         if rows.is_timestamped:
             long_of = _LONG.unpack_from
             plain = [None if value is None else value[8:] for value in values]
@@ -151,11 +172,13 @@ class Flusher:
                 for value, time in zip(values, timestamps, strict=True)
             ]
         rows.write(keys, values, plain, timestamps)
-        if self._listener is None:
-            return True
-        if self._forward_rows is None or any(where[4] for where in contexts):
-            self._forward_each(entries, olds)
-            return True
+        return keys, plain, timestamps
+
+    def _forward_columns(
+        self, entries: list[tuple[bytes, CacheEntry]], rows: FlushedRows, columns: _Columns
+    ) -> None:
+        keys, plain, timestamps = columns
+        assert self._forward_rows is not None
         times = timestamps if rows.times_of is None else rows.times_of(keys)
         key_serde, value_serde = rows.serdes
         key_data: list[bytes | None] = [*rows.data_of(keys)]
@@ -164,8 +187,8 @@ class Flusher:
         )
         make_values = self._new_plain_values if rows.is_timestamped else self._new_values
         value_column = Column(make=lambda: make_values(entries), read=lambda: plain, serde=value_serde)
+        contexts: Any = [entry[1] for _, entry in entries]
         self._forward_rows(Rows(key_column, value_column, times, Column(contexts)))
-        return True
 
     def _read_before(self, entries: list[tuple[bytes, CacheEntry]]) -> list[tuple[bytes, CacheEntry]]:
         """The entries whose old values are needed."""

@@ -194,7 +194,8 @@ class RocksEngine:
             if is_large:
                 self._ingest(changes, offset)
                 return
-            if may_divide and offset is not None and not dropped_spaces:
+            # Order: a store has an offset before it has a part of a commit; without one it counts as empty.
+            if may_divide and offset is not None and not dropped_spaces and self.offset() is not None:
                 changes = self._write_parts(changes)
             self._write(changes, dropped_spaces, offset)
         except Exception as error:

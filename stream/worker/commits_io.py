@@ -45,12 +45,20 @@ class TaskCommits:
         self._wall_ms = wall_ms
         self.committed: dict[TopicPartition, CommitOffset] = {}
         """Of the partitions of tasks, as far as they are known; another thread may read it."""
+        self.durable: dict[TopicPartition, CommitOffset] = {}
+        """Those of `committed` whose results the stores have; they follow it within a commit."""
         self.purgeable: Mapping[TopicPartition, int] = {}  # replaced, never changed: another thread reads it
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """The thread does not own these partitions any more, or reads them again."""
         for partition in partitions:
+            self.durable.pop(partition, None)
             self.committed.pop(partition, None)
+
+    def note_committed(self, offsets: Mapping[TopicPartition, CommitOffset]) -> None:
+        """These offsets were committed before the task is opened here: its stores are restored to them."""
+        self.committed.update(offsets)
+        self.durable.update(offsets)
 
     def await_calls(self, tasks: Sequence[Task]) -> None:
         """Wait for the calls of async functions. Errors: TaskMigratedError if one exceeds its timeout: the
@@ -125,4 +133,5 @@ class TaskCommits:
             except StateStoreError as error:
                 self._timeouts.retry_or_raise([task.id], error, self._wall_ms())
             else:
+                self.durable.update({tp: offsets[tp] for tp in task.partitions if tp in offsets})
                 self._timeouts.made_progress([task.id])

@@ -101,6 +101,11 @@ class TaskManager:
         """The committed offsets of the partitions of tasks, as far as they are known. From any thread."""
         return self._commits.committed
 
+    @property
+    def durable(self) -> Mapping[TopicPartition, CommitOffset]:
+        """The committed offsets whose results the stores have. From any thread."""
+        return self._commits.durable
+
     # --- assignment -------------------------------------------------------------------------------------
 
     def use_plan(self, plan: AppPlan) -> None:
@@ -191,7 +196,7 @@ class TaskManager:
 
     def _committed_metadata(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         committed = {tp: found for tp, found in self._consumer.committed(*partitions).items() if found}
-        self._commits.committed.update(
+        self._commits.note_committed(
             {tp: CommitOffset(found.offset, found.metadata) for tp, found in committed.items()}
         )
         return {tp: found.metadata for tp, found in committed.items()}

@@ -40,7 +40,7 @@ for cluster in sys.stdin:
 RUN_RAY = """
 import sys
 from headrace.services.own_ray_io import start_own_ray, stop_own_ray
-own = start_own_ray({})
+own = start_own_ray({}, timeout_s=500)
 try:
     print(own.address, flush=True)
     sys.stdin.read()
@@ -148,7 +148,9 @@ class Headrace:
         )
         try:
             assert process.stdout is not None
-            yield process.stdout.readline().strip()
+            address = process.stdout.readline().strip()
+            assert address, "Ray did not start: its error is on the standard error of the tests"
+            yield address
             process.communicate(timeout=500)
             self.wait_until_nothing_runs()
         finally:

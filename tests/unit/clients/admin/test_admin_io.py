@@ -69,6 +69,16 @@ async def test_configs_are_described_and_changed(fake: Any, cluster: Any) -> Non
         await admin.describe_configs(Resource("cluster", "g"))
 
 
+async def test_an_absent_node_fails_alone(fake: Any, cluster: Any) -> None:
+    """It checks the key stores of its listeners itself; the topic's change was made."""
+    fake.create("t")
+    absent = Resource("broker", "99")
+    stores = {"listener.name.clients.ssl.keystore.location": "/new.pem"}
+    done = await cluster.admin().alter_configs({"t": {"new": 5}, absent: stores}, timeout=5)
+    assert list(done.errors) == [absent]
+    assert isinstance(done.errors[absent], errors.KafkaError)
+
+
 async def test_offsets_by_spec_and_time(fake: Any, cluster: Any) -> None:
     """Earliest, latest, largest timestamp, a time."""
     fake.create("t", 2)

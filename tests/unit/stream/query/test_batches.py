@@ -140,6 +140,23 @@ def test_callers_of_a_closed_handle() -> None:
     run(scenario)
 
 
+def test_callers_whose_answers_are_still_to_be_asked_for() -> None:
+    """Their keys wait for no request: what an instance did not answer goes on in a task of its own."""
+
+    async def scenario(asked: Asked) -> None:
+        async def goes_on(_place: Any, _waits: list[Wait]) -> None:
+            asked.requests.append(_place)
+
+        asked.batches = Batches(asyncio.get_running_loop().call_soon_threadsafe, goes_on)
+        left = asked.get("a", b"0")
+        await until(lambda: bool(asked.requests) and not asked.batches._waiting)
+        asked.batches.close()
+        with pytest.raises(ClosedError):
+            await left
+
+    run(scenario)
+
+
 def test_an_error_behind_the_last_value_is_void() -> None:
     caller = Caller(1, 0)
     caller.set(0, b"value")

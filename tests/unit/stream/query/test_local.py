@@ -189,6 +189,25 @@ def test_position_bound_excludes_stores_behind_it(rig: QueryRig) -> None:
     assert (reached.value, reached.position) == (3, {FIRST: 3})
 
 
+def test_a_committed_position_is_that_of_the_store(tmp_path: Path) -> None:
+    """Offsets are committed before the store has the values: its disk is full for one commit."""
+    rig = QueryRig(tmp_path, "read_committed", guarantee="exactly_once_v2")
+    rig.assign(FIRST)
+    rig.send("a")
+    rig.work()
+    rig.manager.commit()
+    rig.send("a")
+    rig.work()
+    rig.full_disk(1)
+    rig.manager.commit()
+    assert rig.manager.committed[FIRST].offset == 2
+    behind = rig.ask(KeyQuery("a"), partitions=[0], bound={FIRST: 1}).partitions[0]
+    assert behind.failure is FailureReason.NOT_UP_TO_BOUND
+    rig.manager.commit()
+    reached = rig.ask(KeyQuery("a"), partitions=[0], bound={FIRST: 1}).partitions[0]
+    assert (reached.value, reached.position) == (2, {FIRST: 1})
+
+
 def test_a_position_behind_a_restart(rig: QueryRig, tmp_path: Path) -> None:
     """A restored store has seen what was committed."""
     rig.manager.commit()
