@@ -152,7 +152,7 @@ class Flusher:
         if self._listener is not None:
             for part, old, columns in zip(_parts(entries), _parts(olds or entries), written, strict=True):
                 switch_point()
-                if self._forward_rows is None or any(entry[1][4] for _, entry in part):  # type: ignore[index]
+                if self._forward_rows is None or any(entry[1][4] for _, entry in part):
                     self._forward_each(part, old if olds else [])
                 else:
                     self._forward_columns(part, rows, columns)
