@@ -38,7 +38,7 @@ quickstart: $(STAMP) ## a file through a three-node cluster on Ray and back (INP
 	@$(BIN)/headrace quickstart $${QUICKSTART_INPUT:+--input "$$QUICKSTART_INPUT"}
 
 # The tests of Spark wait for its processes half of the time: they run beside the others, and are shown after them.
-# Spark gives a Python process ten seconds to start, so the others have a slightly lower priority; a separate session
+# Spark gives a Python process ten seconds to start, so the others have a lower priority; a separate session
 # is what counts where Linux shares cores between sessions (sched_autogroup_enabled). Ctrl-C does not reach it. Its
 # environments are made before, since two Rays start with the first tests.
 SESSION = $(BIN)/python -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])'
@@ -47,11 +47,11 @@ test: $(STAMP) ## all tests, with those of Spark where there is a JDK (ARGS='tes
 	trap 'test -z "$$spark" || kill -TERM -$$spark 2>/dev/null || kill $$spark' INT TERM EXIT; \
 	if test -n '$(if $(strip $(value ARGS)),part)'; then :; \
 	elif command -v java >/dev/null || test -n "$$JAVA_HOME"; then \
-	  $(MAKE) --no-print-directory -j2 .venv-spark35/.ready .venv-spark4/.ready || exit 1; \
+	  $(MAKE) -s --no-print-directory -j2 .venv-spark35/.ready .venv-spark4/.ready || exit 1; \
 	  $(SESSION) $(MAKE) --no-print-directory spark >build/spark.txt 2>&1 & spark=$$!; \
 	elif test -n "$$HEADRACE_REQUIRE_KAFKA"; then echo "no java: the tests of Spark cannot run"; exit 1; \
 	else echo "no java (Spark needs a JDK 17): the tests of Spark are left out"; fi; \
-	$${spark:+nice -n 2} $(BIN)/python -m pytest -q -n auto --dist loadgroup $(ARGS) || code=$$?; \
+	$${spark:+nice -n 5} $(BIN)/python -m pytest -q -n auto --dist loadgroup $(ARGS) || code=$$?; \
 	if test -n "$$spark"; then wait $$spark || code=$$?; spark=; cat build/spark.txt; fi; exit $$code
 
 # Two lines of Spark, two environments: RayDP holds PySpark at 3.5, data sources in Python need 4.2. PySpark is made

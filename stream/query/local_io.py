@@ -335,7 +335,7 @@ def _position_of(task: Any, durable: Mapping[Any, Any], *, is_committed: bool) -
 def _holder(
     task: Any, manager: TaskManager, is_member: Callable[[], bool], standby: StandbyTask | None = None
 ) -> Holder:
-    durable = manager.durable if standby is None else {}
+    durable = manager.commits.durable if standby is None else {}
 
     def lag() -> int | None:
         if standby is not None:

@@ -76,7 +76,7 @@ def _thread(thread: StreamThread, now_ms: int) -> ThreadStatus:
         restorations = manager.changelogs.restorations
         for task in sorted(manager.tasks.values(), key=lambda each: each.id):
             meter = meters.tasks.get(task.id)
-            inputs = tuple(_inputs(task, manager.committed))
+            inputs = tuple(_inputs(task, manager.commits.committed))
             stores, remaining, eta_ms = _stores(task, restorations.get(task.id), now_ms)
             counts = (0, 0.0) if meter is None else (meter.process.total, meter.process.per_second(now_ms))
             tasks.append(

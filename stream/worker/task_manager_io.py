@@ -25,7 +25,7 @@ from .task_changelogs import TaskChangelogs
 from .tasks import tasks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
 
     from ...clients.sync.consumer_io import Consumer
     from ..records import TaskId
@@ -78,13 +78,8 @@ class TaskManager:
         self._timeouts = TaskTimeouts(plan.config.task_timeout_ms)
         every_ms, together = plan.config.commit_every_ms, plan.config.is_exactly_once
         self._schedule = CommitSchedule(every_ms, wall_ms(), together=together)
-        self._commits = TaskCommits(plan, consumer, output, calls, self._timeouts, wall_ms)
+        self.commits = TaskCommits(plan, consumer, output, calls, self._timeouts, wall_ms)
         self.is_stopped = False  # by the user: no partition is read
-
-    @property
-    def purgeable(self) -> Mapping[TopicPartition, int]:
-        """The committed offsets of repartition topics; another thread may read it."""
-        return self._commits.purgeable
 
     @property
     def is_waiting(self) -> bool:
@@ -95,16 +90,6 @@ class TaskManager:
     def running(self) -> list[Task]:
         """The tasks that process records."""
         return [task for task in self.tasks.values() if task.state is TaskState.RUNNING]
-
-    @property
-    def committed(self) -> Mapping[TopicPartition, CommitOffset]:
-        """The committed offsets of the partitions of tasks, as far as they are known. From any thread."""
-        return self._commits.committed
-
-    @property
-    def durable(self) -> Mapping[TopicPartition, CommitOffset]:
-        """The committed offsets whose results the stores have. From any thread."""
-        return self._commits.durable
 
     # --- assignment -------------------------------------------------------------------------------------
 
@@ -196,7 +181,7 @@ class TaskManager:
 
     def _committed_metadata(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         committed = {tp: found for tp, found in self._consumer.committed(*partitions).items() if found}
-        self._commits.note_committed(
+        self.commits.note_committed(
             {tp: CommitOffset(found.offset, found.metadata) for tp, found in committed.items()}
         )
         return {tp: found.metadata for tp, found in committed.items()}
@@ -277,7 +262,7 @@ class TaskManager:
         staying = {task.id: left for task in tasks if (left := self._left_of(task, gone))}
         leaving = [task for task in tasks if task.id not in staying]
         try:
-            self._commits.await_calls(self._to_commit(tasks))
+            self.commits.await_calls(self._to_commit(tasks))
             for task in leaving:
                 task.suspend()
             # Order: offsets of topics that do not exist any more cannot be committed
@@ -295,7 +280,7 @@ class TaskManager:
         """A task whose role changes goes on as a standby, unless it could not be committed."""
         if task.commit_needed or not self.standbys.is_wanted(task.id):
             return
-        positions = self.changelogs.by_store(task.id, self._commits.committed)
+        positions = self.changelogs.by_store(task.id, self.commits.committed)
         self._remove(task)
         self.standbys.adopt(task, positions)
 
@@ -339,7 +324,7 @@ class TaskManager:
         self.reset()
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
-        self._commits.forget(partitions)
+        self.commits.forget(partitions)
         self.owned.difference_update(partitions)
         self._unpositioned.difference_update(partitions)
         self._paused.difference_update(partitions)
@@ -462,7 +447,7 @@ class TaskManager:
         ready = [task for task in due if task.drain()]
         if not ready or (self._plan.config.is_exactly_once and len(ready) < len(due)):
             return False
-        self._commits.commit(ready)
+        self.commits.commit(ready)
         self._maker.take_snapshots(ready)
         self._schedule.committed([task.id for task in ready], self._wall_ms())
         return True
@@ -480,7 +465,7 @@ class TaskManager:
         """Commit these tasks, which are drained; with exactly-once all, because they share a transaction.
         Errors: those of `check_transaction` and `TaskCommits.commit`."""
         self.check_transaction()
-        self._commits.commit(self._to_commit(tasks))
+        self.commits.commit(self._to_commit(tasks))
 
     def _all_open(self) -> list[Task]:
         return [

@@ -141,7 +141,7 @@ class StreamThread:
 
     def purgeable(self) -> Mapping[TopicPartition, int]:
         """The committed offsets of repartition topics."""
-        return {} if self.manager is None else self.manager.purgeable
+        return {} if self.manager is None else self.manager.commits.purgeable
 
     @property
     def ident(self) -> int | None:
@@ -171,7 +171,7 @@ class StreamThread:
         manager = self.manager
         if manager is None:
             return ThreadMetadata(self.name, self.state, ())
-        tasks = described(list(manager.tasks.values()), dict(manager.committed))
+        tasks = described(list(manager.tasks.values()), dict(manager.commits.committed))
         standbys = described((each.task for each in manager.standbys.tasks.values()), {})
         return ThreadMetadata(self.name, self.state, tasks, standbys)
 

@@ -200,7 +200,7 @@ def test_a_committed_position_is_that_of_the_store(tmp_path: Path) -> None:
     rig.work()
     rig.full_disk(1)
     rig.manager.commit()
-    assert rig.manager.committed[FIRST].offset == 2
+    assert rig.manager.commits.committed[FIRST].offset == 2
     behind = rig.ask(KeyQuery("a"), partitions=[0], bound={FIRST: 1}).partitions[0]
     assert behind.failure is FailureReason.NOT_UP_TO_BOUND
     rig.manager.commit()
