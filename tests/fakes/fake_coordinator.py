@@ -73,6 +73,7 @@ class FakeCoordinator:
 
     topics: dict[str, Any]
     metadata_offset: int
+    authorizer = None
 
     def __init__(self) -> None:
         self.coordinator = 0

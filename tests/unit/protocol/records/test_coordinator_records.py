@@ -74,7 +74,7 @@ RECORDS = st.one_of(
     ),
     st.tuples(
         st.builds(groups.ConsumerGroupTargetAssignmentMetadataKey, TEXT),
-        st.builds(groups.ConsumerGroupTargetAssignmentMetadataValue, INT32),
+        st.builds(groups.ConsumerGroupTargetAssignmentMetadataValue, INT32, INT64),
     ),
     st.tuples(
         st.builds(groups.ConsumerGroupTargetAssignmentMemberKey, TEXT, TEXT),
