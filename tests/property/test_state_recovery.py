@@ -9,7 +9,7 @@ from headrace.stream.records import RecordContext, ValueAndTimestamp, Window, Wi
 from headrace.stream.state.builders import StoreBuilder
 from headrace.stream.state.store_spec import StoreKind
 from headrace.stream.state.thread_cache import ThreadCache
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from store_context import FakeStoreContext
 
@@ -68,6 +68,15 @@ def content(store: Any, kind: StoreKind) -> list[Any]:
     return list(rows)
 
 
+def written(context: FakeStoreContext, kind: StoreKind) -> list[tuple[Any, ...]]:
+    """The changelog. A join buffer that is opened again may number a record as one that has left it."""
+    size = -4 if kind is StoreKind.JOIN_BUFFER else None
+    return [(record[0][:size], *record[1:3]) for record in context.changelog]
+
+
+@example(
+    StoreKind.JOIN_BUFFER, [("put", "a", 136, None), ("put", "a", 86, None), ("commit", "a", 0, None)], False
+)
 @given(KINDS, STEPS, st.booleans())
 def test_a_crash_loses_nothing_that_the_changelog_has(
     kind: StoreKind, steps: list[tuple[str, str, int, int | None]], is_cached: bool
@@ -90,4 +99,4 @@ def test_a_crash_loses_nothing_that_the_changelog_has(
     for context in (whole, crashing):
         context.cache.resize(0)  # as in Java, a cache may have windows that the store has dropped
     assert content(other, kind) == content(one, kind)
-    assert [record[:3] for record in crashing.changelog] == [record[:3] for record in whole.changelog]
+    assert written(crashing, kind) == written(whole, kind)
