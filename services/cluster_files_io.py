@@ -113,7 +113,7 @@ def read_cluster_file(cluster: str) -> ClusterFile:
 
 
 def admin_config(data_dir: str) -> dict[str, str]:
-    """The client config of the user `admin` of a secured cluster, for the operator who started it; empty
+    """The client config of the user `admin` of a secured cluster, for the operator that started it; empty
     without such a user, or if this operator may not read it."""
     try:
         return parse_properties((Path(data_dir) / FOLDER / CLIENT_FILE).read_text())

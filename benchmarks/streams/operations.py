@@ -51,7 +51,7 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Operation:
-    """`systems`: its cells, in the order of a pair. `workload`: who runs it. `pairs`: at most so many."""
+    """`systems`: its cells, in the order of a pair. `workload`: its module. `pairs`: at most so many."""
 
     id: str
     title: str

@@ -124,7 +124,7 @@ class _Draft:
         self._rules.pop(name, None)
 
     def grant(self, change: RoleChange) -> None:
-        """Who is a member already stays one."""
+        """No effect on an existing membership."""
         if len(change.member) > MAX_NAME:
             raise InvalidRequestError(f"a principal has at most {MAX_NAME} characters")
         fault = member_fault(change.member)

@@ -30,7 +30,7 @@ def check_open_native_plane(config: NodeConfig) -> None:
         raise ConfigError(
             "authorizer.class.name needs native.security.protocol=SSL or SASL_SSL on all servers: with"
             f" PLAINTEXT the other servers and all native clients are {ANONYMOUS}."
-            f" super.users={ANONYMOUS} leaves the native plane open to everyone who can connect"
+            f" super.users={ANONYMOUS} leaves the native plane open to every process that can connect"
         )
 
 
@@ -44,8 +44,8 @@ def open_native_plane(config: NodeConfig) -> str:
         return ""
     kept = f"the listeners {', '.join(secured)} are secured" if secured else "there are rules"
     return (
-        f"{kept}, but native.security.protocol is PLAINTEXT: everyone who can connect to listener.port or"
-        " to a controller may read and change everything; set SSL or SASL_SSL on all servers"
+        f"{kept}, but native.security.protocol is PLAINTEXT: every process that can connect to"
+        " listener.port or to a controller may read and change everything; set SSL or SASL_SSL on all servers"
     )
 
 

@@ -49,7 +49,9 @@ def read_stored_offsets(directory: StateDirectory, plan: AppPlan, new_admin: Cal
         with new_admin() as admin:
             ends = _ends(offsets, plan, admin)
     except HeadraceError as error:
-        log.warning("the group does not hear of the stores of %s tasks: %s", len(offsets), error)
+        log.warning(
+            "the offsets of the stores of %s tasks could not be sent to the group: %s", len(offsets), error
+        )
         return
     directory.add_stored(
         {task_id: StoredOffset(offset, ends[task_id]) for task_id, offset in offsets.items()}

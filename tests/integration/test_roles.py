@@ -47,7 +47,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def rule(topic: str, role: str) -> AclBinding:
-    """The members of the role, and nobody else, may do everything with the topic."""
+    """Only the members of the role are allowed all operations on the topic."""
     return AclBinding(
         ResourceType.TOPIC,
         topic,
