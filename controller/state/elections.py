@@ -36,7 +36,7 @@ class Elected(NamedTuple):
     is_clean: bool
 
 
-NOBODY = Elected(NO_NODE, is_clean=True)
+NO_LEADER = Elected(NO_NODE, is_clean=True)
 
 
 def offline(ballot: Ballot) -> Elected:
@@ -84,7 +84,7 @@ def unclean(ballot: Ballot) -> Elected:
     for node_id in ballot.replicas:
         if node_id in ballot.candidates:
             return Elected(node_id, is_clean=False)
-    return NOBODY
+    return NO_LEADER
 
 
 STRATEGIES: dict[str, Callable[[Ballot], Elected]] = {
@@ -104,5 +104,5 @@ def _may_lead(ballot: Ballot, node_id: int) -> bool:
 
 def _last_known(ballot: Ballot) -> Elected:
     if ballot.isr or ballot.elr or ballot.last_leader not in ballot.candidates:
-        return NOBODY
+        return NO_LEADER
     return Elected(ballot.last_leader, is_clean=False)

@@ -21,7 +21,7 @@ class HeartbeatTimes:
 
     def __init__(self) -> None:
         self._sent_ms: int | None = None
-        self._heard_ms: int | None = None  # of the newest heartbeat that was answered
+        self._answered_ms: int | None = None  # send time of the newest answered heartbeat
         self._pauses = RecentMaximum(WINDOW_MS)
         self._round_trips = RecentMaximum(WINDOW_MS)
 
@@ -32,15 +32,15 @@ class HeartbeatTimes:
 
     def answered(self, sent_ms: int, now_ms: int) -> None:
         """The response to the heartbeat of `sent_ms` was received."""
-        self._heard_ms = sent_ms
+        self._answered_ms = sent_ms
         self._round_trips.add(now_ms - sent_ms, now_ms)
 
     def describe(self, now_ms: int) -> str:
         """The statistics as text, with the largest values of the last minute."""
         return (
             f"last heartbeat sent {_ago(self._sent_ms, now_ms)}, last answered heartbeat sent "
-            f"{_ago(self._heard_ms, now_ms)}; in the last minute up to {self._pauses.at(now_ms)} ms between "
-            f"heartbeats and {self._round_trips.at(now_ms)} ms until the response"
+            f"{_ago(self._answered_ms, now_ms)}; in the last minute up to {self._pauses.at(now_ms)} ms "
+            f"between heartbeats and {self._round_trips.at(now_ms)} ms until the response"
         )
 
 

@@ -35,7 +35,7 @@ ACKS_ALL = -1
 FSYNC = "fsync"
 
 
-def _anybody(_node_id: int, _broker_epoch: int = NO_BROKER_EPOCH) -> bool:
+def _any_node(_node_id: int, _broker_epoch: int = NO_BROKER_EPOCH) -> bool:
     return True
 
 
@@ -44,8 +44,8 @@ class PartitionContext:
     """What all partitions of one node share."""
 
     max_lag_ms: int = 30_000
-    is_eligible: Eligible = _anybody
-    is_alive: Callable[[int], bool] = _anybody
+    is_eligible: Eligible = _any_node
+    is_alive: Callable[[int], bool] = _any_node
 
 
 class PartitionState(Enum):

@@ -192,7 +192,7 @@ class StreamThread:
         """The tasks and standbys of the thread, for queries. From any thread."""
         if self.manager is None:
             return []
-        return holders_of(self.manager, lambda: self._membership.hears_group(wall_ms()))
+        return holders_of(self.manager, lambda: self._membership.has_recent_response(wall_ms()))
 
     @property
     def is_restored(self) -> bool:

@@ -62,7 +62,7 @@ class ThreadMembership:
         self._on_shutdown, self._on_change = on_shutdown, on_change
         self._status = GroupStatus()
         self._member_epoch = -1
-        self._responses, self._heard_ms = 0, 0
+        self._responses, self._last_response_ms = 0, 0
         self._offsets_at_ms = 0
         self._caught_up: set[TaskId] = set()  # warm-up tasks
 
@@ -80,7 +80,7 @@ class ThreadMembership:
         """Act on the last heartbeat response. Errors: MissingSourceTopicError, InternalTopicError."""
         application = self.application
         if application.responses != self._responses:
-            self._responses, self._heard_ms = application.responses, now_ms
+            self._responses, self._last_response_ms = application.responses, now_ms
         statuses = application.statuses
         problem = self._status.problem(statuses, application.responses, now_ms)
         if problem is not None:
@@ -91,11 +91,11 @@ class ThreadMembership:
             self._member_epoch = application.member_epoch
             self._on_change()
 
-    def hears_group(self, now_ms: int) -> bool:
+    def has_recent_response(self, now_ms: int) -> bool:
         """Whether the group has answered a heartbeat lately: before it gives tasks of a silent member to
         others, the session timeout passes, which is longer. From any thread."""
         interval_ms = self.application.heartbeat_interval_ms
-        return now_ms - self._heard_ms <= _SILENT_INTERVALS * interval_ms
+        return now_ms - self._last_response_ms <= _SILENT_INTERVALS * interval_ms
 
     def offsets_due(self, now_ms: int, lag_of: Callable[[TaskId], int | None]) -> bool:
         """Whether `use_offsets` is to be called: every task.offset.interval.ms of the group, and when a

@@ -87,11 +87,11 @@ class FakeAdminCluster(FakeCluster):
 
     async def ask_group(self, api_name: str, body: Any, node_id: int) -> Any:
         """The response by the states that tests set, where FakeCoordinator runs the real state machine."""
-        if hasattr(body, "group_id") and self._is_away(body.group_id):
+        if hasattr(body, "group_id") and self._is_elsewhere(body.group_id):
             raise errors.NotCoordinatorError(f"{body.group_id} is not here")
         return getattr(self, f"_do_{api_name}")(body)
 
-    def _is_away(self, key: str) -> bool:
+    def _is_elsewhere(self, key: str) -> bool:
         return self.homes.get(key, 0) != self.asked[-1][1]
 
     def _do_FindCoordinator(self, body: Any) -> groups.FindCoordinatorResponse:
@@ -108,7 +108,7 @@ class FakeAdminCluster(FakeCluster):
         wanted = [
             each
             for each in found
-            if not self._is_away(each.group_id)
+            if not self._is_elsewhere(each.group_id)
             and (not body.states or each.group_state in body.states)
             and (not body.types or each.group_type in body.types)
         ]
@@ -116,7 +116,7 @@ class FakeAdminCluster(FakeCluster):
 
     def _do_ConsumerGroupDescribe(self, body: Any) -> groups.ConsumerGroupDescribeResponse:
         def described(name: str) -> groups.DescribedConsumerGroup:
-            if self._is_away(name):
+            if self._is_elsewhere(name):
                 return groups.DescribedConsumerGroup(errors.NotCoordinatorError.code, name)
             return self.consumer_groups.get(name) or groups.DescribedConsumerGroup(NOT_FOUND, name)
 
@@ -171,7 +171,7 @@ class FakeAdminCluster(FakeCluster):
 
     def _do_OffsetFetch(self, body: Any) -> groups.OffsetFetchResponse:
         (asked,) = body.groups
-        if self._is_away(asked.group_id):
+        if self._is_elsewhere(asked.group_id):
             code = errors.NotCoordinatorError.code
             return groups.OffsetFetchResponse((groups.OffsetsOfGroup(code, asked.group_id),))
         held = self.group(asked.group_id).offsets if asked.group_id in self.classic_groups else {}
@@ -212,7 +212,7 @@ class FakeAdminCluster(FakeCluster):
         found = tuple(
             transactions.ListedTransaction(name, each.producer_id, each.state, each.prepared_ms)
             for name, each in self.known.items()
-            if not self._is_away(name)
+            if not self._is_elsewhere(name)
             and (not body.states or each.state in body.states)
             and (not body.producer_ids or each.producer_id in body.producer_ids)
         )

@@ -109,7 +109,7 @@ def packed(tree: Any) -> bytes:
 
 
 _SET, _APPEND = 0, 2
-_TOPIC, _NODE, _EVERYBODY = (2, "good"), (4, "1"), (4, "")
+_TOPIC, _NODE, _DEFAULT_NODE = (2, "good"), (4, "1"), (4, "")
 # Resource type and name; config key, operation and value. All are refused.
 BAD_CONFIGS: tuple[tuple[tuple[int, str], tuple[str, int, str]], ...] = (
     (_TOPIC, ("no.such", _SET, "1")),
@@ -123,8 +123,8 @@ BAD_CONFIGS: tuple[tuple[tuple[int, str], tuple[str, int, str]], ...] = (
     (_NODE, ("node.id", _SET, "7")),
     (_NODE, ("log.dirs", _SET, "/etc")),
     (_NODE, ("min.insync.replicas", _SET, "7")),
-    (_EVERYBODY, ("broker.session.timeout.ms", _SET, "1")),
-    (_EVERYBODY, ("max.connections", _SET, "0")),
+    (_DEFAULT_NODE, ("broker.session.timeout.ms", _SET, "1")),
+    (_DEFAULT_NODE, ("max.connections", _SET, "0")),
     ((4, "../1"), ("background.threads", _SET, "1")),
     ((8, ""), ("background.threads", _SET, "1")),
 )

@@ -17,10 +17,10 @@ class QueryRig(WorkerRig):
 
     def __init__(self, folder: Path, isolation: str = "read_uncommitted", **options: Any) -> None:
         super().__init__(folder, **options)
-        self.runs = self.hears_group = True
+        self.runs = self.has_recent_response = True
         self.stores = LocalStores(
             lambda: self.plan if self.runs else None,
-            lambda: holders_of(self.manager, lambda: self.hears_group),
+            lambda: holders_of(self.manager, lambda: self.has_recent_response),
             lambda: None,
             isolation=isolation,
         )

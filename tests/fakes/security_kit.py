@@ -88,7 +88,7 @@ class Secured(Served):
         self.router.warn = lambda _kind, text: self.warnings.append(text)
 
     def curve_options(self, own: CurveKeys | None = None) -> dict[str, bytes]:
-        """Of a raw peer: with a key that nobody knows, or with these keys."""
+        """Of a raw peer: with an unknown key, or with `own`."""
         own = own or new_curve_keys()
         return {
             "CURVE_SERVERKEY": self.keys.public,

@@ -107,7 +107,7 @@ async def test_invalid_joins_are_refused(probe: Probe) -> None:
     wrong = errors.InconsistentGroupProtocolError.code
     assert await joined(session_timeout=10_000 * MS, protocol_type="") == wrong
     assert await joined(session_timeout=10_000 * MS, group_id="") == errors.InvalidGroupIdError.code
-    assert await joined(session_timeout=10_000 * MS, member_id="nobody") == errors.UnknownMemberIdError.code
+    assert await joined(session_timeout=10_000 * MS, member_id="absent") == errors.UnknownMemberIdError.code
     listed = await probe.ask_kafka(LIST_GROUPS, 0)
     assert "bad" not in {group.group_id for group in listed.groups}
 

@@ -240,7 +240,7 @@ def test_session_is_authenticated_again(secured: Secured) -> None:
     [
         ("PLAIN", {"sasl.password": "wrong"}),
         ("SCRAM-SHA-512", {"sasl.password": "wrong"}),
-        ("SCRAM-SHA-512", {"sasl.username": "nobody"}),
+        ("SCRAM-SHA-512", {"sasl.username": "absent"}),
         ("OAUTHBEARER", {"oauth_cb": lambda _: (token(iss="other"), time.time() + 600)}),
         ("OAUTHBEARER", {"oauth_cb": lambda _: (token(exp=int(time.time()) - 60), time.time() + 600)}),
         ("OAUTHBEARER", {"oauth_cb": lambda _: (jwt.encode({}, "", "none"), time.time() + 600)}),

@@ -224,8 +224,8 @@ def test_admin_aborts_an_abandoned_prepared_transaction(
     wanted = options(cluster, "gone")
     leave_prepared(monkeypatch, wanted, "gone", [prepare(wanted, "gone", "x")])
     other = prepare(wanted, "gone too", "y")
-    found = cluster.admin().abort_prepared(task_id("gone", 0), other.transactional_id, "nobody")
-    assert set(found.errors) == {other.transactional_id, "nobody"}
+    found = cluster.admin().abort_prepared(task_id("gone", 0), other.transactional_id, "absent")
+    assert set(found.errors) == {other.transactional_id, "absent"}
     assert isinstance(found.errors[other.transactional_id], errors.InvalidTxnStateError)
     abort_writes([other], wanted)
     assert read(cluster, "gone") == []

@@ -92,7 +92,7 @@ def test_dotted_keys_of_confluent_kafka_work(cluster: headrace.LocalCluster) -> 
     ("change", "error", "text"),
     [
         ({"sasl.password": "wr0ng"}, SaslAuthenticationFailedError, "user 'alice'"),
-        ({"sasl.username": "nobody"}, SaslAuthenticationFailedError, "user 'nobody'"),
+        ({"sasl.username": "absent"}, SaslAuthenticationFailedError, "user 'absent'"),
         ({"trusted.server.keys.file": "", "server.public.key": "00" * 32}, HeadraceError, "another key"),
     ],
 )

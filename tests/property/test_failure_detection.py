@@ -17,14 +17,14 @@ WIDTH_MS = WINDOW_MS // BUCKETS
 class Naive:
     """One node: all heartbeats of its process, in order, and the end of its connection."""
 
-    heard_ms: list[int] = field(default_factory=list)
+    heartbeats_ms: list[int] = field(default_factory=list)
     is_over: bool = True
-    gone_ms: int | None = None
+    disconnected_ms: int | None = None
 
     def timeout_ms(self, now_ms: int) -> int:
         late = [
             max(0, later - earlier - INTERVAL_MS)
-            for earlier, later in zip(self.heard_ms, self.heard_ms[1:], strict=False)
+            for earlier, later in zip(self.heartbeats_ms, self.heartbeats_ms[1:], strict=False)
             if later - earlier <= CEILING_MS and later // WIDTH_MS > now_ms // WIDTH_MS - BUCKETS
         ]
         return min(max(INTERVAL_MS + FACTOR * max(late, default=0), FLOOR_MS), CEILING_MS)
@@ -32,7 +32,7 @@ class Naive:
     def is_expired(self, now_ms: int) -> bool:
         if self.is_over:
             return False
-        is_silent = now_ms - self.heard_ms[-1] >= self.timeout_ms(now_ms)
+        is_silent = now_ms - self.heartbeats_ms[-1] >= self.timeout_ms(now_ms)
         return is_silent or (self.disconnected_ms is not None and now_ms - self.disconnected_ms >= FLOOR_MS)
 
 
@@ -57,7 +57,7 @@ def test_detector_equals_the_naive_one(events: list[tuple[int, str, int]]) -> No
         own = naive[node]
         if event == "heartbeat":
             sessions.touch(node, now_ms)
-            own.heard_ms.append(now_ms)
+            own.heartbeats_ms.append(now_ms)
             own.is_over, own.disconnected_ms = False, None
         elif event == "disconnect":
             sessions.disconnected(node, now_ms)

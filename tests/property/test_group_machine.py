@@ -35,7 +35,7 @@ class Client:
     on_sync: bool = False
     protocols: tuple[m.GroupProtocol, ...] = PROTOCOLS[0]
     waits_for: Asked | None = None
-    hear: Callable[[Any], None] | None = None
+    on_response: Callable[[Any], None] | None = None
 
 
 class GroupMachine(RuleBasedStateMachine):
@@ -58,17 +58,17 @@ class GroupMachine(RuleBasedStateMachine):
 
     # --- clients -----------------------------------------------------------------------------------------
 
-    def send(self, client: Client, asked: Asked, hear: Callable[[Any], None]) -> None:
-        client.waits_for, client.hear = asked, hear
+    def send(self, client: Client, asked: Asked, on_response: Callable[[Any], None]) -> None:
+        client.waits_for, client.on_response = asked, on_response
         self.deliver_responses()
 
     def deliver_responses(self) -> None:
         """Clients handle their responses, and send the next requests at once."""
         for client in self.clients:
-            asked, hear = client.waits_for, client.hear
-            if asked is not None and hear is not None and not asked.waits:
-                client.waits_for = client.hear = None
-                hear(asked.answer)
+            asked, on_response = client.waits_for, client.on_response
+            if asked is not None and on_response is not None and not asked.waits:
+                client.waits_for = client.on_response = None
+                on_response(asked.answer)
 
     def forget(self, client: Client) -> None:
         client.member_id, client.generation, client.join = "", -1, None
@@ -189,7 +189,7 @@ class GroupMachine(RuleBasedStateMachine):
     def dies(self, number: int) -> None:
         """The client loses its state; it may join again as a new member."""
         client = self.clients[number]
-        client.waits_for = client.hear = None
+        client.waits_for = client.on_response = None
         self.forget(client)
 
     @rule(number=clients_of, topic=st.sampled_from(PARTITIONS), reset=st.booleans())
@@ -278,7 +278,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.rig.refuses, self.rig.is_committing = None, True
         self.rig.commit()
         for client in self.clients:
-            client.hear = None
+            client.on_response = None
         for _ in range(20):
             self.rig.advance(300_000)
         assert [asked for asked in self.rig.asked if asked.waits] == []

@@ -156,7 +156,7 @@ def elects_another_than_the_last_leader(patch: pytest.MonkeyPatch) -> None:
     def any_live_replica(ballot: elections.Ballot) -> elections.Elected:
         fit = [node_id for node_id in ballot.replicas if node_id in ballot.candidates]
         if ballot.isr or ballot.elr or ballot.last_leader == elections.NO_NODE or not fit:
-            return elections.NOBODY
+            return elections.NO_LEADER
         return elections.Elected(fit[0], is_clean=False)
 
     patch.setattr(elections, "_last_known", any_live_replica)

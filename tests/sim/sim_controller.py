@@ -51,7 +51,7 @@ class SimControllerNode(SimController):
         self.core, self._waiting = None, []
         super().start()
         if self.is_alive:
-            self._publish_anew()
+            self._new_feed()
             self._tick_on()
 
     def die(self, *, power: bool) -> None:
@@ -117,7 +117,7 @@ class SimControllerNode(SimController):
 
     def _load_snapshot(self, effect: events.LoadSnapshot) -> None:
         super()._load_snapshot(effect)
-        self._publish_anew()
+        self._new_feed()
 
     def _lead(self, effect: events.BecameLeader) -> None:
         super()._lead(effect)
@@ -169,7 +169,7 @@ class SimControllerNode(SimController):
             self.log.write_snapshot(self.image, self.cluster.world.wall_ms)
             self.log.checkpoint()
 
-    def _publish_anew(self) -> None:
+    def _new_feed(self) -> None:
         config, now_ms = self.cluster.config, self.cluster.world.now_ms
         self.feed = MetadataFeed(self.image, config.metadata_tail_records, config.metadata_fetch_max_records)
         self.readers = MetadataReaders(

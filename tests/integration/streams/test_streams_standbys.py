@@ -108,8 +108,8 @@ def test_standbys_take_over_with_their_stores(cluster: LocalCluster, tmp_path: P
     """Each instance has the tasks of the other one as standbys. When one ends, the other goes on from the
     stores that it has, and a third one gets the standbys."""
     words = Words(cluster, tmp_path, guarantee="exactly_once_v2", standby_replicas=1, warmup_replicas=0)
-    heard = Promotions()
-    with words.instance("first", on_restore=heard) as first:
+    listener = Promotions()
+    with words.instance("first", on_restore=listener) as first:
         with words.instance("second") as second:
             wait_for(
                 lambda: len(tasks_of(first)) == len(tasks_of(second)) == 2, "tasks are balanced", PATIENCE_S
@@ -120,10 +120,10 @@ def test_standbys_take_over_with_their_stores(cluster: LocalCluster, tmp_path: P
             wait_for(lambda: is_caught_up(first), "the standbys are up to date", PATIENCE_S)
             moved = set(tasks_of(second))
         wait_for(lambda: len(tasks_of(first)) == PARTITIONS, "all tasks are in one instance", PATIENCE_S)
-        assert heard.promoted.keys() == moved
-        assert min(heard.promoted.values()) > 0
+        assert listener.promoted.keys() == moved
+        assert min(listener.promoted.values()) > 0
         wait_for(
-            lambda: all(heard.restored_from.get(each, -1) >= heard.promoted[each] for each in moved),
+            lambda: all(listener.restored_from.get(each, -1) >= listener.promoted[each] for each in moved),
             "the stores are restored from where the standbys were",
             PATIENCE_S,
         )
@@ -139,14 +139,14 @@ def test_standbys_take_over_with_their_stores(cluster: LocalCluster, tmp_path: P
 def test_a_task_moves_when_its_warm_up_is_up_to_date(cluster: LocalCluster, tmp_path: Path) -> None:
     """The new instance restores the stores while the old one processes, one task at a time."""
     words = Words(cluster, tmp_path, warmup_replicas=1, acceptable_recovery_lag=0)
-    heard = Promotions()
+    listener = Promotions()
     with words.instance("old") as old:
         words.send(20)
         words.wait_until_counted()
-        with words.instance("new", on_restore=heard) as new:
+        with words.instance("new", on_restore=listener) as new:
             wait_for(lambda: len(tasks_of(new)) == 2, "two tasks have moved", PATIENCE_S)
-            assert heard.promoted.keys() == set(tasks_of(new))
-            assert min(heard.promoted.values()) > 0
+            assert listener.promoted.keys() == set(tasks_of(new))
+            assert min(listener.promoted.values()) > 0
             wait_for(lambda: len(tasks_of(old)) == 2, "the old instance has the others", PATIENCE_S)
             words.send(1)
             words.wait_until_counted()

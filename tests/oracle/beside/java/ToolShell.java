@@ -32,7 +32,7 @@ public class ToolShell {
         }
     }
 
-    /** Whoever called exit prints no more: in a JVM of its own it would not have returned. */
+    /** Ends a tool that called exit: in a JVM of its own, exit would not have returned. */
     private static final class UntilExit extends FilterOutputStream {
         UntilExit(OutputStream out) {
             super(out);

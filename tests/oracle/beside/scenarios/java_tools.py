@@ -83,7 +83,9 @@ SCRIPTS: dict[str, list[Call]] = {
         call("more", PRODUCER, WRITE, "later\n"),
         call("goes on", CONSUMER, f"{READ} 1"),
         call("new protocol", PRODUCER, WRITE, "by the new protocol\n"),
-        call("goes on anew", CONSUMER, f"--consumer-property group.protocol=consumer {READ} 1"),
+        call(
+            "goes on by the new protocol", CONSUMER, f"--consumer-property group.protocol=consumer {READ} 1"
+        ),
     ],
     "kafka-consumer-groups": [
         MAKE,

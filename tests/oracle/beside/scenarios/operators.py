@@ -60,7 +60,7 @@ def quotas(scene: Scene) -> None:
         altered(asking, "set again", entity(user=user), producer_byte_rate=1e6)
         altered(asking, "unset what is not", entity(user=user), request_percentage=None)
         for label, target, values in (
-            ("nobody", [], {"producer_byte_rate": 1.0}),
+            ("no entity", [], {"producer_byte_rate": 1.0}),
             ("a group", entity(group="g"), {"producer_byte_rate": 1.0}),
             ("ip and user", entity(ip="10.1.2.3", user=user), {"producer_byte_rate": 1.0}),
             ("empty name", entity(user=""), {"producer_byte_rate": 1.0}),

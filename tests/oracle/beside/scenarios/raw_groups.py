@@ -135,7 +135,7 @@ def refused(scene: Scene) -> None:
             ("empty group", {"group_id": ""}),
             ("short session", {"session_timeout": 1}),
             ("long session", {"session_timeout": 2_000_000_000}),
-            ("unknown member", {"member_id": "nobody"}),
+            ("unknown member", {"member_id": "absent"}),
             ("no protocols", {"protocols": []}),
             ("no type", {"protocol_type": ""}),
         ):
@@ -148,7 +148,7 @@ def refused(scene: Scene) -> None:
         for label, change in (
             ("old generation", {"generation_id": 0}),
             ("next generation", {"generation_id": 2}),
-            ("nobody", {"member_id": "nobody"}),
+            ("unknown member", {"member_id": "absent"}),
             ("no group", {"group_id": "no-such-group"}),
             ("empty", {"group_id": ""}),
         ):
@@ -205,7 +205,7 @@ def new_group(scene: Scene) -> None:
             )
             for label, change in (
                 ("old epoch", {"member_epoch": 7}),
-                ("nobody", {"member_id": "nobody"}),
+                ("unknown member", {"member_id": "absent"}),
                 ("no group", {"group_id": ""}),
             ):
                 fields = {**later, **change, "topic_partitions": None}

@@ -91,7 +91,7 @@ def second(scene: Scene) -> None:
             txn.init(f"init again v{version}", version)
             txn.init(f"init late v{version}", version, **old)
             txn.init(f"init other v{version}", version, producer_id=txn.producer + 1000)
-            txn.init(f"init anew v{version}", version, producer_id=-1, producer_epoch=-1)
+            txn.init(f"init without id v{version}", version, producer_id=-1, producer_epoch=-1)
         asking.until_stable()
         asking.all_committed("committed")
 
@@ -110,9 +110,9 @@ def offsets(scene: Scene) -> None:
                 asking.settled("added", "add_offsets_to_txn", 4, **txn.identity, **group)
             label_of = f"v{version}" if version < 6 else f"added v{version - 2}"
             for label, change in (
-                ("member", {"member_id": "nobody", "generation_id": 1}),
+                ("member", {"member_id": "absent", "generation_id": 1}),
                 ("generation", {"generation_id": 7}),
-                ("instance", {"group_instance_id": "nobody", "member_id": "x", "generation_id": 1}),
+                ("instance", {"group_instance_id": "absent", "member_id": "x", "generation_id": 1}),
                 ("group", {"group_id": ""}),
                 ("epoch", {"producer_epoch": txn.epoch + 1}),
                 ("producer", {"producer_id": txn.producer + 1000}),

@@ -222,7 +222,7 @@ async def test_cancelled_request_keeps_the_connection() -> None:
     assert received == []
     served.is_holding = True
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
-    net.drop(Address("nobody", 1))
+    net.drop(Address("absent", 1))
     net.drop(address)
     assert isinstance(other[1], errors.NetworkError)
     assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other) is None

@@ -153,7 +153,7 @@ class Naughty(RangeAssignor):
 @pytest.mark.parametrize(
     "assignments",
     [
-        {"nobody": [T0]},
+        {"absent": [T0]},
         {"me": [TopicPartition("u", 0)]},
         {"me": [TopicPartition("t", 9)]},
         {"me": [T0], "x": [T0]},

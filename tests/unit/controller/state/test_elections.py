@@ -1,7 +1,7 @@
 """Election strategies, over the ballots in which they differ."""
 
 import pytest
-from headrace.controller.state.elections import NOBODY, STRATEGIES, Ballot, Elected
+from headrace.controller.state.elections import NO_LEADER, STRATEGIES, Ballot, Elected
 
 CLEAN = {"offline", "preferred", "reassignment", "controlled-shutdown", "unclean"}
 DRAIN = {"drain"}
@@ -45,16 +45,16 @@ def test_the_elr_leads_only_while_the_isr_is_empty(name) -> None:
 @pytest.mark.parametrize("name", sorted(CLEAN - {"unclean"}))
 def test_no_replica_is_elected_that_may_lack_records(name) -> None:
     """2 and 3 are active, but the ISR is 1, which is fenced: no leader, not even the last known one."""
-    assert elected(name, (1,), {2, 3}) == NOBODY
-    assert elected(name, (1,), {2, 3}, last=2) == NOBODY
-    assert elected(name, (), {2, 3}, elr=(1,), last=2) == NOBODY
+    assert elected(name, (1,), {2, 3}) == NO_LEADER
+    assert elected(name, (1,), {2, 3}, last=2) == NO_LEADER
+    assert elected(name, (), {2, 3}, elr=(1,), last=2) == NO_LEADER
 
 
 @pytest.mark.parametrize(("name", "leader"), [("offline", 2), ("preferred", 2), ("controlled-shutdown", -1)])
 def test_the_last_known_leader_is_elected_with_isr_and_elr_empty(name, leader) -> None:
     """Except in a controlled shutdown."""
     assert elected(name, (), {2, 3}, last=2).leader == leader
-    assert elected(name, (), {3}, last=2) == NOBODY, "the last leader is away"
+    assert elected(name, (), {3}, last=2) == NO_LEADER, "the last leader is no candidate"
 
 
 def test_electing_the_last_known_leader_is_unclean() -> None:
@@ -67,7 +67,7 @@ def test_unclean_elects_any_candidate_as_a_last_resort() -> None:
     assert elected("unclean", (1,), {2, 3}) == Elected(2, is_clean=False)
     assert elected("unclean", (1,), {2, 3}, replicas=(1, 3, 2)) == Elected(3, is_clean=False)
     assert elected("unclean", (3,), {2, 3}) == Elected(3, is_clean=True)
-    assert elected("unclean", (1,), {4}) == NOBODY, "no replica is there"
+    assert elected("unclean", (1,), {4}) == NO_LEADER, "no replica is a candidate"
 
 
 def test_a_reassigned_partition_is_led_by_one_of_its_replicas() -> None:

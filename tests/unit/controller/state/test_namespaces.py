@@ -163,7 +163,7 @@ def test_rules_come_and_go_with_the_owner(shop: Driver) -> None:
         (NamespaceChange("x" * 250), InvalidRequestError, "250 characters"),
         (NamespaceChange("a", max_topics=-2), InvalidRequestError, "topics, or -1 for no limit, not -2"),
         (NamespaceChange("a", max_partitions=1 << 31), InvalidRequestError, "partitions, or -1"),
-        (NamespaceChange("a", owner="nobody"), ResourceNotFoundError, "no role 'nobody'"),
+        (NamespaceChange("a", owner="absent"), ResourceNotFoundError, "no role 'absent'"),
         (NamespaceChange("a", is_deleted=True), ResourceNotFoundError, "no namespace 'a'"),
     ],
 )

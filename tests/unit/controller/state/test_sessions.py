@@ -32,8 +32,8 @@ def test_a_session_lives_for_the_timeout() -> None:
 def test_expired_sessions_are_sorted_and_stay_until_dropped() -> None:
     """Two of three nodes sent nothing."""
     sessions = sessions_of()
-    for node_id, heard_ms in ((3, 0), (1, 0), (2, 50)):
-        sessions.touch(node_id, heard_ms)
+    for node_id, heartbeat_ms in ((3, 0), (1, 0), (2, 50)):
+        sessions.touch(node_id, heartbeat_ms)
     assert sessions.expired(100) == [1, 3]
     sessions.forget(1)
     sessions.forget(9)

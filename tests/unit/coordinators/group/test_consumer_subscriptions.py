@@ -148,7 +148,7 @@ def test_a_client_without_a_name_is_one_without_rights(rig: ConsumerGroupRig) ->
     """No rule can name it; the coordinator serves it, and others, as before."""
     rules = rig.authorizer = Rules()
     rules.allows = lambda identity, _operation, _resource: bool(identity.principal.name)  # type: ignore[method-assign]
-    for nameless in ("User:", "", "nobody"):
+    for nameless in ("User:", "", "absent"):
         member = _by_regex(rig, f"m{nameless}", "log.*", reader=(nameless, "10.0.0.1"))
         member.beat()
         assert not member.owned

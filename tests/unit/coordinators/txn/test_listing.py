@@ -36,7 +36,7 @@ def listed(rig: TxnRig, **filters: Any) -> list[str]:
 
 def test_describe_transactions(rig: TxnRig) -> None:
     """State, producer, times and partitions; an unknown id gets TRANSACTIONAL_ID_NOT_FOUND."""
-    request = DescribeTransactionsRequest(("app:2", "nobody", "", "app:1"))
+    request = DescribeTransactionsRequest(("app:2", "absent", "", "app:1"))
     first, second, third, fourth = rig.call(registry.DESCRIBE_TRANSACTIONS, request).answer.transactions
     value = rig.known("app:2").value
     partitions = (TopicNamePartitions("t", (2,)),)

@@ -90,7 +90,7 @@ def test_prepared_transaction_accepts_no_partitions() -> None:
 
 def test_prepare_is_refused(rig: TxnRig) -> None:
     """For unknown ids, other producers, and transactions that are not open, ending or ended."""
-    assert rig.prepare((1, 0), "nobody").code == WRONG_ID
+    assert rig.prepare((1, 0), "absent").code == WRONG_ID
     producer = rig.begun()
     assert rig.prepare(producer).code == WRONG_STATE
     rig.write(producer, T0, "x")

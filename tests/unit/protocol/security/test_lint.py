@@ -112,6 +112,6 @@ def test_a_rule_of_a_member_within_one_of_its_role() -> None:
     assert found == [(RULE, of_role)]
     other = RULE._replace(principal="User:carol")
     assert list(lint([other, of_role], members=members)) == []
-    everybody = RULE._replace(principal="User:*")
-    found = [(each.rule, each.because_of) for each in lint([of_role, everybody], members=members)]
-    assert found == [(of_role, everybody)]
+    of_all_users = RULE._replace(principal="User:*")
+    found = [(each.rule, each.because_of) for each in lint([of_role, of_all_users], members=members)]
+    assert found == [(of_role, of_all_users)]

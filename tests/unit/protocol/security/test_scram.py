@@ -88,7 +88,7 @@ def test_a_token_authenticates_its_owner() -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (b"n,,n=nobody,r=abc", "no SCRAM credential"),
+        (b"n,,n=absent,r=abc", "no SCRAM credential"),
         (b"n,,n=weak,r=abc", "4095 iterations"),
         (b"n,a=admin,n=user,r=abc", "authorization id"),
         (b"p=tls-unique,,n=user,r=abc", "not valid"),

@@ -347,13 +347,13 @@ class InSyncMachine(RuleBasedStateMachine):
         self.barred ^= {node}
 
     @precondition(lambda self: self.view.proposal is not None)
-    @rule(is_heard=st.booleans())
-    def decide(self, is_heard: bool) -> None:
+    @rule(is_notified=st.booleans())
+    def decide(self, is_notified: bool) -> None:
         proposal = self.view.proposal
         if proposal.partition_epoch == self.partition_epoch:
             self.isr, self.partition_epoch = members(proposal), self.partition_epoch + 1
-        if is_heard:
-            self.hear()
+        if is_notified:
+            self.receive_metadata()
 
     @precondition(lambda self: self.view.proposal is not None)
     @rule()
@@ -363,7 +363,7 @@ class InSyncMachine(RuleBasedStateMachine):
             self.advance()
 
     @rule()
-    def hear(self) -> None:
+    def receive_metadata(self) -> None:
         self.view.updated(registration(self.isr, (1, 2, 3, 4), self.partition_epoch), self.now_ms)
         self.advance()
 
@@ -376,7 +376,7 @@ class InSyncMachine(RuleBasedStateMachine):
             self.barred.add(node)
 
     @invariant()
-    def whoever_may_lead_next_has_all_that_is_committed(self) -> None:
+    def each_isr_member_has_all_committed_records(self) -> None:
         for node in self.isr:
             assert node == ME or self.has[node] >= self.watermark
 

@@ -253,10 +253,10 @@ def test_owner_without_contact_to_its_group_rejects_queries(cluster: Cluster) ->
     """Others may have its tasks soon: it answers no query of other processes, also no stale one."""
     key = key_in(0)
     cluster.queries.get("store", key)
-    cluster.one.rig.hears_group = False
+    cluster.one.rig.has_recent_response = False
     for options in ({}, {"allow_stale": 100}):
         refusal("has had no response from its group", cluster.queries, "store", key, **options)
-    cluster.one.rig.hears_group = True
+    cluster.one.rig.has_recent_response = True
     cluster.queries.get("store", key, timeout_s=60)
 
 

@@ -37,7 +37,7 @@ def test_changelog_configs_follow_the_kind_of_store(store: AnyStore, expected: d
     assert changelog("t", store).configs() == {"message.timestamp.type": "CreateTime", **expected}
 
 
-def test_defaults_of_the_application_give_way_to_the_store() -> None:
+def test_configs_of_the_store_precede_defaults_of_the_application() -> None:
     """`topic.*` configs of the application stand between Kafka's defaults and the store's."""
     topic = InternalTopic("t", TopicKind.REPARTITION, partitions=3)
     assert topic.configs({"segment.bytes": "1000", "min.insync.replicas": "2"}) == {

@@ -104,7 +104,7 @@ def test_caches_are_disabled_without_cache_memory() -> None:
             lambda t: t.add_source("s", re.compile("wo.*")),
             "pattern wo.* matches topic words of another source",
         ),
-        (lambda t: t.add_sink("k", "x", "nobody"), "parent nobody of node k does not exist"),
+        (lambda t: t.add_sink("k", "x", "absent"), "parent absent of node k does not exist"),
         (lambda t: t.add_sink("k", "x", "k"), "node k is its own parent"),
         (lambda t: t.add_sink("k", "x"), "node k has no parents"),
         (lambda t: t.add_sink("k", "x", "sink"), "sink sink cannot be a parent of node k"),

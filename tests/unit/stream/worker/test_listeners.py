@@ -35,7 +35,7 @@ S = InstanceState
 PATIENCE_S = 60.0
 
 
-class Heard(RestoreListener):
+class RecordingListener(RestoreListener):
     """Notes the calls; fails in `fails`."""
 
     def __init__(self, fails: str = "") -> None:
@@ -72,19 +72,19 @@ def stored(rig: ThreadRig, *counts: int) -> None:
 
 def test_restore_listener_is_called_for_each_store(tmp_path: Path) -> None:
     """Also those without records. Offsets are those of the changelog, which may have gaps."""
-    heard = Heard()
-    rig = ThreadRig(tmp_path, restore_listener=heard)
+    listener = RecordingListener()
+    rig = ThreadRig(tmp_path, restore_listener=listener)
     stored(rig, 1, 2, 3)
     rig.cluster.append_marker(CHANGELOG.topic)
     rig.cluster.max_poll_records = 2
     rig.run(lambda: rig.consumer.give(FIRST, SECOND), nothing, nothing, nothing)
     assert rig.errors == []
     other = TopicPartition(CHANGELOG.topic, 1)
-    assert [call for call in heard.calls if call[1] == other] == [
+    assert [call for call in listener.calls if call[1] == other] == [
         ("start", other, "store", 0, 0),
         ("end", other, "store", 0),
     ]
-    assert [call for call in heard.calls if call[1] == CHANGELOG] == [
+    assert [call for call in listener.calls if call[1] == CHANGELOG] == [
         ("start", CHANGELOG, "store", 0, 4),
         ("batch", CHANGELOG, "store", 1, 2),
         ("batch", CHANGELOG, "store", 2, 1),
@@ -95,8 +95,8 @@ def test_restore_listener_is_called_for_each_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fails", ["", "suspended"])
 def test_restore_listener_is_called_for_a_task_revoked_during_restore(tmp_path: Path, fails: str) -> None:
     """An error of the listener does not keep the task."""
-    heard = Heard(fails)
-    rig = ThreadRig(tmp_path, restore_listener=heard)
+    listener = RecordingListener(fails)
+    rig = ThreadRig(tmp_path, restore_listener=listener)
     stored(rig, 1, 2, 3)
     rig.cluster.max_poll_records = 2
     found: list[Any] = []
@@ -108,14 +108,14 @@ def test_restore_listener_is_called_for_a_task_revoked_during_restore(tmp_path: 
     rig.run(lambda: rig.consumer.give(FIRST), leave, nothing)
     assert rig.errors == []
     assert found == [({("store", CHANGELOG): 2}, ThreadState.PARTITIONS_ASSIGNED)]
-    assert [call[0] for call in heard.calls] == ["start", "batch", "suspended"]
-    assert heard.calls[-1] == ("suspended", CHANGELOG, "store", 2)
+    assert [call[0] for call in listener.calls] == ["start", "batch", "suspended"]
+    assert listener.calls[-1] == ("suspended", CHANGELOG, "store", 2)
 
 
 @pytest.mark.parametrize("fails", ["start", "batch", "end"])
 def test_an_error_of_the_listener_ends_the_thread(tmp_path: Path, fails: str) -> None:
     """It names the store and its changelog."""
-    rig = ThreadRig(tmp_path, restore_listener=Heard(fails))
+    rig = ThreadRig(tmp_path, restore_listener=RecordingListener(fails))
     stored(rig, 1)
     rig.run(lambda: rig.consumer.give(FIRST), nothing, nothing, nothing)
     (error,) = rig.errors
@@ -155,7 +155,7 @@ class Running:
     def __init__(self, folder: Path, **options: Any) -> None:
         self.cluster = FakeStreamsCluster(words=2, counts=1)
         self.states: list[tuple[InstanceState, InstanceState]] = []
-        self.heard = Heard()
+        self.listener = RecordingListener()
         self.has_given = threading.Event()
         app = counting_app(commit_interval_ms=0, state_dir=str(folder))
         self.instance = AppInstance(
@@ -165,7 +165,7 @@ class Running:
             clients=self.cluster,  # type: ignore[arg-type]  # a fake
             open_engine=Files().open,
             on_state_change=lambda new, old: self.states.append((new, old)),
-            on_restore=self.heard,
+            on_restore=self.listener,
             **options,
         )
         self.cluster.on_poll = self._give
@@ -203,7 +203,7 @@ def test_instance_reports_state_threads_and_lags(tmp_path: Path) -> None:
         (S.PENDING_SHUTDOWN, S.RUNNING),
         (S.NOT_RUNNING, S.PENDING_SHUTDOWN),
     ]
-    assert [call[0] for call in running.heard.calls] == ["start", "end"] * 2
+    assert [call[0] for call in running.listener.calls] == ["start", "end"] * 2
     (thread,) = instance.threads
     assert thread.state is ThreadState.DEAD
 
@@ -259,7 +259,7 @@ def test_a_global_store_is_restored_before_the_start(tmp_path: Path) -> None:
     from headrace.clients.serdes import utf8
     from headrace.stream import App
 
-    cluster, heard = FakeStreamsCluster(words=1, rates=1), Heard()
+    cluster, listener = FakeStreamsCluster(words=1, rates=1), RecordingListener()
     for _ in range(2):
         cluster.append("rates", b"a", b"1")
     app = App("app", key=utf8, value=utf8, state_dir=str(tmp_path))
@@ -271,12 +271,12 @@ def test_a_global_store_is_restored_before_the_start(tmp_path: Path) -> None:
         app.settings,
         clients=cluster,  # type: ignore[arg-type]  # a fake
         open_engine=Files().open,
-        on_restore=heard,
+        on_restore=listener,
     )
     instance.prepare()
     instance.close()
     partition = TopicPartition("rates", 0)
-    assert heard.calls == [
+    assert listener.calls == [
         ("start", partition, "rates-store", 0, 2),
         ("batch", partition, "rates-store", 1, 2),
         ("end", partition, "rates-store", 2),

@@ -24,7 +24,7 @@ FIRST, SECOND = (TopicPartition(SOURCE, number) for number in (0, 1))
 TASK, OTHER = TaskId(0, 0), TaskId(0, 1)
 
 
-class Heard(RestoreListener):
+class RecordingListener(RestoreListener):
     """The calls of a listener for standbys and restores."""
 
     def __init__(self) -> None:
@@ -109,8 +109,8 @@ def test_committed_records_alone_reach_a_standby_with_exactly_once(tmp_path: Pat
 
 def test_a_promoted_standby_restores_the_rest_with_its_open_store(tmp_path: Path) -> None:
     """The engine of the store is not opened a second time."""
-    heard = Heard()
-    rig = WorkerRig(tmp_path, listener=heard)
+    listener = RecordingListener()
+    rig = WorkerRig(tmp_path, listener=listener)
     log_counts(rig, 1, 2)
     rig.manager.use_roles((), [TASK], ())
     follow(rig)
@@ -128,7 +128,7 @@ def test_a_promoted_standby_restores_the_rest_with_its_open_store(tmp_path: Path
     assert rig.files.opened == opened
     assert rig.counts() == [("a", 4)]
     assert rig.restorer.restored == 1
-    assert heard.events == [
+    assert listener.events == [
         ("update", "store", 0),
         ("loaded", 1, 2),
         ("suspended", 2, 2, SuspendReason.PROMOTED),
@@ -196,8 +196,8 @@ def test_a_task_that_cannot_be_committed_is_no_standby_with_its_writes(rig: Work
 
 def test_standby_without_role_is_closed_and_keeps_its_store(tmp_path: Path) -> None:
     """Another thread may open its store at once. The next time only the rest is read."""
-    heard = Heard()
-    rig = WorkerRig(tmp_path, listener=heard)
+    listener = RecordingListener()
+    rig = WorkerRig(tmp_path, listener=listener)
     log_counts(rig, 1, 2)
     rig.manager.use_roles((), [TASK, OTHER], ())
     follow(rig)
@@ -205,11 +205,11 @@ def test_standby_without_role_is_closed_and_keeps_its_store(tmp_path: Path) -> N
         rig.directory.acquire(TASK, "another thread")
     rig.manager.use_roles((), [OTHER], ())
     rig.directory.acquire(TASK, "another thread")
-    assert ("suspended", 2, 2, SuspendReason.MIGRATED) in heard.events
+    assert ("suspended", 2, 2, SuspendReason.MIGRATED) in listener.events
     rig.directory.release(TASK)
     rig.manager.use_roles((), [TASK, OTHER], ())
     follow(rig)
-    assert heard.events[-1] == ("update", "store", 2)
+    assert listener.events[-1] == ("update", "store", 2)
 
 
 def test_a_standby_waits_for_the_folder_that_another_thread_has(

@@ -45,13 +45,13 @@ def test_thread_is_member_while_heartbeats_get_responses() -> None:
     """Four heartbeat intervals behind the last response it does not count as a member any more."""
     plan = plan_of(counting_app(), {SOURCE: 2}, None)
     membership = ThreadMembership(plan, "process", lambda: None, lambda: None)
-    assert not membership.hears_group(1_000)
+    assert not membership.has_recent_response(1_000)
     application = membership.application
     application.responses, application.heartbeat_interval_ms = 1, 500
     membership.check(10_000)
     membership.check(11_500)
-    assert membership.hears_group(12_000)
-    assert not membership.hears_group(12_001)
+    assert membership.has_recent_response(12_000)
+    assert not membership.has_recent_response(12_001)
     application.responses = 2
     membership.check(12_500)
-    assert membership.hears_group(14_500)
+    assert membership.has_recent_response(14_500)
