@@ -41,7 +41,7 @@ def explicit_bootstrap(bootstrap: str | Iterable[str] | None, environment: Mappi
 
     Errors: TypeError for other types than text or a sequence of texts.
     """
-    refuse_mapping(bootstrap, "Client")
+    refuse_mapping(bootstrap)
     if bootstrap is not None and not isinstance(bootstrap, str):
         try:
             bootstrap = ",".join(bootstrap)

@@ -249,6 +249,7 @@ class AdminConfig(RequestConfig):
 
 
 ClientConfigs = (ConnectionConfig, ProducerConfig, ConsumerConfig, AdminConfig)
+_KINDS = {"producers": ProducerConfig, "consumers": ConsumerConfig, "admin clients": AdminConfig}
 C = TypeVar("C", bound=Config)
 
 
@@ -259,13 +260,26 @@ def dotted(name: str, schemas: Iterable[type[Config]], *, is_keyword: bool = Fal
     """
     known: dict[str, str] = {}
     for schema in schemas:
-        for real in schema.keys():  # noqa: SIM118 - a classmethod of Config, not a mapping's keys
-            known[real] = known[real.replace(".", "_")] = known[schema.field_of(real)] = real
+        known |= _spellings(schema)
     if name in known:
         return known[name]
-    advice = advice_for(name)
+    advice = advice_for(name) or _other_clients(name)
     hint = nearest_key(name, dict.fromkeys(known.values()), is_keyword=is_keyword)
     raise ConfigError(f"unknown config key {name!r}{hint if advice is None else f'; {advice}'}")
+
+
+def _spellings(schema: type[Config]) -> dict[str, str]:
+    """The dotted name of each key by its spellings."""
+    known: dict[str, str] = {}
+    for real in schema.keys():  # noqa: SIM118 - a classmethod of Config, not a mapping's keys
+        known[real] = known[real.replace(".", "_")] = known[schema.field_of(real)] = real
+    return known
+
+
+def _other_clients(name: str) -> str | None:
+    """Which other clients have the key; None if none has."""
+    found = [kind for kind, schema in _KINDS.items() if name in _spellings(schema)]
+    return f"only {' and '.join(found)} have it" if found else None
 
 
 def given(

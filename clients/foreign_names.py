@@ -80,14 +80,15 @@ _ADVICE: Mapping[str, str] = {
     "rebalance_cb": _LISTENER,
     "allow_auto_create_topics": "not supported: create topics with `Admin.create_topics`",
     "auto_create_topics": "not supported: create topics with `Admin.create_topics`",
+    "topic": "pass topics as positional arguments: Consumer('a', 'b', ...), producer.send('a', ...)",
     # new topics
-    "num_partitions": "use `partitions`",
-    "new_partitions": "use `partitions`",
-    "replica_assignment": "use `assignments`",
-    "replica_assignments": "use `assignments`",
-    "topic_configs": "use `configs`",
-    "topic": "use `name`",
+    "num_partitions": "use `partitions` of NewTopic",
+    "new_partitions": "use `partitions` of NewTopic",
+    "replica_assignment": "use `assignments` of NewTopic",
+    "replica_assignments": "use `assignments` of NewTopic",
+    "topic_configs": "use `configs` of NewTopic",
 }
+_OF_NEW_TOPIC: Mapping[str, str] = {"topic": "use `name`"}
 _SECURITY: Mapping[str, str] = {
     "sasl_mechanisms": _MECHANISM,
     "sasl_plain_username": "use `username`",
@@ -122,16 +123,17 @@ def advice_for(name: str) -> str | None:
 
 
 def refuse_foreign(names: Mapping[str, object]) -> None:
-    """Errors: TypeError for the first name of another client, with headrace's name."""
+    """Errors: TypeError for the first name of another client among the parameters of NewTopic, with
+    headrace's name."""
     for name in names:
-        advice = advice_for(name)
+        advice = _OF_NEW_TOPIC.get(name) or advice_for(name)
         if advice is not None:
             raise TypeError(f"{name!r} is not a name of headrace; {advice}")
 
 
-def refuse_mapping(given: object, client: str) -> None:
-    """Errors: TypeError for a config dict in place of addresses, as confluent-kafka's clients take one; with
-    the correct call."""
+def refuse_mapping(given: object) -> None:
+    """Errors: TypeError for a config dict in place of addresses or topics, as confluent-kafka's clients take
+    one; with the correct arguments."""
     if not isinstance(given, Mapping):
         return
     rest = dict(given)
@@ -141,7 +143,7 @@ def refuse_mapping(given: object, client: str) -> None:
         config = ", config=..." if any(map(is_secret, rest)) else f", config={rest!r}"
     address = found[0] if found else "host:9092"
     raise TypeError(
-        f"the first argument must not be a config dict; write {client}(bootstrap={address!r}{config})"
+        f"a config dict must not be the first argument of a client; pass bootstrap={address!r}{config}"
     )
 
 

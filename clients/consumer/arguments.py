@@ -72,7 +72,7 @@ def checked_topics(topics: Iterable[Any]) -> tuple[str, ...]:
     """
     names: dict[str, None] = {}
     for topic in topics:
-        refuse_mapping(topic, "Consumer")
+        refuse_mapping(topic)
         if not isinstance(topic, str):
             raise ConfigError(f"topics are given by name, each as an argument of its own, not {topic!r}")
         check_topic_name(topic)

@@ -24,6 +24,8 @@ from ...protocol.errors import (
     LogDirNotFoundError,
     NoClusterError,
     NonEmptyGroupError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
     ResourceNotFoundError,
     TopicAlreadyExistsError,
     TransactionalIdNotFoundError,
@@ -118,6 +120,10 @@ _HINTS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
         (UnknownTopicOrPartitionError,),
         "`headrace topic list` lists all topics; `headrace topic create NAME` creates one",
     ),
+    (
+        (NotEnoughReplicasError, NotEnoughReplicasAfterAppendError),
+        "`headrace topic describe NAME` shows the ISR of each partition, `headrace node list` the nodes",
+    ),
     ((TopicAlreadyExistsError,), "`headrace topic describe NAME` shows the existing topic"),
     (
         (InvalidReplicationFactorError, BrokerIdNotRegisteredError),
@@ -206,9 +212,8 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, click.NoSuchOption) and error.option_name in _KAFKAS_OPTIONS:
             note(f"hint: {_KAFKAS_OPTIONS[error.option_name]}")
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        note("interrupted")
-        return EXIT_INTERRUPTED
+    except (KeyboardInterrupt, click.Abort) as end:
+        return _not_done(end)
     except ExceptionGroup as group:
         for other in group.exceptions[1:]:
             note(f"headrace: {message_of(other)}")
@@ -252,11 +257,22 @@ def message_of(error: Exception) -> str:
 
 
 def hint_of(error: Exception) -> str | None:
-    """Advice for the user, where there is any."""
+    """Advice for the user, where there is any; for the response of a server that a timeout followed."""
+    if isinstance(error.__cause__, KafkaError):
+        error = error.__cause__
     for kinds, hint in _HINTS:
         if isinstance(error, kinds):
             return hint
     return _CONNECTION_HINT if getattr(error, "code", 0) in (7, 13) else None
+
+
+def _not_done(end: BaseException) -> int:
+    """After Ctrl-C, or a question without the answer yes."""
+    if isinstance(end, click.Abort) and not isinstance(end.__context__, KeyboardInterrupt):
+        note("\nnot confirmed, nothing was changed; `--help` shows the option that replaces the question")
+        return EXIT_ERROR
+    note("interrupted")
+    return EXIT_INTERRUPTED
 
 
 def _report(error: Exception, *, is_debug: bool) -> int:

@@ -47,6 +47,7 @@ class GatewaySeat:
         """`handle` takes requests as from the node's own listener."""
         self._files = files
         self._directory = config.log_dirs[0]
+        self._own_id = config.node_id  # before the node has joined
         self._handle = handle
         self._fail = fail
         self._core: StorageNode | None = None
@@ -94,7 +95,7 @@ class GatewaySeat:
             try:
                 self.endpoints = self._gateway.bind()
             except OSError as error:
-                raise listen_error(f"node {self.node_id}", error) from error
+                raise listen_error(f"node {self._own_id}", error) from error
         return self.endpoints
 
     async def start(self, replication: Replication, perform: Callable[[], None]) -> None:

@@ -154,8 +154,12 @@ def test_config_errors_suggest_the_nearest_key(shell: CommandLine, topic: str) -
 
 
 def test_deletion_needs_a_confirmation(shell: CommandLine, topic: str) -> None:
-    """Without --yes and without an answer nothing is deleted."""
-    assert shell("topic", "delete", topic)[0] == 130
+    """Without --yes and without an answer nothing is deleted; the message has the remedy."""
+    code, _, err = shell("topic", "delete", topic)
+    assert (code, err.splitlines()[-1]) == (
+        1,
+        "not confirmed, nothing was changed; `--help` shows the option that replaces the question",
+    )
     assert shell("topic", "describe", topic)[0] == 0
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import socket
 import threading
 from pathlib import Path
 
@@ -157,6 +158,15 @@ def test_error_of_the_body_is_raised() -> None:
 def test_fixture_provides_a_running_cluster(headrace_cluster: LocalCluster) -> None:
     """Of the pytest plugin: no import, no close."""
     assert headrace_cluster.status()["nodes"][0]["state"] == "active"
+
+
+def test_port_in_use_is_an_error_with_node_listener_and_address() -> None:
+    """The node has not joined its cluster yet."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        text = f"node 1: listener PLAINTEXT: cannot listen on {address}: .*another process uses the port"
+        with pytest.raises(OSError, match=text):
+            local(listeners=f"PLAINTEXT://{address}")
 
 
 def test_wiped_node_keeps_its_ports(tmp_path: Path) -> None:

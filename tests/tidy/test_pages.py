@@ -223,6 +223,19 @@ def test_every_environment_variable_is_documented() -> None:
     assert not undocumented
 
 
+def test_every_logger_is_documented() -> None:
+    """docs/ENVIRONMENT.md has the loggers of the packages, but those named after a module, and no others."""
+    named = {
+        name
+        for folder in CODE[:8]
+        for path in (ROOT / folder).rglob("*.py")
+        for name in re.findall(r'getLogger\("(headrace[.\w]*)"\)', path.read_text())
+    }
+    section = text_of("docs/ENVIRONMENT.md").partition("| logger | content |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (`[^|]*`) \|", section, re.MULTILINE)
+    assert sorted(re.findall(r"`([^`]+)`", " ".join(rows))) == sorted(named)
+
+
 def test_the_pages_show_calls() -> None:
     """The patterns that find them still do."""
     assert len(command_lines("docs/BENCH.md", "headrace")) >= 8

@@ -186,6 +186,8 @@ def test_configs_that_contradict_explicit_idempotence_are_errors(given: dict[str
         ("queue.buffering.max.ms", "use `linger_ms`"),
         ("consumer_timeout_ms", "use `iter_timeout`"),
         ("stats_cb", "metrics()"),
+        ("num_partitions", "use `partitions` of NewTopic"),
+        ("topic", "pass topics as positional arguments"),
         ("auto_offset_resett", "did you mean 'auto_offset_reset'"),
     ],
 )
@@ -212,7 +214,6 @@ def test_advice_names_existing_keys_and_arguments() -> None:
         "partitions",
         "assignments",
         "configs",
-        "name",
         "send",
     }
     for name, advice in {**foreign_names._ADVICE, **foreign_names._SECURITY}.items():
@@ -221,10 +222,20 @@ def test_advice_names_existing_keys_and_arguments() -> None:
                 assert dotted(word, ClientConfigs), name
 
 
+def test_key_of_another_client_is_named_so() -> None:
+    """An error without it would look like a misspelling."""
+    with pytest.raises(
+        ConfigError, match=r"unknown config key 'enable\.auto\.commit'; only consumers have it"
+    ):
+        headrace.Producer(bootstrap="localhost:1", config={"enable.auto.commit": True})
+    with pytest.raises(ConfigError, match="unknown config key 'linger_ms'; only producers have it"):
+        headrace.Consumer("t", bootstrap="localhost:1", linger_ms=5)
+
+
 def test_dict_as_first_argument_is_an_error_with_the_right_call() -> None:
     """confluent-kafka's clients accept one; here it would be read as a list of addresses."""
     theirs: Any = {"bootstrap.servers": "a:1", "linger.ms": 5}
-    ours = r"bootstrap='a:1', config=\{'linger.ms': 5\}"
+    ours = r"first argument of a client; pass bootstrap='a:1', config=\{'linger.ms': 5\}"
     makers: list[Any] = [headrace.Producer, headrace.Consumer, headrace.Admin, headrace.connect]
     for make in [*makers, AsyncProducer, AsyncConsumer, AsyncAdmin, headrace.aio.connect]:
         with pytest.raises(TypeError, match=ours):
@@ -238,7 +249,7 @@ def test_new_topic_rejects_argument_names_of_other_clients() -> None:
     """kafka-python's and confluent-kafka's; a typo is an ordinary TypeError."""
     new_topic: Any = NewTopic
     for name, ours in (("num_partitions", "partitions"), ("topic_configs", "configs"), ("topic", "name")):
-        with pytest.raises(TypeError, match=f"use `{ours}`"):
+        with pytest.raises(TypeError, match=f"use `{ours}`( of NewTopic)?$"):
             new_topic(**{"name": "t", name: 3})
     with pytest.raises(TypeError, match="unexpected keyword"):
         new_topic("t", partition=3)

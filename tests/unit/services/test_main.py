@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from headrace.protocol.errors import ConfigError, HeadraceError, NetworkError, UnknownTopicOrPartitionError
+from headrace.protocol.errors import (
+    ConfigError,
+    DeliveryTimeoutError,
+    HeadraceError,
+    NetworkError,
+    NotEnoughReplicasError,
+    UnknownTopicOrPartitionError,
+)
 from headrace.services.cli.common import NotFoundError, PartialFailureError, Settings, absorb
 from headrace.services.cli.main import exit_code_of, hint_of, message_of
 from headrace.services.cluster_files_io import UnknownClusterError
@@ -147,6 +154,16 @@ def test_common_errors_have_a_hint() -> None:
     assert "topic create" in (hint_of(UnknownTopicOrPartitionError("x")) or "")
     assert "headrace status" in (hint_of(NetworkError("x")) or "")
     assert hint_of(ValueError("x")) is None
+
+
+def test_hint_of_a_delivery_timeout_is_that_of_its_cause() -> None:
+    """A server has responded: whether the cluster is up is not the question."""
+    error = DeliveryTimeoutError("t-0: not acknowledged")
+    assert "headrace status" in (hint_of(error) or "")
+    error.__cause__ = NotEnoughReplicasError("t-0 has 1 in-sync replicas")
+    assert "topic describe" in (hint_of(error) or "")
+    error.__cause__ = NetworkError("x")
+    assert "headrace status" in (hint_of(error) or "")
 
 
 def test_options_after_the_command_override_global_ones() -> None:
