@@ -198,7 +198,7 @@ class Storm:
     def check_log(self) -> None:
         """A shard loaded from the log has the same state; of a rebalancing classic group it has the previous
         generation."""
-        shard, other = self.rig.shard, GroupShard(3, _Surroundings(self.rig))  # type: ignore[arg-type]
+        shard, other = self.rig.shard, GroupShard(3, _ShardContext(self.rig))  # type: ignore[arg-type]
         for offset, entry in enumerate(self.rig.log):
             if entry.data is None:
                 other.replay_marker(entry.producer, is_commit=entry.is_commit, offset=offset)
@@ -228,7 +228,7 @@ class Storm:
         assert not self.rig.shard._consumer._members.reported
 
 
-class _Surroundings:
+class _ShardContext:
     """The host of a shard that only replays."""
 
     node_id, epoch = 7, 1
