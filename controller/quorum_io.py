@@ -130,7 +130,6 @@ class Quorum:
 
     @property
     def epoch(self) -> int:
-        """The quorum epoch."""
         return self._raft.context.epoch
 
     @property

@@ -33,7 +33,7 @@ LOOK_AGAIN_S = 1.0
 
 
 class ServerSecurity:
-    """Of one server."""
+    """The CURVE keys of one server, and the public keys of servers that it trusts, followed while it runs."""
 
     def __init__(self, own: OwnKeys, trusted_file: Path, config: ServerSecurityConfig) -> None:
         self.own = own

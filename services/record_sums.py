@@ -21,7 +21,6 @@ class RecordSum:
     checksum: int = 0
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
-        """Add one record."""
         # the lengths distinguish (b"ab", b"c") from (b"a", b"bc"), and null from empty
         head = b"%d,%d," % (-1 if key is None else len(key), -1 if value is None else len(value))
         digest = hashlib.blake2b(head + (key or b"") + (value or b""), digest_size=8).digest()

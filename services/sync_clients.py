@@ -62,7 +62,7 @@ def _formatted(text: str, name: str) -> str:
 
 
 def write_modules() -> None:
-    """Write all modules."""
+    """Generate the files of clients/sync from clients/aio."""
     for module in MODULES:
         (CLIENTS / "sync" / f"{module}.py").write_text(sync_source(module))
 

@@ -382,7 +382,6 @@ class StorageNode:
 
     @property
     def cold_reads(self) -> ColdReads:
-        """The cold reads."""
         return self._fetch.cold
 
     # --- status ----------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class _Member:
 
 
 class KafkaMember(_Member):
-    """By confluent-kafka."""
+    """A member through confluent_kafka.Consumer."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         from confluent_kafka import TopicPartition
@@ -106,7 +106,7 @@ class KafkaMember(_Member):
 
 
 class HeadraceMember(_Member):
-    """By headrace."""
+    """A member through headrace.Consumer."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         from headrace import TopicPartition

@@ -124,7 +124,6 @@ class TlsTransport(Transport):
         self._context = context
 
     def opened(self, visit: _Visit) -> int:
-        """As `Transport.opened`."""
         if not isinstance(visit.socket, ssl.SSLSocket):
             super().opened(visit)
             host = visit.socket.getpeername()[0]

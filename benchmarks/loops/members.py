@@ -110,7 +110,7 @@ class Member(threading.Thread):
 
 
 class KafkaMember(Member):
-    """By confluent-kafka."""
+    """A member through confluent_kafka.Consumer."""
 
     def connect(self, spec: dict[str, Any]) -> Any:
         """A consumer that has the topic's metadata."""
@@ -130,7 +130,7 @@ class KafkaMember(Member):
 
 
 class HeadraceMember(Member):
-    """By headrace."""
+    """A member through headrace.Consumer."""
 
     def connect(self, spec: dict[str, Any]) -> Any:
         """A consumer that has the topic's metadata."""

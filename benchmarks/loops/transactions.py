@@ -101,7 +101,7 @@ class _Sender:
 
 
 class KafkaSender(_Sender):
-    """By confluent-kafka."""
+    """Transactions of confluent_kafka.Producer."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         super().__init__(spec, clients.kafka_producer(spec))
@@ -118,7 +118,7 @@ class KafkaSender(_Sender):
 
 
 class HeadraceSender(_Sender):
-    """By headrace."""
+    """Transactions of headrace.Producer."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         super().__init__(spec, clients.headrace_producer(spec))

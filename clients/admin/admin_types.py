@@ -316,7 +316,6 @@ class Resource:
 
     @classmethod
     def topic(cls, name: str) -> Resource:
-        """A topic."""
         return cls("topic", name)
 
     @classmethod

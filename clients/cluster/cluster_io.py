@@ -264,7 +264,6 @@ class EngineHolder(Generic[E]):
         self.made: E | None = made
 
     def get(self) -> E:
-        """The engine."""
         assert self.made is not None, "made in the constructor"
         return self.made
 

@@ -46,7 +46,7 @@ NOT_READY = frozenset(
 
 
 class TaskRoles(NamedTuple):
-    """Tasks by role."""
+    """The tasks of a member: active, standby and warm-up."""
 
     active: frozenset[Task] = frozenset()
     standby: frozenset[Task] = frozenset()

@@ -37,7 +37,6 @@ class QuorumState:
 
     @property
     def role(self) -> Role:
-        """The current role."""
         return self.state.role
 
     @property

@@ -38,7 +38,6 @@ class SnapshotStore:
 
     @property
     def newest(self) -> SnapshotId | None:
-        """The newest snapshot."""
         return self.ids[0] if self.ids else None
 
     @property

@@ -56,7 +56,6 @@ class GroupAdmin:
         return outcome
 
     def describe(self, body: DescribeGroupsRequest, token: Token, now: Now) -> Outcome:
-        """DescribeGroups."""
         del now
         outcome = Outcome()
         outcome.answer(token, DescribeGroupsResponse(tuple(self._described(each) for each in body.group_ids)))

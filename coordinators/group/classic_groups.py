@@ -60,11 +60,9 @@ class ClassicGroups:
         return self._joining.join(body, token, now)
 
     def sync(self, body: SyncGroupRequest, token: Token, now: Now) -> Outcome:
-        """SyncGroup."""
         return self._syncing.sync(self._group(body.group_id), body, token, now)
 
     def heartbeat(self, body: HeartbeatRequest, token: Token, now: Now) -> Outcome:
-        """Heartbeat."""
         return self._leaving.heartbeat(self._group(body.group_id), body, token, now)
 
     def leave(self, body: LeaveGroupRequest, token: Token, now: Now) -> Outcome:

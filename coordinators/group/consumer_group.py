@@ -197,7 +197,6 @@ class ConsumerGroup(ModernGroup[Member, "Partitions"]):
 
     @property
     def state(self) -> GroupState:
-        """Now."""
         if not self.members:
             return GroupState.EMPTY
         if self.epoch > self.assignment_epoch:

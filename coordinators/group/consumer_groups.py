@@ -63,15 +63,12 @@ class ConsumerGroups:
         return self._classic.join(body, token, now)
 
     def sync(self, body: SyncGroupRequest, token: Token, now: Now) -> Outcome:
-        """SyncGroup."""
         return self._classic.sync(body, token, now)
 
     def heartbeat(self, body: HeartbeatRequest, token: Token, now: Now) -> Outcome:
-        """Heartbeat."""
         return self._classic.heartbeat(body, token, now)
 
     def leave(self, body: LeaveGroupRequest, token: Token, now: Now) -> Outcome:
-        """LeaveGroup."""
         return self._classic.leave(body, token, now)
 
     # --- records and events -----------------------------------------------------------------------------

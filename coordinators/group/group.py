@@ -42,7 +42,7 @@ class Group(Protocol):
 
     @property
     def group_id(self) -> str:
-        """The group id."""
+        """The key of all records of the group."""
 
     @property
     def group_type(self) -> GroupType:

@@ -21,7 +21,7 @@ class ModernMember(Protocol):
 
     @property
     def member_id(self) -> str:
-        """The member id."""
+        """Chosen by the client, or by the coordinator for clients of the first version."""
 
     @property
     def metadata(self) -> Any:
@@ -33,7 +33,7 @@ class ModernMember(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The member epoch."""
+        """The group epoch of the target assignment that the member has or changes to."""
 
     @property
     def previous_epoch(self) -> int:

@@ -30,7 +30,6 @@ class EndpointEpochs:
         self._epochs: dict[str, int] = {}
 
     def epoch_of(self, group_id: str) -> int:
-        """The current epoch."""
         return self._epochs.get(group_id, self._first)
 
     def changed(self, group_id: str, before: Member | None, after: Member | None) -> None:

@@ -188,7 +188,6 @@ class StreamsGroup(ModernGroup[Member, "Tasks"]):
 
     @property
     def epoch(self) -> int:
-        """The group epoch."""
         return self.metadata.epoch
 
     def holders_of(self, task: Task) -> list[tuple[str, str, Role]]:
@@ -200,7 +199,6 @@ class StreamsGroup(ModernGroup[Member, "Tasks"]):
 
     @property
     def state(self) -> GroupState:
-        """The current state."""
         if not self.members:
             return GroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.metadata.validated_topology_epoch:
@@ -265,7 +263,6 @@ class StreamsGroup(ModernGroup[Member, "Tasks"]):
         return Record(StreamsGroupMetadataKey(self._group_id), metadata)
 
     def topology_record(self, topology: StreamsGroupTopologyValue) -> Record:
-        """The topology."""
         return Record(StreamsGroupTopologyKey(self._group_id), topology)
 
     def description_record(self, description: TopologyDescription | None) -> Record:

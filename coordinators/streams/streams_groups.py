@@ -35,7 +35,6 @@ class StreamsGroups:
         return self._heartbeats.heartbeat(body, token, now)
 
     def describe(self, body: StreamsGroupDescribeRequest, token: Token, now: Now) -> Outcome:
-        """StreamsGroupDescribe."""
         del now
         outcome = Outcome()
         outcome.answer(token, describe_groups(body, self._members))

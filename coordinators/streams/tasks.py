@@ -77,7 +77,7 @@ def from_roles(
 
 
 def each_task(tasks: Iterable[TaskIds]) -> Iterator[Task]:
-    """All tasks."""
+    """A (subtopology, partition) pair for each partition of each entry."""
     return ((each.subtopology_id, partition) for each in tasks for partition in each.partitions)
 
 

@@ -40,7 +40,7 @@ class _Answers(Protocol):
     warn: Callable[[str, str], None]
 
     def reply(self, request: Request, body: msgspec.Struct) -> None:
-        """Answer."""
+        """Send the response to the peer of the request."""
 
     def reply_error(self, request: Request, error: KafkaError) -> None:
         """Respond with an error."""

@@ -156,7 +156,6 @@ class PythonMultipart:
             return -1
 
     def user_id(self) -> str:
-        """As Multipart.user_id."""
         try:
             return str(self._head.get("User-Id")) if self._head is not None else ""
         except zmq.ZMQError:

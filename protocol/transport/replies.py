@@ -48,7 +48,7 @@ class Incoming(Protocol):
 
     @property
     def api(self) -> Api:
-        """Its api."""
+        """The key, name and versions of the request."""
 
     @property
     def body(self) -> Any:

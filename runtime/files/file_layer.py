@@ -143,7 +143,7 @@ class Files(Protocol):
         """Atomic; replaces a file `target`."""
 
     def remove(self, path: str) -> None:
-        """Remove the file."""
+        """Delete the file; its open descriptors stay valid."""
 
     def rmdir(self, path: str) -> None:
         """Remove the empty folder."""

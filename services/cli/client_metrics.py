@@ -39,7 +39,7 @@ def client_metrics() -> None:
 @client_metrics.command("list")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_subscriptions(settings: Settings) -> None:
-    """List the subscriptions."""
+    """List the names of all subscriptions to client metrics."""
     with open_admin(settings, settings.client_config()) as admin:
         print_rows([{"name": name} for name in _names(admin)], ("name",), settings.form)
 

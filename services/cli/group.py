@@ -65,7 +65,7 @@ group.add_command(reset)
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str, ...]) -> None:
-    """List all groups."""
+    """List groups of all types with their states."""
     with open_admin(settings, settings.client_config()) as admin:
         rows = [
             {

@@ -96,7 +96,7 @@ def create(
 @click.option("--internal", is_flag=True, help="Include internal topics.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_topics(settings: Settings, *, internal: bool) -> None:
-    """List all topics."""
+    """List topics with their ids and numbers of partitions."""
     with open_admin(settings, settings.client_config()) as admin:
         rows = [
             {"topic": item.name, "partitions": item.partitions, "id": item.topic_id.hex()}

@@ -88,7 +88,7 @@ class NamedTopic:
 
 
 class TopicById:
-    """By its id."""
+    """A topic in requests that name topics by id."""
 
     __slots__ = ("partitions", "topic_id")
 

@@ -319,7 +319,6 @@ class TlsOutput(Output):
         self._sealed = self._taken = 0
 
     def write_one(self, data: bytes) -> None:
-        """As Output.write_one."""
         self.write((data,))
 
     def send_sealed(self, data: bytes) -> None:
@@ -335,7 +334,6 @@ class TlsOutput(Output):
             self._pump()
 
     def close(self) -> None:
-        """As Output.close."""
         super().close()
         self._seal, self._sealed, self._taken = bytes, 0, 0
 

@@ -296,7 +296,7 @@ class CogroupedKStream(Generic[K, R]):
 
 
 class WindowedCogroupedKStream(Generic[K, R]):
-    """Cogrouped streams in windows."""
+    """Several grouped streams that are aggregated into one table of windows."""
 
     def __init__(self, cogrouped: Cogrouped, windows: aggregations.Windows, late: Late | None = None) -> None:
         self._cogrouped = cogrouped

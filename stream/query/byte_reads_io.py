@@ -53,7 +53,6 @@ class ByteReads:
         self._make: Callable[[Any, Any], Any] = make
 
     def twin(self) -> Any:
-        """For one read."""
         return self._make(self._inner, self._spaces)
 
 

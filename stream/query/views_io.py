@@ -175,7 +175,6 @@ class ReadOnlyWindowStore(_View):
         return self._rows(lambda reader: reader.backward_fetch_all(from_time, to_time))
 
     def all(self) -> StoreIterator[tuple[Windowed[Any], Any]]:
-        """All windows."""
         return self._rows(lambda reader: reader.all())
 
     def backward_all(self) -> StoreIterator[tuple[Windowed[Any], Any]]:

@@ -29,7 +29,7 @@ class KeySchema(Protocol):
         """The time that decides in which segment an entry is: window start, session end."""
 
     def segment_times(self, keys: list[bytes]) -> list[int]:
-        """`segment_time` of each."""
+        """The `segment_time` of each key, in one call."""
 
     def is_inside(
         self, data: bytes, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int

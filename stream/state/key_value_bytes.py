@@ -75,7 +75,6 @@ class InMemoryKeyValueBytes:
     restore = put
 
     def put_rows(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """`put` of each."""
         if self._keys is None and None not in values:
             self._values.update(zip(keys, values, strict=True))  # type: ignore[arg-type]  # no None
             return

@@ -101,7 +101,6 @@ class Overlay:
         self.uncommitted_bytes += _OVERHEAD if value is None else _OVERHEAD + len(value)
 
     def put_rows(self, space: str, keys: list[bytes], values: list[bytes | None]) -> None:
-        """`put` of each."""
         changes = self._changes.get(space)
         if changes is None:
             changes = self._changes[space] = _Changes()

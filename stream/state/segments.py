@@ -139,7 +139,6 @@ class SegmentedBytes:
         return True
 
     def put_rows(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """`put` of each."""
         times = self.schema.segment_times(keys)
         number_of = self._segments.number_of
         numbers = [number_of(time) for time in times]

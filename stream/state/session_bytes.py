@@ -207,14 +207,12 @@ class InMemorySessionBytes:
         latest_start: int,
         forward: bool,
     ) -> Rows:
-        """`rows`."""
         ends = self._live_ends(earliest_end, MAX_TIME)
         if not forward:
             ends.reverse()
         return self._rows_of(ends, from_key, to_key, latest_start, forward)
 
     def peek_rows_by_end(self, earliest_end: int, latest_end: int) -> Rows:
-        """`rows_by_end`."""
         return self._rows_of(self._live_ends(earliest_end, latest_end), None, None, MAX_TIME, True)
 
     def _live_ends(self, earliest_end: int, latest_end: int) -> list[int]:

@@ -197,7 +197,6 @@ class InMemoryWindowBytes:
     def peek_rows(
         self, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int, forward: bool
     ) -> Rows:
-        """`rows`."""
         from_time = max(from_time, self._stream_time - self._retention_ms + 1)
         starts = [start for start in self._starts[:] if from_time <= start <= to_time]
         if not forward:

@@ -117,7 +117,6 @@ class BuiltTopology:
         )
 
     def source_patterns(self) -> tuple[str, ...]:
-        """Patterns of all sources."""
         return tuple(
             spec.pattern.pattern
             for spec in self._builder.nodes.values()

@@ -33,7 +33,6 @@ class Clients:
         return Producer(self._bootstrap, config=dict(config))
 
     def admin(self, config: Mapping[str, Any]) -> Admin:
-        """An admin client."""
         return Admin(self._bootstrap, config=dict(config))
 
     def security_protocol(self, config: Mapping[str, Any]) -> str:

@@ -168,7 +168,6 @@ class Standbys:
         self._maker.directory.wipe(task_id)
 
     def close(self) -> None:
-        """Close all."""
         for task_id in sorted(self.tasks):
             self._close(task_id)
         self._reader.close()

@@ -21,8 +21,6 @@ WINDOWS = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
 
 
 class DictKeyValue(KeyValueBytesStore):
-    """Values by key."""
-
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}
 

@@ -357,7 +357,6 @@ class FakeFiles:
         return after
 
     def used_bytes(self) -> int:
-        """Bytes of all files."""
         return _used(self._root)
 
     # --- the file layer --------------------------------------------------------------------------------

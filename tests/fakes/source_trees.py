@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Fields of a statement, a handler or a case that have statements, handlers or cases.
-_BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
+BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
 def statements(tree: ast.AST, *, with_types: bool = True) -> Iterator[ast.AST]:
@@ -19,7 +19,7 @@ def statements(tree: ast.AST, *, with_types: bool = True) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        fields = _BODIES if with_types or not is_for_types(node) else ("orelse",)
+        fields = BODIES if with_types or not is_for_types(node) else ("orelse",)
         for field in fields:
             todo += getattr(node, field, ())
 

@@ -179,7 +179,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(number=clients_of)
     def leaves(self, number: int) -> None:
-        """By LeaveGroup."""
+        """The member sends LeaveGroup."""
         client = self.clients[number]
         self.rig.leave(m.LeavingMember(client.member_id, client.instance_id))
         self.forget(client)

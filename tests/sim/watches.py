@@ -25,7 +25,6 @@ class Watch:
         self.state: tuple[Any, ...] = ()  # never checked
 
     def state_now(self) -> tuple[Any, ...]:
-        """The current state."""
         partition = self.partition
         in_sync = partition.in_sync
         facts = (

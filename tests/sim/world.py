@@ -70,7 +70,6 @@ class Pause:
         self._set(self._world.now_ms + duration_ms)
 
     def end(self) -> None:
-        """End the pause now."""
         if self.is_on:
             self._set(self._world.now_ms)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from source_trees import BODIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +105,54 @@ def test_planted_sentences_and_names_are_found() -> None:
     source = "class IsHeard:\n    def test_whoever_lags(self, nobody): self.givesWay = EVERYBODY\n"
     found = ["EVERYBODY", "Heard", "gives Way", "nobody", "whoever"]
     assert sorted(word for _, word in worst_words(source)) == found
+
+
+# Words that add nothing to a name.
+_FILLERS = {"a", "all", "an", "and", "as", "by", "current", "each", "every", "for", "in", "is", "its", "now"}
+_FILLERS |= {"of", "on", "one", "or", "that", "the", "their", "this", "to", "with"}
+
+
+def _stems(text: str) -> set[str]:
+    """The words of a name or a sentence, without fillers and endings."""
+    found = re.findall(r"[a-z]+", words_of_name(text).lower())
+    return {re.sub(r"(?<=\w{3})(?:ies|es|ed|ing|e|s)$", "", word) for word in found if word not in _FILLERS}
+
+
+def echoes(source: str) -> list[str]:
+    """Functions and classes whose docstring has up to four words, all of which their names have."""
+    found: list[str] = []
+    pending: list[tuple[ast.AST, str]] = [(ast.parse(source), "")]
+    while pending:
+        node, owner = pending.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            doc = ast.get_docstring(node) or ""
+            if doc and len(doc.split()) <= 4 and _stems(doc) <= _stems(f"{owner} {node.name}"):
+                found.append(f"{node.name}: {doc}")
+        owner = node.name if isinstance(node, ast.ClassDef) else owner
+        pending += [(child, owner) for field in BODIES for child in getattr(node, field, ())]
+    return found
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_short_docstring_repeats_its_name(room: str) -> None:
+    """A docstring says something that the name does not, or it is not there."""
+    found = {str(path.relative_to(ROOT)): echoes(path.read_text()) for path in sorted(ROOT.glob(room))}
+    assert {path: each for path, each in found.items() if each} == {}
+
+
+def test_planted_echoes_are_found() -> None:
+    """Of a class, and of a method by the words of its class."""
+    source = '''
+class LogReader:
+    """A log reader."""
+    def epoch(self):
+        """The current epoch."""
+    def close(self):
+        """Close the reader."""
+    def end(self):
+        """Exclusive."""
+'''
+    assert sorted(each.partition(":")[0] for each in echoes(source)) == ["LogReader", "close", "epoch"]
 
 
 @pytest.fixture(scope="module")

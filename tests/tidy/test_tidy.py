@@ -297,19 +297,6 @@ def test_every_package_is_listed() -> None:
     assert sorted(folders | {"headrace"}) == sorted(listed)
 
 
-def test_the_one_door_contract_names_every_module() -> None:
-    """Controller and coordinators use of storage_node only its log, its keys and the contract of embedded
-    coordinators: any other module or folder there must be forbidden to them."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (door,) = [contract for contract in contracts if contract["name"].startswith("one door")]
-    node = ROOT / "storage_node"
-    closed = [path for path in node.glob("*") if path.suffix == ".py" or (path / "__init__.py").exists()]
-    closed = [path for path in closed if path.stem not in {"__init__", "configs", "embedded", "log"}]
-    closed += [path for path in (node / "embedded").glob("*.py") if path.stem not in {"__init__", "contract"}]
-    names = [".".join(["headrace", *path.relative_to(ROOT).with_suffix("").parts]) for path in closed]
-    assert sorted(door["forbidden_modules"]) == sorted(names)
-
-
 def test_every_wire_error_is_used_somewhere() -> None:
     """An error class that no code raises or returns would document an error that never occurs."""
     tree = ast.parse((ROOT / "protocol" / "errors.py").read_text())

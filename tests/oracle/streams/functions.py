@@ -22,7 +22,6 @@ def text(value: Any) -> str:
 
 
 def headers_text(headers: Any) -> str:
-    """Headers as text."""
     shown = (f"{name}={'null' if value is None else value.hex()}" for name, value in headers)
     return f"[{', '.join(shown)}]"
 

@@ -27,7 +27,6 @@ def test_empty_table_has_its_header() -> None:
 
 
 def test_cells_of_none_booleans_and_lists() -> None:
-    """None, booleans and lists."""
     row = {"a": None, "b": True, "c": [1, 2]}
     assert plain_table([row], ("a", "b", "c"))[1].split() == ["-", "yes", "1,2"]
 

@@ -95,8 +95,6 @@ def by_librdkafka(scene: Scene) -> None:
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]
-    """One token."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text

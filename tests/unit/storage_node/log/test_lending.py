@@ -48,7 +48,6 @@ def cached(log: Log, offset: int, max_bytes: int = 1 << 20, upto: int = END) -> 
 
 
 def sent(run: LentRun) -> bytes:
-    """All of it."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     parts, at = [], 0

@@ -104,7 +104,7 @@ class Nothing:
     """A processor that does nothing."""
 
     def process(self, record: Any) -> None:
-        """Nothing."""
+        """The record is dropped."""
 
 
 def _windowless(app: Builder) -> None:

@@ -39,7 +39,6 @@ def test_flat_map_forwards_each_pair() -> None:
 
 
 def test_functions_of_values_can_take_the_key_or_the_record() -> None:
-    """`with_key` and `with_record`."""
     builder = Builder()
     stream = builder.stream("in")
     stream.map_values(lambda v: v + 1).to("value")

@@ -8,7 +8,6 @@ from headrace.stream.topology.errors import TopologyError, caller
 
 
 def test_the_caller_is_the_first_line_outside_the_package() -> None:
-    """This one."""
     origin = caller()
     assert origin == (__file__, sys._getframe().f_lineno - 1)
     error = TopologyError("wrong", origin)
