@@ -31,7 +31,7 @@ FAMILY = ".*"  # end of the name of a key that takes all keys with its prefix
 
 
 @dataclass(frozen=True, slots=True)
-class KeyFacts:
+class KeyDeclaration:
     """The declaration of one config key; `choices` limits text, `low` and `high` limit numbers
     (inclusive)."""
 
@@ -63,12 +63,12 @@ def key(
     `live` keys may change while the server runs. Values of `sensitive` keys are never shown: not in errors,
     reprs or descriptions.
     """
-    return declared(KeyFacts(name, doc, unit, low, high, choices, live, sensitive), default)
+    return declared(KeyDeclaration(name, doc, unit, low, high, choices, live, sensitive), default)
 
 
-def declared(facts: KeyFacts, default: Any) -> Any:
-    """Declare a config key with these facts as a dataclass field."""
-    return field(default=default, metadata={"key": facts}, repr=not facts.is_sensitive)
+def declared(declaration: KeyDeclaration, default: Any) -> Any:
+    """Declare a config key as a dataclass field."""
+    return field(default=default, metadata={"key": declaration}, repr=not declaration.is_sensitive)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,15 +77,15 @@ class Config:
 
     def __post_init__(self) -> None:
         declared = _declared(type(self))
-        for (facts, name, kind), default in zip(declared.keys, declared.valid, strict=True):
+        for (declaration, name, kind), default in zip(declared.keys, declared.valid, strict=True):
             value = getattr(self, name)
             if value is not default:
-                object.__setattr__(self, name, _checked(facts, kind, value))
+                object.__setattr__(self, name, _checked(declaration, kind, value))
 
     @classmethod
-    def keys(cls) -> Mapping[str, KeyFacts]:
+    def keys(cls) -> Mapping[str, KeyDeclaration]:
         """All keys by dotted name, in the order of declaration."""
-        return _declared(cls).facts
+        return _declared(cls).declarations
 
     @classmethod
     def defaults(cls) -> Mapping[str, Any]:
@@ -140,7 +140,7 @@ class Config:
 
     def to_mapping(self) -> dict[str, Any]:
         """All values by dotted name."""
-        return {facts.name: getattr(self, name) for facts, name, _ in _declared(type(self)).keys}
+        return {declaration.name: getattr(self, name) for declaration, name, _ in _declared(type(self)).keys}
 
 
 def nearest_key(name: str, known: Iterable[str], *, is_keyword: bool = False) -> str:
@@ -173,9 +173,9 @@ def _family_of(name: str, known: Iterable[str]) -> str:
 class _Declared(NamedTuple):
     """The declarations of a class, computed once; all but `keys` by dotted name."""
 
-    keys: list[tuple[KeyFacts, str, Any]]  # with field name and type
+    keys: list[tuple[KeyDeclaration, str, Any]]  # with field name and type
     valid: list[Any]  # their defaults, as far as these are valid alone
-    facts: Mapping[str, KeyFacts]
+    declarations: Mapping[str, KeyDeclaration]
     defaults: Mapping[str, Any]
     types: Mapping[str, Any]
     fields: Mapping[str, str]
@@ -190,51 +190,51 @@ def _declared(cls: type[Config]) -> _Declared:
         hints = get_type_hints(cls)
         found = {f.metadata["key"]: f for f in fields(cls) if "key" in f.metadata}
         _DECLARED[cls] = _Declared(
-            [(facts, f.name, hints[f.name]) for facts, f in found.items()],
-            [_valid(facts, hints[f.name], f.default) for facts, f in found.items()],
-            {facts.name: facts for facts in found},
-            {facts.name: f.default for facts, f in found.items()},
-            {facts.name: hints[f.name] for facts, f in found.items()},
-            {facts.name: f.name for facts, f in found.items()},
+            [(declaration, f.name, hints[f.name]) for declaration, f in found.items()],
+            [_valid(declaration, hints[f.name], f.default) for declaration, f in found.items()],
+            {declaration.name: declaration for declaration in found},
+            {declaration.name: f.default for declaration, f in found.items()},
+            {declaration.name: hints[f.name] for declaration, f in found.items()},
+            {declaration.name: f.name for declaration, f in found.items()},
         )
     return _DECLARED[cls]
 
 
-def _valid(facts: KeyFacts, kind: Any, default: Any) -> Any:
+def _valid(declaration: KeyDeclaration, kind: Any, default: Any) -> Any:
     """The default if no value has to replace it, or a mark that is no value."""
     try:
-        return default if _checked(facts, kind, default) is default else _NO_VALUE
+        return default if _checked(declaration, kind, default) is default else _NO_VALUE
     except ConfigError:
         return _NO_VALUE
 
 
-def _checked(facts: KeyFacts, kind: Any, value: Any) -> Any:
-    if facts.is_sensitive:
+def _checked(declaration: KeyDeclaration, kind: Any, value: Any) -> Any:
+    if declaration.is_sensitive:
         try:
-            return _in_range(facts, _typed(facts, kind, value))
+            return _in_range(declaration, _typed(declaration, kind, value))
         except ConfigError:
-            fault = f"the value of {facts.name} is invalid; it is sensitive and not shown"
+            fault = f"the value of {declaration.name} is invalid; it is sensitive and not shown"
         raise ConfigError(fault)  # outside of the except block: the traceback must not contain the value
-    return _in_range(facts, _typed(facts, kind, value))
+    return _in_range(declaration, _typed(declaration, kind, value))
 
 
-def _in_range(facts: KeyFacts, value: Any) -> Any:
+def _in_range(declaration: KeyDeclaration, value: Any) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         # "not >=", so that NaN, which compares false with everything, is rejected too.
-        if facts.low is not None and not value >= facts.low:
-            raise ConfigError(f"{facts.name} must be at least {facts.low}, not {value}")
-        if facts.high is not None and not value <= facts.high:
-            raise ConfigError(f"{facts.name} must be at most {facts.high}, not {value}")
-    if facts.choices is not None:
+        if declaration.low is not None and not value >= declaration.low:
+            raise ConfigError(f"{declaration.name} must be at least {declaration.low}, not {value}")
+        if declaration.high is not None and not value <= declaration.high:
+            raise ConfigError(f"{declaration.name} must be at most {declaration.high}, not {value}")
+    if declaration.choices is not None:
         chosen = value if isinstance(value, tuple) else (value,)
         for item in chosen:
-            if item not in facts.choices:
-                allowed = ", ".join(facts.choices)
-                raise ConfigError(f"{facts.name} must be one of {allowed}, not {item!r}")
+            if item not in declaration.choices:
+                allowed = ", ".join(declaration.choices)
+                raise ConfigError(f"{declaration.name} must be one of {allowed}, not {item!r}")
     return value
 
 
-def _typed(facts: KeyFacts, kind: Any, value: Any) -> Any:
+def _typed(declaration: KeyDeclaration, kind: Any, value: Any) -> Any:
     try:
         if kind is bool or kind == bool | None:
             return None if kind is not bool and value in (None, "") else _to_bool(value)
@@ -251,7 +251,7 @@ def _typed(facts: KeyFacts, kind: Any, value: Any) -> Any:
         expected = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
         expected |= {kind | None: text for kind, text in expected.items()}
         wanted = expected.get(kind, "a list")
-        raise ConfigError(f"{facts.name} must be {wanted}, not {value!r}") from error
+        raise ConfigError(f"{declaration.name} must be {wanted}, not {value!r}") from error
     return value
 
 

@@ -30,7 +30,7 @@ class UnknownClusterError(NoClusterError):
     """No cluster of this name was started from this machine or runs on this Ray."""
 
 
-class OwnRayFacts(msgspec.Struct, frozen=True):
+class OwnRayEntry(msgspec.Struct, frozen=True):
     """The Ray that was started for the cluster, identified by its leading process."""
 
     pid: int
@@ -51,7 +51,7 @@ class ClusterFile(msgspec.Struct, frozen=True):
     bootstrap: tuple[str, ...]
     nodes: int
     data_dir: str
-    own_ray: OwnRayFacts | None = None
+    own_ray: OwnRayEntry | None = None
     ray_env: dict[str, str] = msgspec.field(default_factory=lambda: {"RAY_AUTH_MODE": "disabled"})
     config: dict[str, str] = {}
     controllers: int = 1
@@ -89,13 +89,13 @@ def checked_name(cluster: str) -> str:
     return cluster
 
 
-def write_cluster_file(facts: ClusterFile) -> None:
+def write_cluster_file(cluster_file: ClusterFile) -> None:
     """Write the file atomically."""
-    path = _path(facts.cluster)
+    path = _path(cluster_file.cluster)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     with os.fdopen(handle, "wb") as stream:
-        stream.write(msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
+        stream.write(msgspec.json.format(msgspec.json.encode(cluster_file), indent=2) + b"\n")
     os.replace(temporary, path)
 
 

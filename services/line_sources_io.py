@@ -46,16 +46,16 @@ def input_files(path: str) -> list[TextFile]:
     Errors: FileNotFoundError; InputError if it is neither, or a folder without text files.
     """
     source = Path(path).expanduser()
-    facts = source.stat()
-    if stat.S_ISDIR(facts.st_mode):
+    file_stat = source.stat()
+    if stat.S_ISDIR(file_stat.st_mode):
         files = text_files(source)
         if not files:
             raise InputError(f"no readable text files under {path}")
         return files
-    if not stat.S_ISREG(facts.st_mode):
+    if not stat.S_ISREG(file_stat.st_mode):
         raise InputError(f"{path} is neither a file nor a folder")
     with source.open("rb"):
-        return [TextFile(source, facts.st_size)]
+        return [TextFile(source, file_stat.st_size)]
 
 
 def text_files(folder: Path, budget_bytes: int = MAX_FOLDER_BYTES) -> list[TextFile]:
@@ -117,11 +117,11 @@ def process_metrics(seconds: float = METRICS_SECONDS) -> Iterator[bytes]:
     while True:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
         for process in psutil.process_iter(["name", "pid", "cpu_times", "memory_info"]):
-            facts = process.info
-            name = (facts["name"] or "unknown").replace(" ", "_")
-            cpu = facts["cpu_times"].user + facts["cpu_times"].system if facts["cpu_times"] else 0.0
-            memory = facts["memory_info"].rss if facts["memory_info"] else 0
-            yield f"{stamp} {name} {facts['pid']} {cpu:.2f} {memory}".encode()
+            info = process.info
+            name = (info["name"] or "unknown").replace(" ", "_")
+            cpu = info["cpu_times"].user + info["cpu_times"].system if info["cpu_times"] else 0.0
+            memory = info["memory_info"].rss if info["memory_info"] else 0
+            yield f"{stamp} {name} {info['pid']} {cpu:.2f} {memory}".encode()
         if time.monotonic() + METRICS_INTERVAL_S > deadline:
             return
         time.sleep(METRICS_INTERVAL_S)
@@ -137,14 +137,14 @@ def _text_size(path: Path) -> int:
     if path.suffix in _PACKED:
         return 0
     try:
-        facts = path.lstat()
-        if not stat.S_ISREG(facts.st_mode) or not facts.st_size:
+        file_stat = path.lstat()
+        if not stat.S_ISREG(file_stat.st_mode) or not file_stat.st_size:
             return 0
         with path.open("rb") as stream:
             head = stream.read(SNIFF_BYTES)
     except OSError:
         return 0
-    return 0 if b"\0" in head else facts.st_size
+    return 0 if b"\0" in head else file_stat.st_size
 
 
 def _without_end(line: bytes) -> bytes:

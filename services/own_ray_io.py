@@ -174,7 +174,7 @@ def _wait_for_address(child: subprocess.Popen[bytes], output: Path, timeout_s: f
     marker = output.parent / "ray_current_cluster"
     address = ""
 
-    def is_told() -> bool:
+    def has_address() -> bool:
         nonlocal address
         with contextlib.suppress(OSError):
             address = marker.read_text().strip()
@@ -182,7 +182,7 @@ def _wait_for_address(child: subprocess.Popen[bytes], output: Path, timeout_s: f
             raise RayStartError(f"Ray did not start (exit code {child.returncode}):\n{_tail(output)}")
         return bool(address)
 
-    if not until(is_told, timeout_s):
+    if not until(has_address, timeout_s):
         raise RayStartError(f"Ray did not start within {timeout_s:.0f} s:\n{_tail(output)}")
     return address
 

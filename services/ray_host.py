@@ -16,7 +16,7 @@ from ..runtime.waiting_io import until
 from .cluster_files_io import (
     DEFAULT_CLUSTER,
     ClusterFile,
-    OwnRayFacts,
+    OwnRayEntry,
     UnknownClusterError,
     checked_name,
     cluster_lock,
@@ -97,24 +97,24 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
         if options.is_secure:
             config = secure_config(options.config, before.data_dir if before else _data_dir(options))
             options = replace(options, config=config)
-        facts = _merged(options, before)
-        check_still_secured(facts)
-        left_out = nodes_with_data(facts.data_dir) - facts.nodes
+        cluster_file = _merged(options, before)
+        check_still_secured(cluster_file)
+        left_out = nodes_with_data(cluster_file.data_dir) - cluster_file.nodes
         if left_out > 0:
-            report(f"{facts.data_dir} has data of {left_out} more nodes, which are not started")
+            report(f"{cluster_file.data_dir} has data of {left_out} more nodes, which are not started")
         own = None
-        if not facts.ray_address:
+        if not cluster_file.ray_address:
             report("starting Ray on this machine")
             ray_env = env_of_own_ray(ray_token_file(options.cluster))
             own = start_own_ray(ray_env)
-            own_facts = OwnRayFacts(own.pid, own.created_s, own.temp_dir)
-            facts = _with(facts, ray_address=own.address, own_ray=own_facts, ray_env=ray_env)
-        has_data = Path(facts.data_dir).exists()
+            own_entry = OwnRayEntry(own.pid, own.created_s, own.temp_dir)
+            cluster_file = _with(cluster_file, ray_address=own.address, own_ray=own_entry, ray_env=ray_env)
+        has_data = Path(cluster_file.data_dir).exists()
         try:
             # Order: the file first, so that `down` can stop the parts of an interrupted `up`.
-            write_cluster_file(facts)
-            facts = _start_actors(options, facts, report)
-            write_cluster_file(facts)
+            write_cluster_file(cluster_file)
+            cluster_file = _start_actors(options, cluster_file, report)
+            write_cluster_file(cluster_file)
         except BaseException:
             if own is not None:
                 stop_own_ray(own)
@@ -122,9 +122,9 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
                 remove_cluster_file(options.cluster)
             if not has_data:
                 # No client knows an address of these new servers. Existing data is kept.
-                remove_data(facts.data_dir)
+                remove_data(cluster_file.data_dir)
             raise
-    return facts
+    return cluster_file
 
 
 def status(cluster: str) -> dict[str, Any]:
@@ -132,43 +132,55 @@ def status(cluster: str) -> dict[str, Any]:
 
     Errors: UnknownClusterError.
     """
-    facts = read_cluster_file(cluster)
+    cluster_file = read_cluster_file(cluster)
     result: dict[str, Any] = {
         "cluster": cluster,
-        "ray_address": facts.ray_address,
-        "ray_is_ours": facts.own_ray is not None,
-        "bootstrap": list(facts.bootstrap),
-        "data_dir": facts.data_dir,
+        "ray_address": cluster_file.ray_address,
+        "ray_is_ours": cluster_file.own_ray is not None,
+        "bootstrap": list(cluster_file.bootstrap),
+        "data_dir": cluster_file.data_dir,
         "state": "down",
         "controller": None,
         "controllers": [],
         "nodes": [],
         "prepared_transactions": None,
     }
-    if not is_reachable(facts.ray_address):
+    if not is_reachable(cluster_file.ray_address):
         return result
     namespace = namespace_of(cluster)
-    with joined(facts.ray_address, namespace, facts.ray_env) as ray:
-        found = statuses_of(ray, facts)
+    with joined(cluster_file.ray_address, namespace, cluster_file.ray_env) as ray:
+        found = statuses_of(ray, cluster_file)
     nodes = [found[name] for name in sorted(found, key=index_of) if name.startswith(NODE_PREFIX)]
     controllers = [found[name] for name in sorted(found, key=index_of) if not name.startswith(NODE_PREFIX)]
     result["controller"] = _active(controllers)
     result["controllers"], result["nodes"] = controllers, nodes
     result["prepared_transactions"] = sum(map(_prepared, nodes))
-    is_whole = (
-        (len(nodes), len(controllers)) == (facts.nodes, facts.controllers)
-        and result["controller"] is not None
-        and all(server.get("state") in UP_STATES for server in (*nodes, *controllers))
-    )
-    result["state"] = "running" if is_whole else "degraded" if found else "down"
+    result["state"] = state_of(cluster_file, nodes, controllers)
     return result
 
 
-def statuses_of(ray: Any, facts: ClusterFile) -> dict[str, dict[str, Any]]:
+def state_of(
+    cluster_file: ClusterFile, nodes: list[dict[str, Any]], controllers: list[dict[str, Any]]
+) -> str:
+    """The state of a cluster by its file and the statuses of its actors. It is starting until `up` has
+    written the addresses of the nodes."""
+    if not (nodes or controllers):
+        return "down"
+    if not cluster_file.bootstrap:
+        return "starting"
+    is_whole = (
+        (len(nodes), len(controllers)) == (cluster_file.nodes, cluster_file.controllers)
+        and _active(controllers) is not None
+        and all(server.get("state") in UP_STATES for server in (*nodes, *controllers))
+    )
+    return "running" if is_whole else "degraded"
+
+
+def statuses_of(ray: Any, cluster_file: ClusterFile) -> dict[str, dict[str, Any]]:
     """The status of each actor of the cluster by name; one that does not answer has only a `state`."""
-    namespace = namespace_of(facts.cluster)
+    namespace = namespace_of(cluster_file.cluster)
     names = actor_names(ray, namespace)
-    away = without_machine(facts.pins, ray.cluster_resources())
+    away = without_machine(cluster_file.pins, ray.cluster_resources())
     calls = {n: ray.get_actor(n, namespace).status.remote() for n in names if n not in away}
     found = {name: _status_or_state(name, a) for name, a in gather(ray, calls, STATUS_TIMEOUT_S).items()}
     for name in set(names) & set(away):
@@ -176,9 +188,9 @@ def statuses_of(ray: Any, facts: ClusterFile) -> dict[str, dict[str, Any]]:
     return found
 
 
-def server_names(facts: ClusterFile) -> list[str]:
+def server_names(cluster_file: ClusterFile) -> list[str]:
     """The names of all servers that the cluster should have, controllers first."""
-    controllers, nodes = _names(facts)
+    controllers, nodes = _names(cluster_file)
     return [*controllers, *nodes]
 
 
@@ -206,18 +218,18 @@ def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str
             remove_data(default_data_dir(cluster))
             report(f"removed {default_data_dir(cluster)}")
             return []
-        facts = read_cluster_file(cluster)
+        cluster_file = read_cluster_file(cluster)
         troubles: list[str] = []
-        if is_reachable(facts.ray_address):
-            with joined(facts.ray_address, namespace_of(cluster), facts.ray_env) as ray:
-                troubles = _stop_actors(ray, facts, report, delete_data=delete_data)
-        elif facts.own_ray is None:
-            troubles = [f"no Ray answers at {facts.ray_address}: its servers could not be stopped"]
-        if facts.own_ray is not None:
+        if is_reachable(cluster_file.ray_address):
+            with joined(cluster_file.ray_address, namespace_of(cluster), cluster_file.ray_env) as ray:
+                troubles = _stop_actors(ray, cluster_file, report, delete_data=delete_data)
+        elif cluster_file.own_ray is None:
+            troubles = [f"no Ray answers at {cluster_file.ray_address}: its servers could not be stopped"]
+        if cluster_file.own_ray is not None:
             report("stopping Ray")
-            stop_own_ray(_own_ray(facts, facts.own_ray))
+            stop_own_ray(_own_ray(cluster_file, cluster_file.own_ray))
         if delete_data:
-            remove_data(facts.data_dir)
+            remove_data(cluster_file.data_dir)
         remove_cluster_file(cluster)
     return troubles
 
@@ -230,16 +242,16 @@ def namespace_of(cluster: str) -> str:
 def _running_file(cluster: str, report: Report) -> ClusterFile | None:
     """The file of a cluster whose Ray answers; the file of a Ray that has ended is removed."""
     try:
-        facts = read_cluster_file(cluster)
+        cluster_file = read_cluster_file(cluster)
     except UnknownClusterError:
         return None
-    if is_reachable(facts.ray_address):
-        return facts
-    if facts.own_ray is not None:
+    if is_reachable(cluster_file.ray_address):
+        return cluster_file
+    if cluster_file.own_ray is not None:
         report(f"the Ray of cluster {cluster!r} has ended; starting a new one with its data")
-        stop_own_ray(_own_ray(facts, facts.own_ray))
+        stop_own_ray(_own_ray(cluster_file, cluster_file.own_ray))
         # Its only machine may have another address now.
-        return _with(facts, ray_address="", own_ray=None, pins={})
+        return _with(cluster_file, ray_address="", own_ray=None, pins={})
     return None
 
 
@@ -287,36 +299,41 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
     return _with(before, nodes=nodes, controllers=controllers, config={**before.config, **options.config})
 
 
-def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> ClusterFile:
-    namespace = namespace_of(facts.cluster)
-    with joined(facts.ray_address, namespace, facts.ray_env) as ray:
+def _start_actors(options: UpOptions, cluster_file: ClusterFile, report: Report) -> ClusterFile:
+    namespace = namespace_of(cluster_file.cluster)
+    with joined(cluster_file.ray_address, namespace, cluster_file.ray_env) as ray:
         _wait_for_machines(ray, options.machines or 1, options.timeout_s, report)
         before = actor_names(ray, namespace)
-        facts = _with_those_there(options, facts, before)
+        cluster_file = _with_those_there(options, cluster_file, before)
         resources = ray.cluster_resources()
-        pins = _pins(facts, machine_addresses(ray), options.disk_resource)
-        check_new(pins, {*facts.pins, *before}, resources)
+        pins = _pins(cluster_file, machine_addresses(ray), options.disk_resource)
+        check_new(pins, {*cluster_file.pins, *before}, resources)
         # a running server without a known pin was started from elsewhere: it keeps its pin
-        facts = _with(facts, pins={n: pin for n, pin in pins.items() if n in facts.pins or n not in before})
-        away = without_machine(facts.pins, resources)
+        cluster_file = _with(
+            cluster_file,
+            pins={n: pin for n, pin in pins.items() if n in cluster_file.pins or n not in before},
+        )
+        away = without_machine(cluster_file.pins, resources)
         try:
-            secret = make_secret(facts.cluster, namespace, report, is_running=bool(before))
-            make_certificates(facts, machine_addresses(ray), report)
-            actors = create_servers(facts, *_names(facts), pins)
+            secret = make_secret(cluster_file.cluster, namespace, report, is_running=bool(before))
+            make_certificates(cluster_file, machine_addresses(ray), report)
+            actors = create_servers(cluster_file, *_names(cluster_file), pins)
             adopted = sorted(set(actors) & set(before))
             report(f"adopted {', '.join(adopted)}" if adopted else f"starting {len(actors)} actors")
             for name, pin in away.items():
                 report(f"{name} waits for a machine with Ray resource {pin}, and starts when it joins")
             present = {name: actor for name, actor in actors.items() if name not in away}
-            endpoints = wait_until_up(ray, present, _names(facts)[0], secret, options.timeout_s, report)
-            make_first_user(facts, endpoints, report)
+            endpoints = wait_until_up(
+                ray, present, _names(cluster_file)[0], secret, options.timeout_s, report
+            )
+            make_first_user(cluster_file, endpoints, report)
         except BaseException:
             for name in set(actor_names(ray, namespace)) - set(before):
                 ray.kill(ray.get_actor(name, namespace), no_restart=True)
             until(lambda: set(actor_names(ray, namespace)) <= set(before), GONE_TIMEOUT_S, POLL_S)
             raise
     nodes = sorted((name for name in endpoints if name.startswith(NODE_PREFIX)), key=index_of)
-    return _with(facts, bootstrap=tuple(endpoints[name] for name in nodes))
+    return _with(cluster_file, bootstrap=tuple(endpoints[name] for name in nodes))
 
 
 def _wait_for_machines(ray: Any, machines: int, timeout_s: float, report: Report) -> None:
@@ -334,19 +351,21 @@ def _wait_for_machines(ray: Any, machines: int, timeout_s: float, report: Report
         )
 
 
-def _with_those_there(options: UpOptions, facts: ClusterFile, names: list[str]) -> ClusterFile:
-    """The facts with nodes that already run, perhaps started from another machine. Errors: ConfigError."""
+def _with_those_there(options: UpOptions, cluster_file: ClusterFile, names: list[str]) -> ClusterFile:
+    """The cluster file with the nodes that run, perhaps started from another machine. Errors: ConfigError."""
     there = sum(1 for name in names if name.startswith(NODE_PREFIX))
     controllers = len(names) - there
-    if facts.bootstrap or not names:
-        return facts  # the file has them, or there are none
+    if cluster_file.bootstrap or not names:
+        return cluster_file  # the file has them, or there are none
     if options.config:
-        raise _config_of_running(facts.cluster, *min(options.config.items()))
+        raise _config_of_running(cluster_file.cluster, *min(options.config.items()))
     if (options.nodes or there) < there:
-        raise _too_few(facts.cluster, there)
+        raise _too_few(cluster_file.cluster, there)
     if controllers and options.controllers not in (None, controllers):
-        raise _other_controllers(facts.cluster, controllers)
-    return _with(facts, nodes=options.nodes or there, controllers=controllers or facts.controllers)
+        raise _other_controllers(cluster_file.cluster, controllers)
+    return _with(
+        cluster_file, nodes=options.nodes or there, controllers=controllers or cluster_file.controllers
+    )
 
 
 def _config_of_running(cluster: str, name: str, value: Any) -> ConfigError:
@@ -372,24 +391,24 @@ def _other_controllers(cluster: str, controllers: int) -> ConfigError:
     )
 
 
-def _names(facts: ClusterFile) -> tuple[list[str], list[str]]:
-    controllers = [f"{CONTROLLER_PREFIX}{index}" for index in range(1, facts.controllers + 1)]
-    return controllers, [f"{NODE_PREFIX}{index}" for index in range(1, facts.nodes + 1)]
+def _names(cluster_file: ClusterFile) -> tuple[list[str], list[str]]:
+    controllers = [f"{CONTROLLER_PREFIX}{index}" for index in range(1, cluster_file.controllers + 1)]
+    return controllers, [f"{NODE_PREFIX}{index}" for index in range(1, cluster_file.nodes + 1)]
 
 
-def _pins(facts: ClusterFile, machines: list[str], disk_resource: str | None) -> dict[str, str]:
-    controllers, nodes = _names(facts)
+def _pins(cluster_file: ClusterFile, machines: list[str], disk_resource: str | None) -> dict[str, str]:
+    controllers, nodes = _names(cluster_file)
     indices = {name: index_of(name)[0] for name in (*controllers, *nodes)}
-    return pins_of({**indices, controllers[0]: 0}, facts.pins, machines, disk_resource)
+    return pins_of({**indices, controllers[0]: 0}, cluster_file.pins, machines, disk_resource)
 
 
-def _stop_actors(ray: Any, facts: ClusterFile, report: Report, *, delete_data: bool) -> list[str]:
+def _stop_actors(ray: Any, cluster_file: ClusterFile, report: Report, *, delete_data: bool) -> list[str]:
     """Stop nodes first, while controllers can handle their shutdown, then kill all actors."""
-    namespace = namespace_of(facts.cluster)
+    namespace = namespace_of(cluster_file.cluster)
     names = actor_names(ray, namespace)
-    secret = checked_secret(facts.cluster, namespace)
+    secret = checked_secret(cluster_file.cluster, namespace)
     handles = {name: ray.get_actor(name, namespace) for name in names}
-    away = without_machine(facts.pins, ray.cluster_resources())
+    away = without_machine(cluster_file.pins, ray.cluster_resources())
     troubles = [
         f"{name}: no machine, its data was not deleted" for name in names if delete_data and name in away
     ]
@@ -417,14 +436,14 @@ def _status_or_state(name: str, answer: Any) -> dict[str, Any]:
     return dict(answer)
 
 
-def _own_ray(facts: ClusterFile, own: OwnRayFacts) -> OwnRay:
-    return OwnRay(facts.ray_address, own.pid, own.created_s, own.temp_dir)
+def _own_ray(cluster_file: ClusterFile, own: OwnRayEntry) -> OwnRay:
+    return OwnRay(cluster_file.ray_address, own.pid, own.created_s, own.temp_dir)
 
 
-def _with(facts: ClusterFile, **changes: Any) -> ClusterFile:
+def _with(cluster_file: ClusterFile, **changes: Any) -> ClusterFile:
     import msgspec
 
-    return msgspec.structs.replace(facts, **changes)
+    return msgspec.structs.replace(cluster_file, **changes)
 
 
 __all__ = ["RayStartError", "StartError", "UpOptions", "down", "namespace_of", "status", "up"]

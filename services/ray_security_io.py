@@ -31,14 +31,16 @@ COLUMNS = ("what", "fingerprint", "since", "until", "detail")
 class RayServers:
     """See RunningServers."""
 
-    def __init__(self, ray: Any, facts: ClusterFile, secret: str) -> None:
-        self._ray, self._facts, self._secret = ray, facts, secret
-        self._namespace = ray_host.namespace_of(facts.cluster)
+    def __init__(self, ray: Any, cluster_file: ClusterFile, secret: str) -> None:
+        self._ray, self._cluster_file, self._secret = ray, cluster_file, secret
+        self._namespace = ray_host.namespace_of(cluster_file.cluster)
 
     def statuses(self) -> dict[ServerName, dict[str, Any]]:
-        found = ray_host.statuses_of(self._ray, self._facts)
+        found = ray_host.statuses_of(self._ray, self._cluster_file)
         silent = {"state": "silent", "detail": "no actor has this name"}
-        return {server_name(each): found.get(each, silent) for each in ray_host.server_names(self._facts)}
+        return {
+            server_name(each): found.get(each, silent) for each in ray_host.server_names(self._cluster_file)
+        }
 
     def restart(self, name: ServerName) -> None:
         """A failed call is visible in the status of the server."""
@@ -58,55 +60,58 @@ def rotate(
     """Replace keys, secret or certificates of a running cluster. Errors: RotationError, ConfigError, those of
     Ray."""
     with cluster_lock(cluster):
-        facts = read_cluster_file(cluster)
-        if keys and facts.config.get("native.security.protocol", PLAINTEXT) == PLAINTEXT:
+        cluster_file = read_cluster_file(cluster)
+        if keys and cluster_file.config.get("native.security.protocol", PLAINTEXT) == PLAINTEXT:
             raise ConfigError(
                 f"the servers of cluster {cluster!r} have no keys: native.security.protocol is {PLAINTEXT}"
             )
-        if certificates and not has_own_authority(facts):
+        if certificates and not has_own_authority(cluster_file):
             raise ConfigError(
                 f"the certificates of cluster {cluster!r} are not those of `up --secure`: replace the"
                 " file of ssl.keystore.location, which servers load within about a second"
             )
         namespace = ray_host.namespace_of(cluster)
-        with joined(facts.ray_address, namespace, facts.ray_env) as ray:
+        with joined(cluster_file.ray_address, namespace, cluster_file.ray_env) as ray:
             if secret:
                 replace_secret(cluster, namespace)
                 report(f"the cluster has a new secret: {secret_file(cluster)}")
             if certificates:
-                issue_certificate(facts, machine_addresses(ray))
-                path = key_folder(facts).folder / SERVER_FILE
+                issue_certificate(cluster_file, machine_addresses(ray))
+                path = key_folder(cluster_file).folder / SERVER_FILE
                 report(f"{path} is new: listeners use it for new connections within about a second")
             if keys:
-                servers = RayServers(ray, facts, checked_secret(cluster, namespace))
-                KeyRotation(key_folder(facts), servers, report, timeout_s).run()
+                servers = RayServers(ray, cluster_file, checked_secret(cluster, namespace))
+                KeyRotation(key_folder(cluster_file), servers, report, timeout_s).run()
 
 
 def security_status(cluster: str) -> list[dict[str, Any]]:
     """Keys, secrets and certificates with fingerprints and ages, but no secret values. Rows of COLUMNS."""
-    facts = read_cluster_file(cluster)
+    cluster_file = read_cluster_file(cluster)
     statuses: Mapping[str, Mapping[str, Any]] = {}
-    if is_reachable(facts.ray_address):
-        with joined(facts.ray_address, ray_host.namespace_of(cluster), facts.ray_env) as ray:
-            statuses = ray_host.statuses_of(ray, facts)
-    return [*_secrets(facts), *_keys(facts, statuses), *_certificates(facts)]
+    if is_reachable(cluster_file.ray_address):
+        with joined(cluster_file.ray_address, ray_host.namespace_of(cluster), cluster_file.ray_env) as ray:
+            statuses = ray_host.statuses_of(ray, cluster_file)
+    return [*_secrets(cluster_file), *_keys(cluster_file, statuses), *_certificates(cluster_file)]
 
 
-def _secrets(facts: ClusterFile) -> Iterator[dict[str, Any]]:
-    secret = own_secret(facts.cluster)
+def _secrets(cluster_file: ClusterFile) -> Iterator[dict[str, Any]]:
+    secret = own_secret(cluster_file.cluster)
     digest = digest_of(secret)[:FINGERPRINT_DIGITS] if secret else None
     yield _row(
-        "secret of the cluster", digest, secret_file(facts.cluster), "" if secret else "not on this machine"
+        "secret of the cluster",
+        digest,
+        secret_file(cluster_file.cluster),
+        "" if secret else "not on this machine",
     )
-    mode = facts.ray_env.get("RAY_AUTH_MODE")
-    yield _row("token of Ray", None, ray_token_file(facts.cluster), f"RAY_AUTH_MODE={mode}")
+    mode = cluster_file.ray_env.get("RAY_AUTH_MODE")
+    yield _row("token of Ray", None, ray_token_file(cluster_file.cluster), f"RAY_AUTH_MODE={mode}")
 
 
-def _keys(facts: ClusterFile, statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    if facts.config.get("native.security.protocol", PLAINTEXT) == PLAINTEXT:
+def _keys(cluster_file: ClusterFile, statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    if cluster_file.config.get("native.security.protocol", PLAINTEXT) == PLAINTEXT:
         return
-    folder = key_folder(facts)
-    for name in map(server_name, ray_host.server_names(facts)):
+    folder = key_folder(cluster_file)
+    for name in map(server_name, ray_host.server_names(cluster_file)):
         status = statuses.get(str(name), {})
         running = (status.get("security") or {}).get("public_key")
         yield _row(f"key of {name}", *_key(folder, name), _use(folder, name, running, status))
@@ -126,14 +131,14 @@ def _use(folder: ServerKeyFolder, name: ServerName, running: str | None, status:
     return "in use" if trusted == 1 else "in use; being replaced"
 
 
-def _certificates(facts: ClusterFile) -> Iterator[dict[str, Any]]:
-    if not has_own_authority(facts):
+def _certificates(cluster_file: ClusterFile) -> Iterator[dict[str, Any]]:
+    if not has_own_authority(cluster_file):
         return
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 
     for what, name in (("certificate authority", CA_FILE), ("certificate of the servers", SERVER_FILE)):
-        path = key_folder(facts).folder / name
+        path = key_folder(cluster_file).folder / name
         text = path.read_text()
         found = x509.load_pem_x509_certificate(text[text.index("-----BEGIN CERTIFICATE-----") :].encode())
         digest = found.fingerprint(hashes.SHA256()).hex()[:FINGERPRINT_DIGITS]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def create_servers(
-    facts: ClusterFile, controllers: Sequence[str], nodes: Sequence[str], pins: Mapping[str, str]
+    cluster_file: ClusterFile, controllers: Sequence[str], nodes: Sequence[str], pins: Mapping[str, str]
 ) -> dict[str, Any]:
     """The handles of all servers by name: of those that run, or of new ones."""
     from ..controller.controller_actor import controller_actor
@@ -28,13 +28,13 @@ def create_servers(
     from .kafka_listener.assembly import new_kafka_listener
     from .native_sasl import NativeMechanisms
 
-    namespace = NAMESPACE_PREFIX + facts.cluster
-    node_config, controller_config = split_config(facts.config)
-    node_config = scaled(node_config, facts.nodes)
-    controller_config = replicated(controller_config, facts.nodes)
-    loopback = {"listener.host": "127.0.0.1"} if facts.own_ray is not None else {}
-    data_dir = Path(facts.data_dir)
-    keys_of = _keys(facts, [*controllers, *nodes])
+    namespace = NAMESPACE_PREFIX + cluster_file.cluster
+    node_config, controller_config = split_config(cluster_file.config)
+    node_config = scaled(node_config, cluster_file.nodes)
+    controller_config = replicated(controller_config, cluster_file.nodes)
+    loopback = {"listener.host": "127.0.0.1"} if cluster_file.own_ray is not None else {}
+    data_dir = Path(cluster_file.data_dir)
+    keys_of = _keys(cluster_file, [*controllers, *nodes])
     # Order: only the first controller may form a quorum alone on an empty disk. Further ones join.
     actors = {}
     for index, name in enumerate(controllers, 1):
@@ -49,10 +49,10 @@ def create_servers(
     return actors
 
 
-def _keys(facts: ClusterFile, names: Sequence[str]) -> Callable[[str], dict[str, str]]:
+def _keys(cluster_file: ClusterFile, names: Sequence[str]) -> Callable[[str], dict[str, str]]:
     """The config keys with the key files of a server; makes keys that are missing."""
-    if facts.config.get("native.security.protocol", PLAINTEXT) == PLAINTEXT:
+    if cluster_file.config.get("native.security.protocol", PLAINTEXT) == PLAINTEXT:
         return lambda _name: {}
-    folder = key_folder(facts)
+    folder = key_folder(cluster_file)
     folder.make(map(server_name, names))
     return lambda name: folder.config_of(server_name(name))

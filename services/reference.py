@@ -30,7 +30,7 @@ from ..protocol import errors
 from ..protocol.messages import envelope, registry
 from ..protocol.metadata import records
 from ..protocol.security.required_operations import REQUIRED
-from ..runtime.config import Config, KeyFacts, text_of
+from ..runtime.config import Config, KeyDeclaration, text_of
 from ..storage_node.configs.client_metrics_config import ClientMetricsConfig
 from ..storage_node.configs.group_config import GroupConfig
 from ..storage_node.configs.node_config import NodeConfig
@@ -305,14 +305,16 @@ def _config_rows(title: str, config: type[Config]) -> list[dict[str, Any]]:
     return [
         {
             "part": title,
-            "key": facts.name,
+            "key": declaration.name,
             "default": text_of(values[name]),
-            "unit": facts.unit,
-            "range": ", ".join(filter(None, facts.choices)) if facts.choices else _range(facts),
-            "live": facts.live,
-            "doc": facts.doc,
+            "unit": declaration.unit,
+            "range": ", ".join(filter(None, declaration.choices))
+            if declaration.choices
+            else _range(declaration),
+            "live": declaration.live,
+            "doc": declaration.doc,
         }
-        for name, facts in config.keys().items()
+        for name, declaration in config.keys().items()
     ]
 
 
@@ -322,11 +324,11 @@ def _line(row: Mapping[str, Any]) -> str:
     return f"| `{row['key']}` | {row['default']}{unit} | {row['range']} | {row['doc']}{live} |"
 
 
-def _range(facts: KeyFacts) -> str:
-    if facts.low is None and facts.high is None:
+def _range(declaration: KeyDeclaration) -> str:
+    if declaration.low is None and declaration.high is None:
         return ""
-    low = "" if facts.low is None else f"{facts.low}"
-    high = "" if facts.high is None else f"{facts.high}"
+    low = "" if declaration.low is None else f"{declaration.low}"
+    high = "" if declaration.high is None else f"{declaration.high}"
     return f"{low}..{high}"
 
 

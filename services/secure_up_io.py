@@ -34,36 +34,40 @@ if TYPE_CHECKING:
 TIMEOUT_S = 30.0
 
 
-def key_folder(facts: ClusterFile) -> ServerKeyFolder:
+def key_folder(cluster_file: ClusterFile) -> ServerKeyFolder:
     """The folder with the keys of a cluster's servers, beside their data."""
-    return ServerKeyFolder(Path(facts.data_dir) / FOLDER)
+    return ServerKeyFolder(Path(cluster_file.data_dir) / FOLDER)
 
 
-def check_still_secured(facts: ClusterFile) -> None:
+def check_still_secured(cluster_file: ClusterFile) -> None:
     """Errors: ConfigError if the cluster of this data was secured before, and would now start without
     security."""
-    path = key_folder(facts).folder / CLIENT_FILE
-    if path.exists() and "native.security.protocol" not in facts.config:
+    path = key_folder(cluster_file).folder / CLIENT_FILE
+    if path.exists() and "native.security.protocol" not in cluster_file.config:
         raise ConfigError(
-            f"the data in {facts.data_dir} is that of a secured cluster: start it with --secure;"
+            f"the data in {cluster_file.data_dir} is that of a secured cluster: start it with --secure;"
             " -X native.security.protocol=PLAINTEXT starts it without security"
         )
 
 
-def make_certificates(facts: ClusterFile, machines: Iterable[str], report: Callable[[str], None]) -> None:
+def make_certificates(
+    cluster_file: ClusterFile, machines: Iterable[str], report: Callable[[str], None]
+) -> None:
     """Create the certificate authority, and a server certificate for the names and addresses of the machines,
     unless they exist or a key store is configured. Errors: ConfigError, OSError."""
-    if has_own_authority(facts) and not (key_folder(facts).folder / SERVER_FILE).exists():
-        ca_file = issue_certificate(facts, machines)
+    if has_own_authority(cluster_file) and not (key_folder(cluster_file).folder / SERVER_FILE).exists():
+        ca_file = issue_certificate(cluster_file, machines)
         report(f"{ca_file} is the certificate authority that Kafka clients must trust")
 
 
-def has_own_authority(facts: ClusterFile) -> bool:
+def has_own_authority(cluster_file: ClusterFile) -> bool:
     """Whether `headrace up --secure` made the certificate of the servers."""
-    return facts.config.get("ssl.keystore.location") == str(key_folder(facts).folder / SERVER_FILE)
+    return cluster_file.config.get("ssl.keystore.location") == str(
+        key_folder(cluster_file).folder / SERVER_FILE
+    )
 
 
-def issue_certificate(facts: ClusterFile, machines: Iterable[str]) -> Path:
+def issue_certificate(cluster_file: ClusterFile, machines: Iterable[str]) -> Path:
     """A new certificate of the servers with a new key, by the authority of the cluster, which is made if
     missing; running servers load it within about a second. Returns the authority's file. Errors: ConfigError,
     OSError."""
@@ -71,14 +75,14 @@ def issue_certificate(facts: ClusterFile, machines: Iterable[str]) -> Path:
         from .certificates import CertificateAuthority
     except ImportError as error:
         raise ConfigError(str(missing_extra(error, "headrace up --secure", "security"))) from error
-    folder = key_folder(facts).folder
+    folder = key_folder(cluster_file).folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     now = datetime.now(UTC)
     ca_file, ca_key_file = folder / CA_FILE, folder / CA_KEY_FILE
     if ca_key_file.exists():
         authority = CertificateAuthority.from_pem(ca_file.read_text(), ca_key_file.read_text())
     else:
-        authority = CertificateAuthority.create(f"headrace {facts.cluster}", now)
+        authority = CertificateAuthority.create(f"headrace {cluster_file.cluster}", now)
         root = authority.to_pem()
         write_private(ca_file, root.chain)
         write_private(ca_key_file, root.key)
@@ -98,13 +102,19 @@ def _own_addresses() -> list[str]:
     return sorted({address for address in found if "%" not in address} | {"127.0.0.1", "::1"})
 
 
-def make_first_user(facts: ClusterFile, endpoints: Mapping[str, str], report: Callable[[str], None]) -> None:
+def make_first_user(
+    cluster_file: ClusterFile, endpoints: Mapping[str, str], report: Callable[[str], None]
+) -> None:
     """Make the user `admin` with a new password, and files with the configs of its clients, mode 0600, unless
     they exist. Errors: those of the cluster."""
-    folder = key_folder(facts)
+    folder = key_folder(cluster_file)
     path = folder.folder / CLIENT_FILE
     first = f"{NODE}-1"
-    if facts.config.get("native.security.protocol") != SASL_SSL or path.exists() or first not in endpoints:
+    if (
+        cluster_file.config.get("native.security.protocol") != SASL_SSL
+        or path.exists()
+        or first not in endpoints
+    ):
         return
     security = Security(users={ADMIN: secrets.token_urlsafe()})
     own = read_own_keys(folder.key_file(ServerName(NODE, 1)))

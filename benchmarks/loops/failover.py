@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.services.bench.pacing import Schedule
-from headrace.services.bench.pacing_io import due_ranges, now_ns, sharpen_timer
+from headrace.services.bench.pacing_io import due_ranges, now_ns, reduce_timer_slack
 
 from .. import payload
 from ..cells.outage import check, longest_gaps
@@ -36,7 +36,7 @@ def failover(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
     `gaps` in the report: the longest times between acknowledgements of each partition.
     """
-    sharpen_timer()
+    reduce_timer_slack()
     post, flush, serving = _poster(spec)
     filler = payload.pool(spec["size"])[0][STAMP:]
     partitions, rate = spec["partition_count"], spec["rate"]

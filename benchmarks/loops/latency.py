@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.services.bench.histogram import Histogram
 from headrace.services.bench.pacing import Schedule
-from headrace.services.bench.pacing_io import due_ranges, now_ns, sharpen_timer
+from headrace.services.bench.pacing_io import due_ranges, now_ns, reduce_timer_slack
 
 from .. import payload
 from . import clients
@@ -45,7 +45,7 @@ def summary(histogram: Histogram) -> dict[str, Any]:
 
 def openloop(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Send `rate` records/s for `warm_s` + `seconds`; acknowledgements are timed in the latter part."""
-    sharpen_timer()
+    reduce_timer_slack()
     post, flush, serving = _poster(spec)
     filler = payload.pool(spec["size"])[0][STAMP:]
     rate, warm = spec["rate"], int(spec["rate"] * spec["warm_s"])
@@ -80,7 +80,7 @@ def openloop(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 def follow(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Read from the end; times from stamp to arrival, until `timed` stamped records have arrived."""
-    sharpen_timer()
+    reduce_timer_slack()
     arrived, size, count, began, last = Histogram(), 0, 0, 0, 0
     take = _taker(spec)
     take(0.5)  # looks up the end offsets, so that no later record is missed

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.services.bench.pacing import Schedule
-from headrace.services.bench.pacing_io import due_ranges, now_ns, sharpen_timer
+from headrace.services.bench.pacing_io import due_ranges, now_ns, reduce_timer_slack
 
 from .. import payload
 from ..machine_io import read_from_disk
@@ -67,7 +67,7 @@ def upkeep(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     `cleaned_bytes` of segments that the cleaner replaced, `deleted_segments` and their `deleted_bytes`, and
     `disk_bytes` that the servers read from the disk.
     """
-    sharpen_timer()
+    reduce_timer_slack()
     keys = [b"key-%010d" % number for number in range(spec["keys"])]
     value, large = payload.pool(spec["size"])[0], payload.pool(RETAINED_BYTES)[0]
     post, flush = _poster(spec)

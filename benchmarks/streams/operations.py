@@ -207,8 +207,8 @@ class Output(NamedTuple):
     at_ms: int
 
 
-def pauses(outputs: Iterable[Output], gone: str, heir: str) -> dict[int, int]:
-    """By partition that has moved the ms from the last record of `gone` to the first one of `heir` behind it.
+def pauses(outputs: Iterable[Output], gone: str, successor: str) -> dict[int, int]:
+    """The ms from the last record of `gone` to the first one of `successor`, by partition that has moved.
     Errors: ValueError for a partition that only `gone` has written."""
     last: dict[int, int] = {}
     first: dict[int, int] = {}
@@ -216,7 +216,7 @@ def pauses(outputs: Iterable[Output], gone: str, heir: str) -> dict[int, int]:
         if instance == gone:
             last[partition] = at_ms
             first.pop(partition, None)
-        elif instance == heir and partition in last:
+        elif instance == successor and partition in last:
             first.setdefault(partition, at_ms)
     silent = sorted(last.keys() - first.keys())
     if silent:

@@ -72,8 +72,8 @@ def controlled_shutdown(ballot: Ballot) -> Elected:
 
 def drain(ballot: Ballot) -> Elected:
     """The leader is drained but goes on running: it stays leader where there is no successor."""
-    heir = controlled_shutdown(ballot)
-    return Elected(ballot.leader, is_clean=True) if heir.leader == NO_NODE else heir
+    successor = controlled_shutdown(ballot)
+    return Elected(ballot.leader, is_clean=True) if successor.leader == NO_NODE else successor
 
 
 def unclean(ballot: Ballot) -> Elected:

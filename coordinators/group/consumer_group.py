@@ -132,13 +132,13 @@ class ConsumerGroup(ModernGroup[Member, "Partitions"]):
         if metadata is not None:
             self._put(replace(before or Member(member_id), metadata=metadata))
         elif before is not None:
-            self._disown(before)
+            self._remove_owner(before)
             self._drop(member_id)
 
     def _apply_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         before = self.members.get(member_id)
         if before is not None:
-            self._disown(before)
+            self._remove_owner(before)
         if value is None:
             if before is not None:
                 fresh = Member(member_id, before.metadata, NO_EPOCH, NO_EPOCH)
@@ -162,7 +162,7 @@ class ConsumerGroup(ModernGroup[Member, "Partitions"]):
             for topic, partitions in held.items():
                 self._owners.setdefault(topic, {}).update(dict.fromkeys(partitions, member_id))
 
-    def _disown(self, member: Member) -> None:
+    def _remove_owner(self, member: Member) -> None:
         for held in (member.assigned, member.pending):
             for topic, partitions in held.items():
                 owners = self._owners.get(topic, {})

@@ -42,7 +42,7 @@ def sleep_until(at_ns: int) -> None:
         time.sleep(left_ns / 1e9)
 
 
-def sharpen_timer() -> None:
+def reduce_timer_slack() -> None:
     """Reduce the timer slack of this thread where the system allows it (Linux: 50 us by default)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import BufferExhaustedError, HeadraceError, MessageTooLargeError
 from .histogram import Histogram
 from .pacing import Schedule
-from .pacing_io import due_ranges, now_ns, sharpen_timer
+from .pacing_io import due_ranges, now_ns, reduce_timer_slack
 from .plan import share
 from .watchdog import GONE, ClusterWatchdog
 
@@ -65,7 +65,7 @@ class SendTask:
             producer.partitions_for(plan.target.topic)  # connects before the measurement
             if plan.api == "arrow":
                 pass
-            sharpen_timer()
+            reduce_timer_slack()
             warmup = share_of_warmup(plan, self.index)
             if warmup and plan.stamp is None:
                 first = _Sender(producer, plan, source, link)

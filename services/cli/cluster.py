@@ -79,16 +79,16 @@ def up(settings: Settings, **options: Any) -> None:
     from .. import ray_host
 
     name = settings.cluster_name
-    facts = ray_host.up(ray_host.UpOptions(cluster=name, config=settings.config, **options), note)
+    started = ray_host.up(ray_host.UpOptions(cluster=name, config=settings.config, **options), note)
     cluster: dict[str, Any] = {
-        "cluster": facts.cluster,
-        "nodes": facts.nodes,
-        "controllers": facts.controllers,
-        "bootstrap": ",".join(facts.bootstrap),
-        "data_dir": facts.data_dir,
-        "ray_address": facts.ray_address,
+        "cluster": started.cluster,
+        "nodes": started.nodes,
+        "controllers": started.controllers,
+        "bootstrap": ",".join(started.bootstrap),
+        "data_dir": started.data_dir,
+        "ray_address": started.ray_address,
     }
-    if facts.config.get("listeners"):
+    if started.config.get("listeners"):
         cluster |= kafka_addresses(ray_host.status(name)["nodes"])
     print_object(cluster, settings.form)
 
@@ -132,20 +132,20 @@ def status(settings: Settings) -> None:
     With -b, describes the cluster through its storage nodes, without Ray.
     """
     if settings.bootstrap:
-        facts, show = _seen_by_clients(settings), _print_nodes
+        found, show = _seen_by_clients(settings), _print_nodes
     else:
-        facts, show = _seen_by_ray(settings), _print_text
+        found, show = _seen_by_ray(settings), _print_text
     if settings.form != "text":
-        print_object(facts, settings.form)
+        print_object(found, settings.form)
     else:
-        show(facts)
-    prepared = facts["prepared_transactions"]
+        show(found)
+    prepared = found["prepared_transactions"]
     if prepared:
         note(
             f"{prepared} transactions are prepared: read_committed consumers wait until their drivers end"
             " them; `headrace txn list --state Prepared` lists them"
         )
-    if facts["state"] != "running":
+    if found["state"] != "running":
         click.get_current_context().exit(1)
 
 
@@ -154,13 +154,13 @@ def _seen_by_ray(settings: Settings) -> dict[str, Any]:
 
     if settings.given_config():
         raise click.UsageError("-X and --command-config have no effect on `status` without -b")
-    facts = ray_host.status(chosen_cluster(settings.cluster_name, known_clusters(), "--cluster"))
-    if facts["state"] == "down" and facts["bootstrap"]:
+    found = ray_host.status(chosen_cluster(settings.cluster_name, known_clusters(), "--cluster"))
+    if found["state"] == "down" and found["bootstrap"]:
         remedy = (
-            "`headrace up` restarts it with its data" if facts["ray_is_ours"] else "start its head node again"
+            "`headrace up` restarts it with its data" if found["ray_is_ours"] else "start its head node again"
         )
-        note(f"no Ray answers at {facts['ray_address']}: {remedy}; -b asks the storage nodes themselves")
-    return facts
+        note(f"no Ray answers at {found['ray_address']}: {remedy}; -b asks the storage nodes themselves")
+    return found
 
 
 def _seen_by_clients(settings: Settings) -> dict[str, Any]:
@@ -171,16 +171,16 @@ def _seen_by_clients(settings: Settings) -> dict[str, Any]:
         return {**network_status(admin), "prepared_transactions": prepared_transactions(admin)}
 
 
-def _print_nodes(facts: Mapping[str, Any]) -> None:
-    print_object({name: value for name, value in facts.items() if name != "nodes"}, "text")
+def _print_nodes(found: Mapping[str, Any]) -> None:
+    print_object({name: value for name, value in found.items() if name != "nodes"}, "text")
     write_line("")
-    print_rows(facts["nodes"], NODE_COLUMNS, "text")
+    print_rows(found["nodes"], NODE_COLUMNS, "text")
 
 
-def _print_text(facts: Mapping[str, Any]) -> None:
+def _print_text(found: Mapping[str, Any]) -> None:
     head = ("cluster", "state", "bootstrap", "data_dir", "ray_address")
-    print_object({name: facts[name] for name in head}, "text")
-    servers = [*facts["controllers"], *facts["nodes"]]
+    print_object({name: found[name] for name in head}, "text")
+    servers = [*found["controllers"], *found["nodes"]]
     if servers:
         write_line("")
         print_rows([_row(server) for server in servers], _SERVER_COLUMNS, "text")

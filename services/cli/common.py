@@ -119,7 +119,10 @@ class Settings:
         name = self._chosen_cluster()
         known = read_cluster_file(name).bootstrap
         if not known:
-            raise NotFoundError(f"cluster {name!r} is still starting: wait for `headrace up` to finish")
+            raise NotFoundError(
+                f"cluster {name!r} is still starting: wait for `headrace up` to finish, or repeat it if it "
+                "was interrupted"
+            )
         return ",".join(known)
 
     def _chosen_cluster(self) -> str:

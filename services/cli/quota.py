@@ -47,7 +47,7 @@ def describe(settings: Settings, **given: Any) -> None:
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_client_quotas(_names(given))
     rows = [
-        {"entity": _told(entity), "quota": key, "value": values[key]}
+        {"entity": _entity_text(entity), "quota": key, "value": values[key]}
         for entity, values in found.items()
         for key in sorted(values)
     ]
@@ -92,8 +92,8 @@ def alter(
     entity = quota_entity(**names)
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.alter_client_quotas({entity: changes}, validate_only=dry_run)
-    raise_first({_told(each): error for each, error in results.errors.items()}, 1, "entities")
-    note(f"{'could be changed' if dry_run else 'changed'}: {_told(entity)}")
+    raise_first({_entity_text(each): error for each, error in results.errors.items()}, 1, "entities")
+    note(f"{'could be changed' if dry_run else 'changed'}: {_entity_text(entity)}")
 
 
 def _names(given: dict[str, Any]) -> dict[str, str | None]:
@@ -124,5 +124,5 @@ def _changes(given: dict[str, str], deleted: tuple[str, ...]) -> dict[str, float
     return changes
 
 
-def _told(entity: Any) -> str:
+def _entity_text(entity: Any) -> str:
     return ", ".join(f"{kind} {name}" if name is not None else f"{kind} defaults" for kind, name in entity)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.control import ConfigResource, DescribeConfigsRequest
     from ...protocol.metadata.image import MetadataImage
-    from ...runtime.config import KeyFacts
+    from ...runtime.config import KeyDeclaration
     from .live_config import LiveConfig
 
     Configs = Mapping[tuple[int, str], Mapping[str, str]]  # by (type, name)
@@ -164,12 +164,12 @@ class Describer:
         cluster = self._configs.get(CLUSTER_DEFAULT, {})
         is_here = self._node is not None and name == str(self._node_id)
         entries = []
-        for key, facts in NodeConfig.keys().items():
+        for key, declaration in NodeConfig.keys().items():
             levels = [*_level(own, key, SOURCE_NODE), *_level(cluster, key, SOURCE_CLUSTER)]
             if is_here:
                 levels += self._own_levels(key)
             if levels:
-                entries.append(self._entry(NodeConfig, key, levels, own, is_read_only=not facts.live))
+                entries.append(self._entry(NodeConfig, key, levels, own, is_read_only=not declaration.live))
         known = {*NodeConfig.keys(), *filter(listener_key, own)}
         return (*entries, *_of_listeners(own), *_unknown(own, known, SOURCE_NODE))
 
@@ -179,8 +179,8 @@ class Describer:
         own = self._configs.get(CLUSTER_DEFAULT, {})
         entries, known = [], set[str]()
         for kind, file in ((NodeConfig, None), (type(controller), controller)):
-            for key, facts in kind.keys().items():
-                if facts.live and key not in known:
+            for key, declaration in kind.keys().items():
+                if declaration.live and key not in known:
                     known.add(key)
                     levels = [*_level(own, key, SOURCE_CLUSTER), *_file_levels(kind, file, key)]
                     entries.append(self._entry(kind, key, levels, own))
@@ -208,19 +208,19 @@ class Describer:
         *,
         is_read_only: bool = False,
     ) -> ConfigEntry:
-        facts = kind.keys()[name]
+        declaration = kind.keys()[name]
         value = self._in_the_unit_of(name, levels[0])
-        if facts.is_sensitive:
+        if declaration.is_sensitive:
             levels = [ConfigSynonym(level.name, None, level.source) for level in levels]
         return ConfigEntry(
             name,
-            None if facts.is_sensitive else value,
+            None if declaration.is_sensitive else value,
             levels[0].source,
             name not in own,
-            facts.doc if self._request.include_documentation else "",
+            declaration.doc if self._request.include_documentation else "",
             is_read_only,
-            facts.is_sensitive,
-            _type_of(facts, kind.types()[name]),
+            declaration.is_sensitive,
+            _type_of(declaration, kind.types()[name]),
             tuple(levels) if self._request.include_synonyms else (),
         )
 
@@ -233,12 +233,12 @@ class Describer:
         return text_of(defaults[key])
 
 
-def _type_of(facts: KeyFacts, python_type: Any) -> int:
+def _type_of(declaration: KeyDeclaration, python_type: Any) -> int:
     """Kafka's number of the type; tools check values by it."""
-    if facts.is_sensitive:
+    if declaration.is_sensitive:
         return _PASSWORD
     found = _TYPES.get(python_type, _LIST)
-    is_int = found == _LONG and facts.high is not None and facts.high <= MAX_INT
+    is_int = found == _LONG and declaration.high is not None and declaration.high <= MAX_INT
     return _INT if is_int else found
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .gateway import Gateway, GatewayFactory
 
 
-class GatewaySeat:
+class NodeGateway:
     """The gateway of a node, if it has one. Implements GatewayHost. Without a gateway its methods do
     nothing."""
 

@@ -47,12 +47,12 @@ _METADATA_SNAPSHOT = re.compile(r"([0-9]{20}-[0-9]{10}|bootstrap)\.checkpoint")
 class DumpEntry:
     """One entry of a file.
 
-    `kind` names it (batch, record, offset_index, fault, ...); `facts` are its fields in order, with keys and
-    values of records as bytes; `position` is the byte of the file where it starts, where that says anything.
+    `kind` names it (batch, record, offset_index, fault, ...); `fields` are in order, with keys and values of
+    records as bytes; `position` is the byte of the file where it starts, where that says anything.
     """
 
     kind: str
-    facts: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
     position: int | None = None
 
     @property
@@ -62,14 +62,14 @@ class DumpEntry:
     def text(self) -> str:
         at = "" if self.position is None else f" @{self.position}"
         indent = "  " if self.kind in ("record", "control_record") else ""
-        facts = " ".join(f"{name}={_text(value)}" for name, value in self.facts.items())
-        return f"{indent}{self.kind}{at} {facts}".rstrip()
+        fields = " ".join(f"{name}={_text(value)}" for name, value in self.fields.items())
+        return f"{indent}{self.kind}{at} {fields}".rstrip()
 
     def to_mapping(self) -> dict[str, Any]:
         """The entry as JSON-able values: bytes become text, with bytes that are not UTF-8 escaped."""
-        facts = {name: _jsonable(value) for name, value in self.facts.items()}
+        fields = {name: _jsonable(value) for name, value in self.fields.items()}
         position = {} if self.position is None else {"position": self.position}
-        return {"kind": self.kind, **position, **facts}
+        return {"kind": self.kind, **position, **fields}
 
 
 def is_known(name: str) -> bool:
@@ -102,8 +102,8 @@ def dump_file(
     if found is not None and found[1] in (names.OFFSET_INDEX, names.TIME_INDEX):
         check = _index_check(files, path, found[0]) if verify else None
         dump = dump_offset_index if found[1] == names.OFFSET_INDEX else dump_time_index
-        for kind, facts, position in dump(read_file(files, path), found[0], check):
-            yield DumpEntry(kind, facts, position)
+        for kind, fields, position in dump(read_file(files, path), found[0], check):
+            yield DumpEntry(kind, fields, position)
         return
     dump_small = _small_file_dumper(name)
     if dump_small is None:
@@ -126,7 +126,7 @@ def _dump_batches(files: Files, path: str, *, has_records: bool) -> Iterator[Dum
             except CorruptMessageError as error:
                 yield fault(position, f"{error}; the {end - position} bytes from here on are not read")
                 return
-            yield DumpEntry("batch", _batch_facts(header), position)
+            yield DumpEntry("batch", _batch_fields(header), position)
             yield from _order_faults(header, position, expected)
             data = memoryview(file.pread(position, header.size_bytes))
             why = crc_fault(data, header)
@@ -164,13 +164,13 @@ def _dump_records(data: memoryview, header: BatchHeader, position: int) -> Itera
         yield fault(position, f"records: {error}")
         return
     for record in records:
-        facts: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
+        fields: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
         if header.is_control:
-            facts["type"] = _control_name(record.key)
-        facts |= {"key": record.key, "value": _shown(record.value)}
+            fields["type"] = _control_name(record.key)
+        fields |= {"key": record.key, "value": _shown(record.value)}
         if record.headers:
-            facts["headers"] = [list(pair) for pair in record.headers]
-        yield DumpEntry("control_record" if header.is_control else "record", facts)
+            fields["headers"] = [list(pair) for pair in record.headers]
+        yield DumpEntry("control_record" if header.is_control else "record", fields)
 
 
 def _shown(value: bytes | None) -> bytes | None:
@@ -185,9 +185,9 @@ def _control_name(key: bytes | None) -> str:
         return f"damaged ({error})"
 
 
-def _batch_facts(header: BatchHeader) -> dict[str, Any]:
+def _batch_fields(header: BatchHeader) -> dict[str, Any]:
     codec = header.compression_id
-    facts: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "base_offset": header.base_offset,
         "last_offset": header.last_offset,
         "record_count": header.record_count,
@@ -205,8 +205,8 @@ def _batch_facts(header: BatchHeader) -> dict[str, Any]:
         "crc": header.crc,
     }
     if header.delete_horizon_ms is not None:
-        facts["delete_horizon_ms"] = header.delete_horizon_ms
-    return facts
+        fields["delete_horizon_ms"] = header.delete_horizon_ms
+    return fields
 
 
 def _index_check(files: Files, path: str, base_offset: int) -> IndexCheck | None:
@@ -264,12 +264,12 @@ def _dump_properties(data: bytes) -> Iterator[DumpEntry]:
 
 def _dump_json(data: bytes) -> Iterator[DumpEntry]:
     try:
-        facts = json.loads(data)
+        fields = json.loads(data)
     except ValueError as error:
         raise CorruptFileError(f"not JSON: {error}") from error
-    if not isinstance(facts, dict):
-        raise CorruptFileError(f"a JSON object is expected, not {str(facts)[:60]!r}")
-    yield DumpEntry("properties", facts)
+    if not isinstance(fields, dict):
+        raise CorruptFileError(f"a JSON object is expected, not {str(fields)[:60]!r}")
+    yield DumpEntry("properties", fields)
 
 
 def fault(position: int | None, why: str) -> DumpEntry:

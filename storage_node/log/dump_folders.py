@@ -31,7 +31,7 @@ _OFFSET_FILES = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_START_O
 
 
 @dataclass(slots=True)
-class FolderFacts:
+class FolderContents:
     """Facts from the batches of one partition's folder."""
 
     base_offsets: list[int] = field(default_factory=list)  # of the segments, rising
@@ -49,7 +49,7 @@ def dump_path(files: Files, path: str, *, has_records: bool = True, verify: bool
         for entry in dump_file(files, path, has_records=has_records, verify=verify):
             yield path, entry
     elif _is_partition_folder(files, path):
-        yield from _dump_folder(files, path, FolderFacts(), has_records=has_records, verify=verify)
+        yield from _dump_folder(files, path, FolderContents(), has_records=has_records, verify=verify)
     else:
         yield from _dump_log_dir(files, path, has_records=has_records, verify=verify)
 
@@ -61,17 +61,17 @@ def _is_partition_folder(files: Files, path: str) -> bool:
 
 
 def _dump_log_dir(files: Files, path: str, *, has_records: bool, verify: bool) -> Iterator[Found]:
-    ends: dict[TopicPartition, FolderFacts] = {}
+    ends: dict[TopicPartition, FolderContents] = {}
     for name in files.listdir(path):
         inner = f"{path}/{name}"
         if not files.is_directory(inner):
             continue
         whose = names.parse_folder_name(name)
         if whose is not None or name.endswith((names.DELETE_FOLDER, names.STRAY_FOLDER, names.FUTURE_FOLDER)):
-            facts = FolderFacts()
-            yield from _dump_folder(files, inner, facts, has_records=has_records, verify=verify)
+            contents = FolderContents()
+            yield from _dump_folder(files, inner, contents, has_records=has_records, verify=verify)
             if whose is not None:
-                ends[whose] = facts
+                ends[whose] = contents
     for name in files.listdir(path):
         inner = f"{path}/{name}"
         if is_known(name) and not files.is_directory(inner):
@@ -82,7 +82,7 @@ def _dump_log_dir(files: Files, path: str, *, has_records: bool, verify: bool) -
 
 
 def _dump_folder(
-    files: Files, path: str, facts: FolderFacts, *, has_records: bool, verify: bool
+    files: Files, path: str, contents: FolderContents, *, has_records: bool, verify: bool
 ) -> Iterator[Found]:
     """Segments first: the other files are compared with them."""
     listed = [name for name in files.listdir(path) if not files.is_directory(f"{path}/{name}")]
@@ -93,32 +93,32 @@ def _dump_folder(
         found = names.parse_segment_name(name)
         base_offset = found[0] if found is not None and found[1] == names.LOG else None
         if base_offset is not None:
-            if verify and facts.base_offsets and base_offset < facts.end_offset:
+            if verify and contents.base_offsets and base_offset < contents.end_offset:
                 yield (
                     inner,
-                    fault(0, f"starts at {base_offset}, the previous segment ends at {facts.end_offset}"),
+                    fault(0, f"starts at {base_offset}, the previous segment ends at {contents.end_offset}"),
                 )
-            facts.base_offsets.append(base_offset)
-            facts.end_offset = max(facts.end_offset, base_offset)
+            contents.base_offsets.append(base_offset)
+            contents.end_offset = max(contents.end_offset, base_offset)
         for entry in dump_file(files, inner, has_records=has_records, verify=verify):
             yield inner, entry
             if base_offset is not None and entry.kind == "batch":
-                _note(facts, entry)
+                _note(contents, entry)
         if base_offset is not None:
-            facts.end_offsets.append(facts.end_offset)
+            contents.end_offsets.append(contents.end_offset)
     if verify:
-        yield from _folder_faults(files, path, listed, facts)
+        yield from _folder_faults(files, path, listed, contents)
 
 
-def _note(facts: FolderFacts, batch: DumpEntry) -> None:
-    base_offset, epoch = batch.facts["base_offset"], batch.facts["leader_epoch"]
-    facts.end_offset = max(facts.end_offset, batch.facts["last_offset"] + 1)
-    if not facts.epochs or facts.epochs[-1][1] != epoch:
-        facts.epochs.append((base_offset, epoch))
+def _note(contents: FolderContents, batch: DumpEntry) -> None:
+    base_offset, epoch = batch.fields["base_offset"], batch.fields["leader_epoch"]
+    contents.end_offset = max(contents.end_offset, batch.fields["last_offset"] + 1)
+    if not contents.epochs or contents.epochs[-1][1] != epoch:
+        contents.epochs.append((base_offset, epoch))
 
 
-def _folder_faults(files: Files, path: str, listed: list[str], facts: FolderFacts) -> Iterator[Found]:
-    for base_offset, end_offset in zip(facts.base_offsets[:-1], facts.end_offsets[:-1], strict=False):
+def _folder_faults(files: Files, path: str, listed: list[str], contents: FolderContents) -> Iterator[Found]:
+    for base_offset, end_offset in zip(contents.base_offsets[:-1], contents.end_offsets[:-1], strict=False):
         for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
             name = names.segment_name(base_offset, suffix)
             if name not in listed and end_offset > base_offset:
@@ -127,24 +127,24 @@ def _folder_faults(files: Files, path: str, listed: list[str], facts: FolderFact
         inner, found = f"{path}/{name}", names.parse_segment_name(name)
         try:
             if name == names.LEADER_EPOCHS:
-                yield from _epoch_faults(inner, parse_epochs(read_file(files, inner)), facts)
+                yield from _epoch_faults(inner, parse_epochs(read_file(files, inner)), contents)
             elif found is not None and found[1] == names.SNAPSHOT:
-                yield from _producer_faults(files, inner, found[0], facts)
+                yield from _producer_faults(files, inner, found[0], contents)
             elif found is not None and found[1] == names.TXN_INDEX:
-                yield from _transaction_faults(files, inner, found[0], facts)
+                yield from _transaction_faults(files, inner, found[0], contents)
         except CorruptFileError:
             pass  # reported when the file was dumped
 
 
-def _epoch_faults(path: str, entries: list[EpochEntry], facts: FolderFacts) -> Iterator[Found]:
+def _epoch_faults(path: str, entries: list[EpochEntry], contents: FolderContents) -> Iterator[Found]:
     starts = [entry.start_offset for entry in entries]
     for entry in entries:
-        if entry.start_offset > facts.end_offset:
+        if entry.start_offset > contents.end_offset:
             yield (
                 path,
                 fault(None, f"epoch {entry.epoch} starts at {entry.start_offset}, the log ends before"),
             )
-    for base_offset, epoch in facts.epochs:
+    for base_offset, epoch in contents.epochs:
         number = bisect_right(starts, base_offset) - 1
         said = entries[number].epoch if number >= 0 else None
         is_older = number < 0 and bool(entries) and epoch <= entries[0].epoch  # below the log's start offset
@@ -152,19 +152,21 @@ def _epoch_faults(path: str, entries: list[EpochEntry], facts: FolderFacts) -> I
             yield path, fault(None, f"the batch at offset {base_offset} has epoch {epoch}, not {said}")
 
 
-def _producer_faults(files: Files, path: str, offset: int, facts: FolderFacts) -> Iterator[Found]:
-    if offset > facts.end_offset:
-        yield path, fault(None, f"a snapshot at {offset}, the log ends at {facts.end_offset}")
+def _producer_faults(files: Files, path: str, offset: int, contents: FolderContents) -> Iterator[Found]:
+    if offset > contents.end_offset:
+        yield path, fault(None, f"a snapshot at {offset}, the log ends at {contents.end_offset}")
     for producer in parse_producer_snapshot(read_file(files, path)):
         if producer.last_offset >= offset or producer.transaction_first_offset >= offset:
             yield path, fault(None, f"producer {producer.producer_id} has records above offset {offset}")
 
 
-def _transaction_faults(files: Files, path: str, base_offset: int, facts: FolderFacts) -> Iterator[Found]:
-    if base_offset not in facts.base_offsets:
+def _transaction_faults(
+    files: Files, path: str, base_offset: int, contents: FolderContents
+) -> Iterator[Found]:
+    if base_offset not in contents.base_offsets:
         yield path, fault(None, "has no segment")
         return
-    end_offset = facts.end_offsets[facts.base_offsets.index(base_offset)]
+    end_offset = contents.end_offsets[contents.base_offsets.index(base_offset)]
     last_offset = -1
     for number, entry in enumerate(parse_transaction_index(read_file(files, path))):
         if not base_offset <= entry.last_offset < end_offset or entry.first_offset > entry.last_offset:
@@ -175,19 +177,19 @@ def _transaction_faults(files: Files, path: str, base_offset: int, facts: Folder
 
 
 def _checkpoint_faults(
-    files: Files, path: str, name: str, folders: dict[TopicPartition, FolderFacts]
+    files: Files, path: str, name: str, folders: dict[TopicPartition, FolderContents]
 ) -> Iterator[Found]:
     try:
         offsets = parse_offsets(read_file(files, path))
     except CorruptFileError:
         return  # reported when the file was dumped
     for whose, offset in sorted(offsets.items()):
-        facts = folders.get(whose)
-        if facts is None:
+        contents = folders.get(whose)
+        if contents is None:
             if offset > 0:
                 yield path, fault(None, f"{whose} has offset {offset} and has no folder in this dir")
-        elif offset > facts.end_offset:
-            yield (path, fault(None, f"{whose} has offset {offset}, its log ends at {facts.end_offset}"))
-        elif name == names.LOG_START_OFFSETS and facts.base_offsets and offset < facts.base_offsets[0]:
-            first = facts.base_offsets[0]
+        elif offset > contents.end_offset:
+            yield (path, fault(None, f"{whose} has offset {offset}, its log ends at {contents.end_offset}"))
+        elif name == names.LOG_START_OFFSETS and contents.base_offsets and offset < contents.base_offsets[0]:
+            first = contents.base_offsets[0]
             yield path, fault(None, f"{whose} has start offset {offset}, its first segment starts at {first}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import BatchHeader
     from ...runtime.files.file_layer import Files
 
-Entry = tuple[str, dict[str, Any], int]  # kind, facts, position
+Entry = tuple[str, dict[str, Any], int]  # kind, fields, position
 
 
 class IndexCheck:

@@ -1,12 +1,12 @@
-"""A file layer that refuses every operation after its first error: one fuse per log dir.
+"""A file layer that refuses every operation after its first error: one state per log dir.
 
 A disk that failed once may have lost bytes that it acknowledged (a failed fsync drops the dirty pages and the
 next one succeeds), so nothing may be appended or acknowledged between the error and taking the log dir
 offline (KAFKA-10778). This layer guarantees it for every caller.
 
-A full disk does not blow the fuse if the layer has a DiskRoom: small files then get the reserve, and other
-writes are refused until there is room again. Without a DiskRoom, as for the metadata log, it does. A failed
-sync always blows the fuse: the dirty pages may be lost.
+A full disk does not take the log dir offline if the layer has a DiskRoom: small files then get the reserve,
+and other writes are refused until there is room again. Without a DiskRoom, as for the metadata log, it does.
+A failed sync always takes the log dir offline: the dirty pages may be lost.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _T = TypeVar("_T")
 _RECORDS = (names.LOG, f"{names.LOG}{names.CLEANED}")  # files that may not use the reserve
 
 
-class Fuse:
+class LogDirState:
     """The first error of a log dir, if any; set once, from any thread."""
 
-    __slots__ = ("failure", "on_blow")
+    __slots__ = ("failure", "on_failure")
 
-    def __init__(self, on_blow: Callable[[str], None] | None = None) -> None:
+    def __init__(self, on_failure: Callable[[str], None] | None = None) -> None:
         self.failure: str | None = None
-        self.on_blow = on_blow
+        self.on_failure = on_failure
 
-    def blow(self, reason: str) -> None:
+    def fail(self, reason: str) -> None:
         """Take the log dir offline; the first reason is kept."""
         if self.failure is None:
             self.failure = reason
-            if self.on_blow is not None:
-                self.on_blow(reason)
+            if self.on_failure is not None:
+                self.on_failure(reason)
 
-    def blow_by(self, error: KafkaStorageError) -> None:
+    def fail_by(self, error: KafkaStorageError) -> None:
         """Take the log dir offline, unless the disk works: a missing file, too long a name, no room."""
         if not isinstance(error, (FileGoneError, NameTooLongError, DiskFullError)):
-            self.blow(str(error))
+            self.fail(str(error))
 
     def check(self) -> None:
         """Errors: KafkaStorageError if the log dir is offline."""
@@ -56,25 +56,25 @@ class Fuse:
 
 
 class GuardedFile:
-    """An open file behind a fuse."""
+    """An open file, refused once its log dir is offline."""
 
-    __slots__ = ("_file", "_files", "_fuse", "path")
+    __slots__ = ("_dir_state", "_file", "_files", "path")
 
     def __init__(self, file: File, files: GuardedFiles) -> None:
         self._file = file
         self._files = files
-        self._fuse = files.fuse
+        self._dir_state = files.dir_state
         self.path = file.path
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
-        if self._fuse.failure is not None:  # hot: saves a call
-            self._fuse.check()
+        if self._dir_state.failure is not None:  # hot: saves a call
+            self._dir_state.check()
         try:
             return self._file.pwrite(position, buffers)
         except DiskFullError as error:
             return self._files.retry(error, self.path, self._file.pwrite, position, buffers)
         except KafkaStorageError as error:
-            self._fuse.blow_by(error)
+            self._dir_state.fail_by(error)
             raise
 
     def pread(self, position: int, size: int) -> bytes:
@@ -110,11 +110,11 @@ class GuardedFile:
 
 
 class GuardedFiles:
-    """A file system behind a fuse; with `room`, a full disk is no failure."""
+    """The files of one log dir, or of the metadata log; with `room`, a full disk is no failure."""
 
-    def __init__(self, files: Files, fuse: Fuse, room: DiskRoom | None = None) -> None:
+    def __init__(self, files: Files, dir_state: LogDirState, room: DiskRoom | None = None) -> None:
         self._files = files
-        self.fuse = fuse
+        self.dir_state = dir_state
         self.room = room
 
     @property
@@ -164,21 +164,21 @@ class GuardedFiles:
         return self.guarded(path, self._files.lock, path)
 
     def guarded(self, path: str, operation: Callable[..., _T], *arguments: object) -> _T:
-        """Run an operation on `path` unless the fuse has blown; a disk error blows it."""
-        self.fuse.check()
+        """Run an operation on `path` unless the log dir is offline; a disk error takes it offline."""
+        self.dir_state.check()
         try:
             return operation(*arguments)
         except DiskFullError as error:
             return self.retry(error, path, operation, *arguments)
         except KafkaStorageError as error:
-            self.fuse.blow_by(error)
+            self.dir_state.fail_by(error)
             raise
 
     def retry(self, error: DiskFullError, path: str, operation: Callable[..., _T], *arguments: object) -> _T:
         """Retry an operation that failed with a full disk, with the space of the reserve, unless it writes
         records."""
         if self.room is None:
-            self.fuse.blow(str(error))
+            self.dir_state.fail(str(error))
             raise error
         self.room.ran_out(error)
         if path.endswith(_RECORDS) or not self.room.give_reserve():
@@ -188,24 +188,24 @@ class GuardedFiles:
         except DiskFullError:
             raise
         except KafkaStorageError as retry_error:
-            self.fuse.blow_by(retry_error)
+            self.dir_state.fail_by(retry_error)
             raise
 
     def synced(self, operation: Callable[..., None], *arguments: object) -> None:
         """Run a sync; after any error the content of the disk is unknown."""
-        self.fuse.check()
+        self.dir_state.check()
         try:
             operation(*arguments)
         except FileGoneError:
             raise
         except KafkaStorageError as error:
-            self.fuse.blow(str(error))
+            self.dir_state.fail(str(error))
             raise KafkaStorageError(str(error)) from error
 
 
 def guarded(files: Files) -> GuardedFiles:
-    """`files` behind a fuse of its own, unless it has one already."""
-    return files if isinstance(files, GuardedFiles) else GuardedFiles(files, Fuse())
+    """`files` with a state of their own, unless they have one already."""
+    return files if isinstance(files, GuardedFiles) else GuardedFiles(files, LogDirState())
 
 
 def _opened(files: Files, path: str, create: bool) -> File:

@@ -156,7 +156,7 @@ class Log:
     @property
     def is_offline(self) -> bool:
         """The disk has failed: appends and reads are refused."""
-        return self.folder.files.fuse.failure is not None
+        return self.folder.files.dir_state.failure is not None
 
     @property
     def full(self) -> str | None:
@@ -165,7 +165,7 @@ class Log:
 
     def fail(self, error: KafkaStorageError) -> None:
         """Take the log dir offline, unless the error says that its disk works."""
-        self.folder.files.fuse.blow_by(error)
+        self.folder.files.dir_state.fail_by(error)
 
     def reconfigure(self, config: LogConfig) -> None:
         self.config = config
@@ -366,7 +366,7 @@ class Log:
     def flush(self) -> None:
         """Bring everything to the disk, and move the recovery point to the log end offset. Errors:
         KafkaStorageError."""
-        self.folder.files.fuse.check()
+        self.folder.files.dir_state.check()
         self.delete_retired(self.flusher.flush())
 
     # --- truncate -----------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ def _default_of(topic_key: str, name: str, *, unset: str = "") -> Any:
     """Declare the broker key `name`, with the range of the topic key, as its default. With `unset` the key is
     optional: the name of the key that replaces it."""
     doc = f"Default of {topic_key}{f'; unset: {unset}' if unset else ''}."
-    facts = replace(LogConfig.keys()[topic_key], name=name, doc=doc, default_of=topic_key)
-    return declared(facts, None if unset else LogConfig.defaults()[topic_key])
+    declaration = replace(LogConfig.keys()[topic_key], name=name, doc=doc, default_of=topic_key)
+    return declared(declaration, None if unset else LogConfig.defaults()[topic_key])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,9 @@ class LogDefaults(Config):
 
 # Broker key: topic key that it is the default of.
 TOPIC_KEY_SYNONYMS: dict[str, str] = {
-    facts.name: facts.default_of for facts in LogDefaults.keys().values() if facts.default_of
+    declaration.name: declaration.default_of
+    for declaration in LogDefaults.keys().values()
+    if declaration.default_of
 }
 
 

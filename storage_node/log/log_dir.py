@@ -24,7 +24,7 @@ from .checkpoints import (
     uuid_text,
 )
 from .disk_room import DiskRoom
-from .guarded_files import Fuse, GuardedFiles
+from .guarded_files import GuardedFiles, LogDirState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -57,7 +57,7 @@ class LogDir:
         self.path = path
         self._on_offline = on_offline
         self.room = DiskRoom(files, path, reserve_bytes)
-        self.files = GuardedFiles(files, Fuse(self._notify), self.room)
+        self.files = GuardedFiles(files, LogDirState(self._notify), self.room)
         self.identity = Identity()
         self.directory_id: bytes | None = None
         self.has_stored_id = False
@@ -73,11 +73,11 @@ class LogDir:
 
     @property
     def is_online(self) -> bool:
-        return self.files.fuse.failure is None
+        return self.files.dir_state.failure is None
 
     @property
     def failure(self) -> str | None:
-        return self.files.fuse.failure
+        return self.files.dir_state.failure
 
     def open(self) -> None:
         """Lock the dir and read its files; a dir whose disk fails goes offline instead.
@@ -95,9 +95,9 @@ class LogDir:
                 self._read()
                 self.room.take_reserve()
         except CorruptFileError as error:
-            self.files.fuse.blow(f"{self._file(names.META_PROPERTIES)}: {error}")
+            self.files.dir_state.fail(f"{self._file(names.META_PROPERTIES)}: {error}")
         except KafkaStorageError as error:
-            self.files.fuse.blow(str(error))
+            self.files.dir_state.fail(str(error))
         if self.is_online and self._lock is None:
             raise KafkaStorageError(f"{self.path} is in use: another process holds its {names.LOCK}")
 
@@ -155,7 +155,7 @@ class LogDir:
         try:
             return self.is_online and self.room.look()
         except KafkaStorageError as error:
-            self.files.fuse.blow_by(error)
+            self.files.dir_state.fail_by(error)
             return False
 
     def release(self) -> None:

@@ -128,5 +128,5 @@ def folders_of(log_dir: LogDir) -> list[str]:
         listed = log_dir.files.listdir(log_dir.path)
         return [name for name in listed if log_dir.files.is_directory(f"{log_dir.path}/{name}")]
     except KafkaStorageError as error:
-        log_dir.files.fuse.blow_by(error)
+        log_dir.files.dir_state.fail_by(error)
         return []

@@ -244,14 +244,14 @@ class LogManager:
                 log.close()
             except KafkaStorageError as error:
                 # Also if the disk is full: the clean-shutdown marker would vouch for unwritten records.
-                self.registry.dir_of[log.topic_partition].files.fuse.blow(str(error))
+                self.registry.dir_of[log.topic_partition].files.dir_state.fail(str(error))
         for log_dir in self.dirs.online:
             self.checkpoints.task_for(log_dir).run_now()
             if log_dir.is_online:
                 try:
                     log_dir.mark_clean(broker_epoch)
                 except KafkaStorageError as error:
-                    log_dir.files.fuse.blow(str(error))
+                    log_dir.files.dir_state.fail(str(error))
         self.abandon()
 
     def abandon(self) -> None:

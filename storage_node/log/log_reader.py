@@ -64,7 +64,7 @@ class LogReader:
         compaction: CompactionState,
     ) -> None:
         self._folder = folder
-        self._fuse = folder.files.fuse
+        self._dir_state = folder.files.dir_state
         self._segments = segments
         self._epochs = epochs
         self._start = start
@@ -119,7 +119,7 @@ class LogReader:
         Order: the caller has checked that the log holds `offset`. Never rebuilds an index.
         CRCs of batches from a file are not checked. Errors: CorruptMessage, KafkaStorageError.
         """
-        self._fuse.check()
+        self._dir_state.check()
         upto_offset = min(upto_offset, self._segments.active.next_offset)
         if self.tail is not None:
             newest = self.tail.read(offset, max_bytes, upto_offset, min_one=min_one)

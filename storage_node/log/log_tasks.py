@@ -128,7 +128,7 @@ def purge(log_dir: LogDir, path: str) -> None:
     try:
         remove_tree(log_dir.files, path)
     except KafkaStorageError as error:
-        log_dir.files.fuse.blow_by(error)
+        log_dir.files.dir_state.fail_by(error)
 
 
 def _read_topic_id(files: Files, directory: str, log: Log) -> bytes:

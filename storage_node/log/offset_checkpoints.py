@@ -74,7 +74,7 @@ class CheckpointTask:
         try:
             self.write()
         except KafkaStorageError as error:
-            self.log_dir.files.fuse.blow(str(error))
+            self.log_dir.files.dir_state.fail(str(error))
 
     def write(self) -> None:
         """As `run`. Errors: KafkaStorageError."""
@@ -87,7 +87,7 @@ class CheckpointTask:
                 log_dir.write_cleaner_offsets(self.cleaner_offsets)
             self.is_written = True
         except KafkaStorageError as error:
-            log_dir.files.fuse.blow_by(error)
+            log_dir.files.dir_state.fail_by(error)
             raise
 
 

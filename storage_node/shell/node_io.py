@@ -22,7 +22,7 @@ from ...runtime.shell_io import TaskOwner, require_assertions
 from ..edge.authorization import check_open_native_plane, open_native_plane
 from ..edge.earlier_ports_io import adopt_registered_ports
 from ..edge.forwarder_io import Forwarder
-from ..edge.gateway_io import GatewaySeat
+from ..edge.gateway_io import NodeGateway
 from ..edge.listener_io import LIVE_KEYS as LISTENER_KEYS
 from ..edge.listener_io import bind, router_limits
 from ..edge.served_apis import FORWARDED_KEYS, SERVED_APIS
@@ -102,7 +102,7 @@ class NodeServer:
         self._security = server_security(config, ServerName(NODE, config.node_id))
         self._sasl = sasl
         self._native_sasl: NativeSasl | None = None
-        self._gateway = GatewaySeat(gateway, config, self._files, self._on_request, self._tasks.fail)
+        self._gateway = NodeGateway(gateway, config, self._files, self._on_request, self._tasks.fail)
         self._identity = ServerIdentity(incarnation=uuid.uuid4().int >> 65)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._router: Router | None = None

@@ -123,7 +123,7 @@ def test_hostile_batches(part: int) -> None:
         assert checked == verdict(python.check, data), place
         assert decoded == verdict(compiled.columns().append, data, partition=0, max_rows=2), place
         seen[checked] += 1
-    # The fuzzer must reach both sides of every door, or it tests nothing.
+    # The fuzzer must reach both outcomes of every check, or it tests nothing.
     if ROUNDS >= 15_000:
         assert set(seen) == {"fine", *(error.__name__ for error in ALLOWED)}
         assert (

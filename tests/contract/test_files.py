@@ -16,7 +16,7 @@ from headrace.runtime.files.file_layer import (
     write_file_atomically,
 )
 from headrace.runtime.files.files_io import OsFiles
-from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
+from headrace.storage_node.log.guarded_files import GuardedFiles, LogDirState
 
 
 @pytest.fixture(params=["os", "fake", "guarded"])
@@ -26,7 +26,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
         return OsFiles(), str(tmp_path)
     fake = FakeFiles()
     fake.mkdir("/d")
-    return (fake if request.param == "fake" else GuardedFiles(fake, Fuse())), "/d"
+    return (fake if request.param == "fake" else GuardedFiles(fake, LogDirState())), "/d"
 
 
 def test_write_of_many_buffers(place: tuple[Files, str]) -> None:

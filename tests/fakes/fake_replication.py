@@ -136,9 +136,9 @@ class FakeReplication:
         left = 0
         for _, _, part in self._all():
             if body.is_drained and part.leader == body.node_id:
-                heirs = [n for n in part.isr if n not in self.down and n not in self.drained]
-                part.leader = heirs[0] if heirs else part.leader
-                left += not heirs
+                successors = [n for n in part.isr if n not in self.down and n not in self.drained]
+                part.leader = successors[0] if successors else part.leader
+                left += not successors
         topics = self.below_min_isr
         return control.DrainNodeResponse(0, "", left, self.metadata_offset, len(topics), topics)
 

@@ -1,4 +1,4 @@
-"""Reading from the replica next door (KIP-392): three real nodes in three racks, and what they counted."""
+"""Reading from the replica in the same rack (KIP-392): three real nodes in three racks, and their counters."""
 
 from dataclasses import replace
 from typing import Any

@@ -112,7 +112,7 @@ class Laws:
             watch = watches.get(key)
             if watch is None or watch.log is not log or watch.partition is not partition:
                 watch = watches[key] = Watch(partition, log)
-            if watch.fuse.failure is not None:
+            if watch.dir_state.failure is not None:
                 continue
             state = watch.state_now()
             if state != watch.state:

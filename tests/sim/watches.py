@@ -16,10 +16,10 @@ class Watch:
     by those nodes. The parts of the log are stored here because every event of the node reads them.
     """
 
-    __slots__ = ("_reader", "_recovery", "_segments", "_start", "fuse", "log", "partition", "state")
+    __slots__ = ("_reader", "_recovery", "_segments", "_start", "dir_state", "log", "partition", "state")
 
     def __init__(self, partition: Partition, log: Log) -> None:
-        self.partition, self.log, self.fuse = partition, log, log.folder.files.fuse
+        self.partition, self.log, self.dir_state = partition, log, log.folder.files.dir_state
         self._start, self._segments, self._reader = log.start, log.segments, log.reader
         self._recovery = log.recovery
         self.state: tuple[Any, ...] = ()  # never checked

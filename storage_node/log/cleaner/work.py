@@ -177,7 +177,7 @@ class Cleaning:
         try:
             settle(self._files, old, new)
         except DiskFullError as error:  # an unknown part is done; the next start finishes it
-            self._files.fuse.blow(str(error))
+            self._files.dir_state.fail(str(error))
             raise KafkaStorageError(str(error)) from error
         return old
 

@@ -225,5 +225,7 @@ def test_explicit_addresses_override_local_clusters(
 def test_starting_cluster_is_not_found() -> None:
     """Its file exists before the nodes have addresses."""
     up("default")
-    with pytest.raises(NotFoundError, match="still starting"):
+    with pytest.raises(
+        NotFoundError, match=r"still starting: .*headrace up.* repeat it if it was interrupted"
+    ):
         Settings().addresses()

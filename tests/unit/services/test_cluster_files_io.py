@@ -6,7 +6,7 @@ import pytest
 from headrace.protocol.errors import ConfigError, HeadraceError
 from headrace.services.cluster_files_io import (
     ClusterFile,
-    OwnRayFacts,
+    OwnRayEntry,
     UnknownClusterError,
     checked_name,
     cluster_lock,
@@ -18,7 +18,7 @@ from headrace.services.cluster_files_io import (
 )
 
 pytestmark = pytest.mark.usefixtures("home")
-FACTS = ClusterFile("a.b", "10.0.0.1:6379", ("h:1", "h:2"), 2, "/data", OwnRayFacts(5, 1.5, "/tmp/x"))
+FACTS = ClusterFile("a.b", "10.0.0.1:6379", ("h:1", "h:2"), 2, "/data", OwnRayEntry(5, 1.5, "/tmp/x"))
 
 
 def test_cluster_file_round_trip(home: Path) -> None:

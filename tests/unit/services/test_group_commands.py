@@ -165,7 +165,7 @@ def test_offsets_and_groups_are_deleted(shell: CommandLine, fake: FakeAdminClust
     assert list(fake.group("g").offsets) == [("t", 0)]
     code, _, err = shell("group", "delete", "g", "nowhere", "--yes")
     assert (code, "deleted g" in err) == (4, True)
-    assert shell("group", "delete", "g")[0] == 130  # not confirmed
+    assert shell("group", "delete", "g")[0] == 1  # not confirmed
     assert shell("group", "delete-offsets", "g", "--topic", "t")[0] == 3
 
 
@@ -198,7 +198,7 @@ def test_prepared_transactions_are_listed_and_aborted(shell: CommandLine, fake: 
     place = ("-t", "t", "-p", "0", "--start-offset", "2", "--yes")
     code, _, err = shell("txn", "abort", *place)
     assert (code, "'a' is Prepared in this partition" in err, "txn abort-prepared" in err) == (1, True, True)
-    assert shell("txn", "abort-prepared", "a")[0] == 130  # not confirmed
+    assert shell("txn", "abort-prepared", "a")[0] == 1  # not confirmed
     assert shell("txn", "abort-prepared", "a", "nowhere", "--yes")[0] == 4
     assert fake.known["a"].state == "PrepareAbort"
     assert shell("txn", "abort-prepared", "a", "--yes")[0] == 1
@@ -219,7 +219,7 @@ def test_hanging_transactions_are_found_and_aborted(shell: CommandLine, fake: Fa
     assert shell("txn", *place, "1", "--start-offset", "4", "--yes")[0] == 3
     assert shell("txn", *place, "1", "--yes")[0] == 2
     assert shell("txn", *place, "1", "--start-offset", "5", "--producer-id", "8", "--yes")[0] == 2
-    assert shell("txn", *place, "1", "--start-offset", "5")[0] == 130  # not confirmed
+    assert shell("txn", *place, "1", "--start-offset", "5")[0] == 1  # not confirmed
     assert not fake.markers
     assert shell("txn", *place, "1", "--start-offset", "5", "--yes")[0] == 0
     by_ids = ("--producer-id", "7", "--producer-epoch", "3", "--coordinator-epoch", "2", "--yes")

@@ -19,6 +19,7 @@ from headrace.services.ray_host import (
     _with_those_there,
     down,
     namespace_of,
+    state_of,
 )
 from headrace.services.ray_readiness import reason_of
 
@@ -85,6 +86,18 @@ def test_leader_of_the_highest_epoch_is_the_controller() -> None:
     follower = {"quorum": {"role": "follower", "epoch": 4}}
     assert _active([old, {"state": "silent"}, new, follower]) is new
     assert _active([follower, {"state": "silent"}]) is None
+
+
+def test_state_of_a_cluster() -> None:
+    """Running only with all servers, an active controller, and the addresses that `up` writes at its end."""
+    node, leader = {"state": "active"}, {"state": "running", "quorum": {"role": "leader", "epoch": 1}}
+    whole = ([node] * 3, [leader])
+    assert state_of(BEFORE, *whole) == "running"
+    assert state_of(_with(BEFORE, bootstrap=()), *whole) == "starting"
+    assert state_of(BEFORE, [node] * 2, [leader]) == "degraded"
+    assert state_of(BEFORE, [node, node, {"state": "silent"}], [leader]) == "degraded"
+    assert state_of(BEFORE, [node] * 3, [{"state": "running"}]) == "degraded"
+    assert state_of(BEFORE, [], []) == "down"
 
 
 def test_contradicting_options_are_errors() -> None:

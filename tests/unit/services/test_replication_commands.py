@@ -94,7 +94,7 @@ def test_exit_codes_of_elections(shell: CommandLine, fake: FakeCluster) -> None:
 def test_unclean_elections_ask_for_confirmation(shell: CommandLine, fake: FakeCluster) -> None:
     """Records may be lost."""
     fake.topics["t"].partitions[0].leader = -1
-    assert shell("partition", "elect", "--unclean", "--all")[0] == 130
+    assert shell("partition", "elect", "--unclean", "--all")[0] == 1
     assert shell.json("partition", "elect", "--unclean", "--all", "--yes") == [
         {"topic": "t", "partition": 0, "result": "elected"}
     ]
@@ -253,7 +253,7 @@ def test_node_is_drained(shell: CommandLine, fake: FakeCluster) -> None:
 
 def test_unregister_asks_for_confirmation(shell: CommandLine, fake: FakeCluster) -> None:
     """Only a node that is down can be unregistered."""
-    assert shell("node", "unregister", "2")[0] == 130
+    assert shell("node", "unregister", "2")[0] == 1
     assert shell("node", "unregister", "2", "--yes")[0] == 1
     fake.stop_node(2)
     assert shell("node", "unregister", "2", "--yes")[0] == 0
@@ -264,7 +264,7 @@ def test_records_are_deleted(shell: CommandLine, fake: FakeCluster, tmp_path: Pa
     """Of some partitions, of all, by a file; the new start offsets are printed. It asks for confirmation."""
     for partition in (0, 1):
         fake.put("t", partition, b"1", b"2", b"3")
-    assert shell("topic", "delete-records", "t", "--offset", "end")[0] == 130
+    assert shell("topic", "delete-records", "t", "--offset", "end")[0] == 1
     rows = shell.json("topic", "delete-records", "t", "-p", "1", "--offset", "2", "--yes")
     assert rows == [{"topic": "t", "partition": 1, "low_watermark": 2}]
     rows = shell.json("topic", "delete-records", "t", "--offset", "end", "--yes")

@@ -1,12 +1,12 @@
 """Pacing by the real clock: order and completeness, not timing."""
 
 from headrace.services.bench.pacing import Schedule
-from headrace.services.bench.pacing_io import due_ranges, now_ns, sharpen_timer, sleep_until
+from headrace.services.bench.pacing_io import due_ranges, now_ns, reduce_timer_slack, sleep_until
 
 
 def test_every_record_is_due_once_in_order_and_never_early() -> None:
     """For a sender on time, and for one that is a second late."""
-    sharpen_timer()
+    reduce_timer_slack()
     for start_ns in (now_ns() + 1_000_000, now_ns() - 1_000_000_000):
         schedule = Schedule(20_000, start_ns)
         numbers: list[int] = []

@@ -20,27 +20,27 @@ from headrace.protocol.security.identity import ANONYMOUS_IDENTITY, Identity
 from headrace.runtime.authorization.gate import Gate
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.edge.gateway import OwnRequest
-from headrace.storage_node.edge.gateway_io import GatewaySeat
+from headrace.storage_node.edge.gateway_io import NodeGateway
 
 
 class Rig:
-    """The seat of a gateway, whose requests to other nodes are kept."""
+    """The node of a gateway, whose requests to other nodes are kept."""
 
     def __init__(self, authorizer: Rights | None) -> None:
         self.sent: list[Any] = []
         self.answers: list[Any] = []
         config = NodeConfig.of({"log.dirs": "/d"})
-        self.seat = GatewaySeat(None, config, FakeFiles(), lambda _request: None, lambda _error: None)
-        self.seat.replies(FakeReplies())
+        self.node_gateway = NodeGateway(None, config, FakeFiles(), lambda _request: None, lambda _error: None)
+        self.node_gateway.replies(FakeReplies())
         authorization = SimpleNamespace(note_time=lambda _now_ms: None)
         core: Any = SimpleNamespace(gate=Gate(authorizer, lambda: IMAGE), authorization=authorization)
-        self.seat._core = core
-        self.seat._replication = SimpleNamespace(ask_peer=self.sent.append)  # type: ignore[assignment]
+        self.node_gateway._core = core
+        self.node_gateway._replication = SimpleNamespace(ask_peer=self.sent.append)  # type: ignore[assignment]
 
     def ask(self, api: Any, body: Any, identity: Identity = ANONYMOUS_IDENTITY) -> None:
         peer = FakePeer(identity=identity)
         request = OwnRequest(peer, api, body, (), lambda answer, _frames: self.answers.append(answer))
-        self.seat.ask(2, request, 500)
+        self.node_gateway.ask(2, request, 500)
 
 
 def test_a_refused_request_reaches_no_other_node() -> None:

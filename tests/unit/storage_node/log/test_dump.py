@@ -57,11 +57,15 @@ def test_segment_with_records(disk: FakeFiles) -> None:
     ]
     first, record = entries[0], entries[1]
     assert first.position == 0
-    assert (first.facts["base_offset"], first.facts["last_offset"], first.facts["record_count"]) == (0, 1, 2)
-    assert record.facts == {"offset": 0, "timestamp": NOW, "key": b"a:0", "value": b"v" * 10}
+    assert (first.fields["base_offset"], first.fields["last_offset"], first.fields["record_count"]) == (
+        0,
+        1,
+        2,
+    )
+    assert record.fields == {"offset": 0, "timestamp": NOW, "key": b"a:0", "value": b"v" * 10}
     assert record.text() == f'  record offset=0 timestamp={NOW} key="a:0" value="vvvvvvvvvv"'
-    assert entries[3].facts["compression"] == "lz4"
-    assert entries[3].facts["leader_epoch"] == 3
+    assert entries[3].fields["compression"] == "lz4"
+    assert entries[3].fields["leader_epoch"] == 3
     assert kinds(dump(disk, LOG, has_records=False)) == ["batch"] * 4
 
 
@@ -80,14 +84,14 @@ def test_record_text_has_no_line_breaks() -> None:
 
 def test_damaged_batch_is_reported_and_skipped(disk: FakeFiles) -> None:
     """A wrong CRC: the batches after it are still shown."""
-    second = next(entry for entry in dump(disk, LOG) if entry.facts.get("base_offset") == 2)
+    second = next(entry for entry in dump(disk, LOG) if entry.fields.get("base_offset") == 2)
     assert second.position is not None
     disk.flip_bit(LOG, second.position + 62, 0)
     entries = dump(disk, LOG)
     (fault,) = [entry for entry in entries if entry.is_fault]
     assert fault.position == second.position
     assert "CRC" in fault.text()
-    assert entries[-1].facts["key"] == b"d:0"
+    assert entries[-1].fields["key"] == b"d:0"
 
 
 @pytest.mark.parametrize("size", [1, 60, 61, 100])
@@ -113,7 +117,7 @@ def test_gaps_and_falling_offsets(disk: FakeFiles) -> None:
     content = disk.content(LOG)
     jumped = content + (50).to_bytes(8, "big") + batch(1)[8:]
     disk.put(LOG, jumped)
-    assert [entry.facts for entry in dump(disk, LOG) if entry.kind == "gap"] == [
+    assert [entry.fields for entry in dump(disk, LOG) if entry.kind == "gap"] == [
         {"from_offset": 5, "to_offset": 50}
     ]
     disk.put(LOG, jumped + (3).to_bytes(8, "big") + batch(1)[8:])
@@ -124,10 +128,10 @@ def test_verify_compares_indexes_with_log(disk: FakeFiles) -> None:
     """Sound indexes have no fault; each wrong entry is found with `verify`."""
     entries = dump(disk, INDEX, verify=True)
     assert kinds(entries) == ["offset_index"] * 3
-    assert entries[0].facts["offset"] == 2
+    assert entries[0].fields["offset"] == 2
     assert entries[0].text().startswith("offset_index @0 offset=2 log_position=")
     times = dump(disk, TIME_INDEX, verify=True)
-    assert [entry.facts for entry in times] == [
+    assert [entry.fields for entry in times] == [
         {"timestamp": NOW + 5, "offset": 2},
         {"timestamp": NOW + 9, "offset": 4},
     ]
@@ -143,7 +147,7 @@ def test_preallocated_indexes_of_kafka(disk: FakeFiles) -> None:
     disk.put(INDEX, disk.content(INDEX) + bytes(80))
     entries = dump(disk, INDEX, verify=True)
     assert kinds(entries) == ["offset_index"] * 3 + ["reserved"]
-    assert entries[-1].facts == {"size_bytes": 80}
+    assert entries[-1].fields == {"size_bytes": 80}
     disk.put(INDEX, disk.content(INDEX)[:24] + disk.content(INDEX)[:8] + b"xyz")
     faults = [entry.text() for entry in dump(disk, INDEX) if entry.is_fault]
     assert len(faults) == 2
@@ -171,16 +175,16 @@ def test_small_files_of_a_log_dir(files: FakeFiles) -> None:
         f"{FOLDER}/{5:020d}.snapshot", format_producer_snapshot([ProducerState(9, 1, 5, 100, 3, NOW, 0, -1)])
     )
     files.put(f"{FOLDER}/{5:020d}.txnindex", bytes(34) + b"cut")
-    assert dump(files, "/d/recovery-point-offset-checkpoint")[0].facts == {
+    assert dump(files, "/d/recovery-point-offset-checkpoint")[0].fields == {
         "topic": "t",
         "partition": 0,
         "offset": 1,
     }
-    assert dump(files, "/d/meta.properties")[0].facts["cluster.id"] == "cluster"
-    assert dump(files, "/d/.kafka_cleanshutdown")[0].facts == {"version": 0, "brokerEpoch": 9}
-    assert dump(files, f"{FOLDER}/leader-epoch-checkpoint")[0].facts == {"epoch": 0, "start_offset": 0}
-    assert dump(files, f"{FOLDER}/partition.metadata")[0].facts == {"topic_id": "A" * 22}
-    assert dump(files, f"{FOLDER}/{5:020d}.snapshot")[0].facts["producer_id"] == 9
+    assert dump(files, "/d/meta.properties")[0].fields["cluster.id"] == "cluster"
+    assert dump(files, "/d/.kafka_cleanshutdown")[0].fields == {"version": 0, "brokerEpoch": 9}
+    assert dump(files, f"{FOLDER}/leader-epoch-checkpoint")[0].fields == {"epoch": 0, "start_offset": 0}
+    assert dump(files, f"{FOLDER}/partition.metadata")[0].fields == {"topic_id": "A" * 22}
+    assert dump(files, f"{FOLDER}/{5:020d}.snapshot")[0].fields["producer_id"] == 9
     assert kinds(dump(files, f"{FOLDER}/{5:020d}.txnindex")) == ["aborted_transaction", "fault"]
 
 
@@ -198,7 +202,7 @@ def test_credentials_in_the_metadata_log_are_hidden() -> None:
     builder.append(NOW, None, removal := encode(RemoveUserScramCredentialRecord("alice", mechanism)), [])
     files = FakeFiles()
     append(open_log(files), builder.build())
-    values = [entry.facts["value"] for entry in dump(files, LOG) if entry.kind == "record"]
+    values = [entry.fields["value"] for entry in dump(files, LOG) if entry.kind == "record"]
     assert values == [b"[hidden]", removal]
 
 

@@ -8,7 +8,7 @@ from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError
 from headrace.runtime.files.file_layer import DiskFullError, write_file_atomically
 from headrace.storage_node.log.disk_room import DiskRoom
-from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
+from headrace.storage_node.log.guarded_files import GuardedFiles, LogDirState
 from headrace.storage_node.log.log import Log
 from log_rig import FOLDER, append, batch, config, open_log, read_all
 
@@ -21,7 +21,7 @@ def disk(fake: FakeFiles, reserve_bytes: int = 0) -> GuardedFiles:
     fake.mkdir(FOLDER)
     for folder in ("/", "/d"):
         fake.fsync_directory(folder)
-    return GuardedFiles(fake, Fuse(), DiskRoom(fake, "/d", reserve_bytes))
+    return GuardedFiles(fake, LogDirState(), DiskRoom(fake, "/d", reserve_bytes))
 
 
 def opened(files: GuardedFiles) -> Log:
@@ -170,7 +170,7 @@ def test_small_files_use_the_reserve() -> None:
     fake.capacity_bytes += 2_000
     assert files.room.look()
     assert append(log, BATCHES[1]) == 1
-    assert files.fuse.failure is None
+    assert files.dir_state.failure is None
 
 
 def test_start_on_full_disk_refuses_records() -> None:
@@ -191,7 +191,7 @@ def test_full_disk_without_disk_room_is_a_failure() -> None:
     """As for the metadata log: a controller must not lead without being able to write."""
     fake = FakeFiles()
     fake.mkdir("/d")
-    files = GuardedFiles(fake, Fuse())
+    files = GuardedFiles(fake, LogDirState())
     log = open_log(files)
     fake.capacity_bytes = fake.used_bytes() + 3
     with pytest.raises(KafkaStorageError, match="ENOSPC"):

@@ -425,7 +425,7 @@ def test_creation_tasks_share_the_logs(files: FakeFiles) -> None:
 def test_only_new_partitions_are_created_while_a_dir_is_offline(files: FakeFiles) -> None:
     """Other partitions may have their records in the offline dir."""
     manager = loaded(files)
-    manager.dirs.at("/b").files.fuse.blow("gone")
+    manager.dirs.at("/b").files.dir_state.fail("gone")
     old, new = NewLog(TP, ID, config(), False), NewLog(OTHER, ID, config(), True)
     assert [task.wanted for task in manager.creation_tasks([old, new])] == [[new]]
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 from fake_files import FakeFiles
 from headrace.storage_node.log.disk_room import DiskRoom
-from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
+from headrace.storage_node.log.guarded_files import GuardedFiles, LogDirState
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.producer_snapshot import parse_producer_snapshot
 from log_rig import FOLDER, NOW, append, batch, open_log
@@ -50,7 +50,7 @@ def test_log_without_producers_writes_no_snapshot(files: FakeFiles) -> None:
 def test_last_snapshot_on_full_disk(files: FakeFiles) -> None:
     """It does not fit; the log is closed cleanly, and the state is rebuilt from the batches."""
     files.mkdir(FOLDER)
-    log = open_log(GuardedFiles(files, Fuse(), DiskRoom(files, "/d", 0)), **SMALL_SEGMENTS)
+    log = open_log(GuardedFiles(files, LogDirState(), DiskRoom(files, "/d", 0)), **SMALL_SEGMENTS)
     fill(log)
     log.flush()
     files.fail("pwrite", ".snapshot", errno.ENOSPC)

@@ -309,9 +309,9 @@ def test_invalid_alter_requests_are_refused(rig: CoreRig) -> None:
     twice = LogDirTarget("/b", (TopicPartitions("t", (0, 0)),))
     refused = rig.ask(registry.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest((twice,)))
     assert isinstance(refused.error, errors.InvalidRequestError)
-    rig.manager.dirs.at("/b").files.fuse.blow("pulled")
+    rig.manager.dirs.at("/b").files.dir_state.fail("pulled")
     assert move(rig, "/b") == errors.KafkaStorageError.code
-    rig.manager.dirs.at("/a").files.fuse.blow("pulled")
+    rig.manager.dirs.at("/a").files.dir_state.fail("pulled")
     rig.core.disk_failed(errors.KafkaStorageError("pulled"), rig.now_ms)
     assert move(rig, "/a") == errors.KafkaStorageError.code
     assert rig.produce(topic_id).first.error_code == errors.KafkaStorageError.code
@@ -360,7 +360,7 @@ def test_describe_log_dirs(rig: CoreRig) -> None:
     assert found["/a"].usable_bytes == 1_000_000 - rig.files.used_bytes()
     only = described(rig, TopicPartitions("u", (0, 1)), TopicPartitions("none", (0,)))
     assert [len(each.replicas) for each in only.values()] == [0, 1]
-    rig.manager.dirs.at("/b").files.fuse.blow("pulled")
+    rig.manager.dirs.at("/b").files.dir_state.fail("pulled")
     rig.core.disk_failed(errors.KafkaStorageError("pulled"), rig.now_ms)
     gone = described(rig)["/b"]
     assert (gone.error_code, gone.total_bytes, gone.replicas) == (errors.KafkaStorageError.code, -1, ())
