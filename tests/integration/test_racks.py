@@ -1,4 +1,4 @@
-"""Reading from the replica in the same rack (KIP-392): three real nodes in three racks, and their counters."""
+"""Reading from the replica in the same rack (KIP-392): three real nodes, and their counters."""
 
 from dataclasses import replace
 from typing import Any
