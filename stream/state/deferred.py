@@ -110,6 +110,11 @@ class DeferredWrites:
             if other.waiting:
                 other.settle()
 
+    @property
+    def holds(self) -> bool:
+        """Whether writes wait, here or beside."""
+        return bool(self.waiting) or any(other.waiting for other in self._others)
+
     def get(self, key: Any, place: Place) -> Any:
         """The value that waits; None without one."""
         if self._others:

@@ -1,11 +1,15 @@
 """What a cached store does with flushed entries: read the old value, write to store and changelog, forward.
 
-Order: the write comes before the listener, which may read the store. Where the layers below and the listener
-can, the entries are written and forwarded by column. Source: CachingKeyValueStore.
+Order: all entries are written before the first one is forwarded. The listener may read and write the store,
+and so evict entries of the cache, which count as written once they are flushed. Entries that are flushed
+meanwhile are forwarded behind those before them: the last forwarded value of a key is that of the store.
+Where the layers below and the listener can, entries are written and forwarded by column. Source:
+CachingKeyValueStore, which writes and forwards entry by entry.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
@@ -32,6 +36,10 @@ WriteRows = Callable[[list[bytes], list[bytes | None], list[bytes | None], list[
 
 _Columns = tuple[list[bytes], "list[bytes | None]", list[int]]
 """Keys of the store, plain values, timestamps in ms."""
+
+_Written = tuple[list[tuple[bytes, "CacheEntry"]], list["bytes | None"], "_Columns | None"]
+"""Entries that the store has, their old values if these are needed, and the entries by column if they were
+written so."""
 
 
 def _parts(items: list[Any]) -> list[list[Any]]:
@@ -80,6 +88,8 @@ class Flusher:
         self._forward_rows: ProcessRows | None = None
         self._loads: Callable[[bytes], Any] = bytes
         self._send_old_values = False
+        self._written: deque[_Written] = deque()
+        self._is_forwarding = False
 
     def listen(
         self,
@@ -103,23 +113,49 @@ class Flusher:
         """
         current = self._context.record_context
         try:
-            if self._rows is None or not self._flush_rows(entries, self._rows):
-                self._flush_each(entries)
+            rows = self._rows
+            written = None if rows is None else self._write_rows(entries, rows)
+            if written is None:
+                written = self._write_each(entries)
+            if self._listener is not None:
+                self._written += written
+                self._forward_written()
         finally:
             self._context.record_context = current
 
-    def _flush_each(self, entries: list[tuple[bytes, CacheEntry]]) -> None:
-        for number, (key, (value, written_by, _, new)) in enumerate(entries):
+    def _forward_written(self) -> None:
+        """In order. The listener may cause a further flush, whose entries wait here."""
+        if self._is_forwarding:
+            return
+        self._is_forwarding = True
+        try:
+            while self._written:
+                switch_point()
+                entries, olds, columns = self._written.popleft()
+                if columns is None or self._forward_rows is None or any(entry[1][4] for _, entry in entries):  # type: ignore[index]
+                    self._forward_each(entries, olds)
+                else:
+                    self._forward_columns(entries, columns)
+        finally:
+            self._is_forwarding = False
+            self._written.clear()  # after an error the task ends
+
+    def _write_each(self, entries: list[tuple[bytes, CacheEntry]]) -> list[_Written]:
+        """Each old value is read before its write and behind the earlier writes, which may expire it."""
+        kept: list[tuple[bytes, CacheEntry]] = []
+        olds: list[bytes | None] = []
+        for number, item in enumerate(entries):
             if not number % PART:
                 switch_point()
-            assert written_by is not None
+            key, (value, written_by, _, _) = item
             old = self._old(key, value)
             if value is None and old is None and self._listener is not None:
                 continue
             self._context.record_context = written_by
             self._write(key, value)
-            if self._listener is not None:
-                self._forward(key, value, old, written_by, new)
+            kept.append(item)
+            olds.append(old)
+        return [(part, old, None) for part, old in zip(_parts(kept), _parts(olds), strict=True)]
 
     def _old(self, key: bytes, value: bytes | None) -> bytes | None:
         if self._listener is not None and (self._send_old_values or value is None):
@@ -136,27 +172,19 @@ class Flusher:
         assert self._listener is not None
         self._listener(self._key_of(key), new, old_value, written_by[0], written_by[4])
 
-    def _flush_rows(self, entries: list[tuple[bytes, CacheEntry]], rows: FlushedRows) -> bool:
-        """False: nothing was done, because a write would change what the read of an old value gives.
-
-        Order: all parts are written before the first one is forwarded. A listener that reads the store may
-        evict entries, which the cache takes for written.
-        """
+    def _write_rows(
+        self, entries: list[tuple[bytes, CacheEntry]], rows: FlushedRows
+    ) -> list[_Written] | None:
+        """None: nothing was done, because a write would change what the read of an old value gives."""
         read = self._read_before(entries)
         if read and rows.keeps is not None:
             keys = rows.keys_of([key for key, _ in entries])
             if not rows.keeps(keys, rows.keys_of([key for key, _ in read])):
-                return False
+                return None
         entries, olds = self._changes(entries, has_reads=bool(read))
-        written = [self._write_part(part, rows) for part in _parts(entries)]
-        if self._listener is not None:
-            for part, old, columns in zip(_parts(entries), _parts(olds or entries), written, strict=True):
-                switch_point()
-                if self._forward_rows is None or any(entry[1][4] for _, entry in part):
-                    self._forward_each(part, old if olds else [])
-                else:
-                    self._forward_columns(part, rows, columns)
-        return True
+        parts = _parts(entries)
+        old_parts = _parts(olds) if olds else [[] for _ in parts]
+        return [(part, old, self._write_part(part, rows)) for part, old in zip(parts, old_parts, strict=True)]
 
     def _write_part(self, entries: list[tuple[bytes, CacheEntry]], rows: FlushedRows) -> _Columns:
         switch_point()
@@ -174,10 +202,10 @@ class Flusher:
         rows.write(keys, values, plain, timestamps)
         return keys, plain, timestamps
 
-    def _forward_columns(
-        self, entries: list[tuple[bytes, CacheEntry]], rows: FlushedRows, columns: _Columns
-    ) -> None:
+    def _forward_columns(self, entries: list[tuple[bytes, CacheEntry]], columns: _Columns) -> None:
         keys, plain, timestamps = columns
+        rows = self._rows
+        assert rows is not None
         assert self._forward_rows is not None
         times = timestamps if rows.times_of is None else rows.times_of(keys)
         key_serde, value_serde = rows.serdes

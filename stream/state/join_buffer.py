@@ -128,6 +128,10 @@ class JoinBuffer:
     def flush(self) -> None:
         """Each write is logged at once."""
 
+    @property
+    def has_unflushed(self) -> bool:
+        return False
+
     def commit(self, changelog_offset: int | None) -> None:
         self._overlay.commit(changelog_offset, self._stream_time)
 

@@ -202,6 +202,10 @@ class CachedKeyValueStore(TypedKeyValueStore):
         self._deferred.settle()
         self._cache.flush()
 
+    @property
+    def has_unflushed(self) -> bool:
+        return self._deferred.holds or bool(self._cache.dirty)
+
     def close(self) -> None:
         if self.is_open:
             self._deferred.waiting.clear()

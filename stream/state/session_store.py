@@ -193,6 +193,10 @@ class CachedSessionStore(TypedSessionStore):
     def flush(self) -> None:
         self._cached.cache.flush()
 
+    @property
+    def has_unflushed(self) -> bool:
+        return bool(self._cached.cache.dirty)
+
     def close(self) -> None:
         if self.is_open:
             self._cached.close()

@@ -141,6 +141,10 @@ class StateStore(Protocol):
     def flush(self) -> None:
         """Forward and log what caches and buffers hold; comes before the commit of the producer."""
 
+    @property
+    def has_unflushed(self) -> bool:
+        """Whether a `flush` would write something. What a flush forwards may come back to the store."""
+
     def commit(self, changelog_offset: int | None) -> None:
         """Make all writes durable, with the next offset of the changelog to restore from (None: unchanged).
 

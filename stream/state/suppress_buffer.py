@@ -139,6 +139,10 @@ class SuppressBuffer:
                 log(self.name, key, changelog_bytes(buffered[1], buffered[0]), None, CHANGELOG_HEADERS)
         self._dirty.clear()
 
+    @property
+    def has_unflushed(self) -> bool:
+        return bool(self._dirty)
+
     def commit(self, changelog_offset: int | None) -> None:
         """Nothing is durable but the changelog."""
 

@@ -205,7 +205,8 @@ class ThreadCache:
         while self.size > max_bytes:
             for cache in list(self._caches.values()):
                 if cache.entries and self.size > max_bytes:
-                    self.size -= cache.evict()
+                    freed = cache.evict()  # what it flushes may reach other caches
+                    self.size -= freed
 
     def check(self) -> None:
         for cache in self._caches.values():

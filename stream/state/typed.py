@@ -183,6 +183,10 @@ class TypedStore:
     def flush(self) -> None:
         """Nothing is held back."""
 
+    @property
+    def has_unflushed(self) -> bool:
+        return False
+
     def commit(self, changelog_offset: int | None) -> None:
         self._inner.commit(changelog_offset)
 

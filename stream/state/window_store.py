@@ -239,6 +239,10 @@ class CachedWindowStore(TypedWindowStore):
         self._deferred.settle()
         self._cached.cache.flush()
 
+    @property
+    def has_unflushed(self) -> bool:
+        return self._deferred.holds or bool(self._cached.cache.dirty)
+
     def close(self) -> None:
         if self.is_open:
             self._deferred.waiting.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import (
     ProcessingError,
@@ -15,8 +15,14 @@ from ..errors import (
 from ..state.engines import DamagedStoreError, StateStoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..records import RecordMetadata, TaskId
     from .nodes import Nodes
+
+FLUSH_ROUNDS = 1000
+"""Flushes of all stores in one commit. Bound: as many as there are stores are enough, unless writes cause
+further writes to the same store."""
 
 
 def raise_failure(
@@ -42,3 +48,12 @@ def raise_failure(
 def cause_of(error: BaseException) -> BaseException | None:
     """The exception of a user's function."""
     return error.__cause__ if isinstance(error, ProcessorFailedError) else error
+
+
+def endless_flush(task_id: TaskId, stores: Mapping[str, Any]) -> StreamsError:
+    """The error for stores that have writes after each of FLUSH_ROUNDS flushes."""
+    names = ", ".join(name for name, store in stores.items() if store.has_unflushed)
+    return StreamsError(
+        f"task {task_id} cannot commit: each flush of {names or 'its stores'} causes further writes; a"
+        " processor must not write to a store for every change that it gets of the same store"
+    )

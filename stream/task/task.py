@@ -19,7 +19,7 @@ from . import commit_metadata
 from .collector import RecordCollector, answer
 from .columns import Columns
 from .context import TaskContext
-from .failures import cause_of, raise_failure
+from .failures import FLUSH_ROUNDS, cause_of, endless_flush, raise_failure
 from .handlers import Decision
 from .nodes import Nodes
 from .partition_group import PartitionGroup
@@ -405,17 +405,19 @@ class Task:
         return not self.calls.pending
 
     def _flush(self) -> None:
-        """Runs of records, caches and Arrow sections; flushing one may fill another one behind it."""
+        """Runs of records, caches and Arrow sections; flushing one may fill another one, also an earlier one.
+        Errors: StreamsError if that does not end."""
         context = self.context
-        while True:
+        for _ in range(FLUSH_ROUNDS):
             self._flush_sections(context.runs)
             for store in context.stores.values():
                 store.flush()
-            if any(context.runs):
+            if any(context.runs) or any(store.has_unflushed for store in context.stores.values()):
                 continue
             if not any(context.sections):
                 return
             self._flush_sections(context.sections)
+        raise endless_flush(self.id, context.stores)
 
     def _flush_sections(self, sections: Iterable[Section]) -> None:
         for section in sections:

@@ -121,3 +121,14 @@ def test_entries_read_by_an_eviction_are_counted_once() -> None:
         put(reads, b"%d" % number, b"value")
         thread_cache.check()
     assert thread_cache.size <= 100
+
+
+def test_what_a_flush_does_to_other_caches_counts_when_the_limit_is_lowered() -> None:
+    """As a table whose changes are aggregated: an eviction flushes, which puts, which evicts there."""
+    thread_cache = ThreadCache(1000)
+    above = thread_cache.open("above", lambda entries: [put(below, key, b"v") for key, _ in entries])
+    below = thread_cache.open("below", Flushed())
+    put(below, b"large", b"v" * 500)
+    put(above, b"a", b"v")
+    thread_cache.resize(500)
+    thread_cache.check()

@@ -240,6 +240,8 @@ def test_caches_are_flushed_by_commits_alone() -> None:
     flushed: list[str] = []
 
     class Cache:
+        has_unflushed = False
+
         def flush(self) -> None:
             flushed.append("flushed")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 from headrace.clients.serdes import int64, json, utf8
-from headrace.stream import Builder, TestDriver, join_window, session
+from headrace.stream import Builder, Store, TestDriver, ValueAndTimestamp, join_window, session
+from headrace.stream.errors import StreamsError
 from headrace.stream.task.settings import TaskSettings
 from headrace.stream.testing.strategies import out_of_order
 from hypothesis import given, settings
@@ -202,3 +204,45 @@ def test_results_without_partner_survive_a_crash_at_each_step(
     expected, steps = results(set())
     assert [record.value for record in expected] == values
     assert all(results({step})[0] == expected for step in range(1, steps + 1))
+
+
+class Note:
+    """Puts each value into the store `notes`."""
+
+    def init(self, context: Any) -> None:
+        self.notes = context.state_store("notes")
+
+    def process(self, record: Any) -> None:
+        self.notes.put(record.key, record.value)
+
+
+@pytest.mark.parametrize("crash_at", range(16))
+def test_a_store_that_a_later_flush_writes_to_is_in_the_same_commit(crash_at: int) -> None:
+    """The store is flushed before the table whose changes are written to it."""
+    builder = Builder()
+    builder.add_store(Store("notes", key=utf8, value=int64, cached=True))
+    words = builder.stream("words", key=utf8, value=utf8)
+    words.filter(lambda _key, word: word == "reset").map_values(lambda _: 0).process(Note, "notes")
+    words.group_by_key().count(store="counts").to_stream().process(Note, "notes")
+    with TestDriver(builder, crash_at=[crash_at]) as driver:
+        for key in "abab":
+            driver.input_topic("words").pipe_input(key, "word")
+        assert {key: driver.store("notes").get(key) for key in "ab"} == {"a": 2, "b": 2}
+
+
+def test_a_store_that_its_own_changes_write_to_without_end_is_named() -> None:
+    """In place of a commit that never ends, or of one that lacks the last write."""
+
+    class Again:
+        def init(self, context: Any) -> None:
+            self.counts = context.state_store("counts")
+
+        def process(self, record: Any) -> None:
+            self.counts.put(record.key, ValueAndTimestamp(record.value + 1, record.timestamp))
+
+    builder = Builder()
+    words = builder.stream("words", key=utf8, value=utf8)
+    words.group_by_key().count(store="counts").to_stream().process(Again, "counts")
+    driver = TestDriver(builder)
+    with pytest.raises(StreamsError, match=r"task 0_0 cannot commit: each flush of counts causes further"):
+        driver.input_topic("words").pipe_input("a", "word")
