@@ -200,6 +200,8 @@ class ThreadCache:
 
     def resize(self, max_bytes: int) -> None:
         """Change the limit; the stores give up entries in turns."""
+        if max_bytes == self.max_bytes:
+            return
         self.max_bytes = max_bytes
         self._share()
         while self.size > max_bytes:

@@ -17,21 +17,32 @@ log = logging.getLogger("headrace.stream")
 
 class TaskTimeouts:
     """Invariant: a task has a deadline exactly if its last attempt failed. With a timeout of 0 the first
-    error is raised, else at least one more attempt is made. A commit is progress."""
+    error is raised, else at least one more attempt is made.
+
+    Only a commit is progress after an error of processing: the task is restored before each further attempt.
+    """
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._deadlines: dict[TaskId, int] = {}
+        self._until_commit: set[TaskId] = set()
 
-    def retry_or_raise(self, tasks: Iterable[TaskId], error: BaseException, now_ms: int) -> None:
+    def retry_or_raise(
+        self, tasks: Iterable[TaskId], error: BaseException, now_ms: int, *, until_commit: bool
+    ) -> None:
         """`failed` for a retriable error. Errors: the same one if it is not retriable; TaskTimeoutError."""
         if not is_retriable(error):
             raise error
-        self.failed(tasks, error, now_ms)
+        self.failed(tasks, error, now_ms, until_commit=until_commit)
 
-    def failed(self, tasks: Iterable[TaskId], error: BaseException, now_ms: int) -> None:
-        """A retriable error of these tasks. Errors: TaskTimeoutError behind the deadline of one."""
+    def failed(
+        self, tasks: Iterable[TaskId], error: BaseException, now_ms: int, *, until_commit: bool
+    ) -> None:
+        """A retriable error of these tasks; `until_commit`: of processing, not of the way to it. Errors:
+        TaskTimeoutError behind the deadline of one."""
         for task in tasks:
+            if until_commit:
+                self._until_commit.add(task)
             is_first = task not in self._deadlines
             deadline = self._deadlines.setdefault(task, now_ms + self._timeout_ms)
             if now_ms > deadline or self._timeout_ms == 0:
@@ -45,8 +56,15 @@ class TaskTimeouts:
                 *(task, (deadline - now_ms) / 1000, error),
             )
 
-    def made_progress(self, tasks: Iterable[TaskId]) -> None:
-        """The tasks have committed, or their stores are restored."""
+    def restored(self, tasks: Iterable[TaskId]) -> None:
+        """The tasks begin to process records."""
+        for task in tasks:
+            if task not in self._until_commit:
+                self._deadlines.pop(task, None)
+
+    def clear(self, tasks: Iterable[TaskId]) -> None:
+        """The tasks have committed what they processed, or moved away."""
         if self._deadlines:
             for task in tasks:
                 self._deadlines.pop(task, None)
+                self._until_commit.discard(task)

@@ -90,7 +90,8 @@ class TaskCommits:
         except HeadraceError as error:
             if self._is_exactly_once and is_retriable(error):
                 raise TaskRetryError(f"the transaction could not be committed: {error}") from error
-            self._timeouts.retry_or_raise([task.id for task in tasks], error, self._wall_ms())
+            failed = [task.id for task in tasks]
+            self._timeouts.retry_or_raise(failed, error, self._wall_ms(), until_commit=True)
             for task in tasks:
                 task.calls.resume()
             return
@@ -122,7 +123,8 @@ class TaskCommits:
             self.purgeable = {**self.purgeable, **repartition}
         for task in tasks:
             # Hazard: of a task that was here before, and was lost: the new one may not have restored so much
-            ends = self._output.changelog_ends() if task.commit_needed else {}
+            is_needed = task.commit_needed
+            ends = self._output.changelog_ends() if is_needed else {}
             known = {
                 store: ends[partition]
                 for store, topic in task.topology.changelogs.items()
@@ -131,7 +133,8 @@ class TaskCommits:
             try:
                 task.post_commit(known)
             except StateStoreError as error:
-                self._timeouts.retry_or_raise([task.id], error, self._wall_ms())
+                self._timeouts.retry_or_raise([task.id], error, self._wall_ms(), until_commit=True)
             else:
                 self.durable.update({tp: offsets[tp] for tp in task.partitions if tp in offsets})
-                self._timeouts.made_progress([task.id])
+                if is_needed:
+                    self._timeouts.clear([task.id])

@@ -316,11 +316,6 @@ class AppInstance:
                 found[partition] = max(offset, found.get(partition, 0))
         return found
 
-    @property
-    def cache_share(self) -> int:
-        """The bytes of one thread's cache."""
-        return self.config.cache_bytes // self.config.threads
-
     def _new_thread(self, plan: AppPlan) -> StreamThread:
         assert self._directory is not None
         self._made += 1
@@ -331,7 +326,7 @@ class AppInstance:
             self._directory,
             self._loop,
             {} if self._global is None else self._global.stores,
-            self.cache_share,
+            lambda: max(len(self._threads), 1),
             self,
         )
 

@@ -55,8 +55,9 @@ class TaskManager:
         maker: TaskMaker,
         calls: ThreadCalls,
         wall_ms: Callable[[], int],
+        thread_count: Callable[[], int],
     ) -> None:
-        self._plan = plan
+        self._plan, self._thread_count = plan, thread_count
         self._thread = thread
         self._consumer = consumer
         self.output = output
@@ -187,7 +188,7 @@ class TaskManager:
         return {tp: found.metadata for tp, found in committed.items()}
 
     def _retry_later(self, tasks: Iterable[TaskId], error: HeadraceError) -> None:
-        self._timeouts.retry_or_raise(tasks, error, self._wall_ms())
+        self._timeouts.retry_or_raise(tasks, error, self._wall_ms(), until_commit=False)
 
     def _position(self, partitions: Iterable[TopicPartition]) -> None:
         """Read on at the committed offsets, or where the topic begins for the application."""
@@ -249,7 +250,7 @@ class TaskManager:
                 self._restored.append(task_id)
                 self._retry_later([task_id], error)
                 continue
-            self._timeouts.made_progress([task_id])
+            self._timeouts.restored([task_id])
             task.complete_restoration(metadata)
             self.resume(task.partitions)
             log.info("task %s runs in %s", task_id, self._thread)
@@ -273,6 +274,7 @@ class TaskManager:
                 self._recycle(task)
         finally:
             self._drop(gone)
+            self._timeouts.clear(task.id for task in leaving)
             for task in leaving:
                 self._forget(task.id)
 
@@ -298,6 +300,8 @@ class TaskManager:
             self.needs_reset = True  # what the others have sent is aborted as well
         self.output.abort()
         self._drop(lost)
+        if partitions is not None:  # else they are read again
+            self._timeouts.clear(task.id for task in leaving)
         for task in leaving:
             if task.state is not TaskState.SUSPENDED:
                 task.suspend()
@@ -320,7 +324,7 @@ class TaskManager:
         """`reset` after a retriable error. Errors: TaskTimeoutError."""
         task_id = getattr(failure, "task_id", None)
         failed = list(self.tasks) if task_id is None else [task_id]
-        self._timeouts.failed(failed, failure, self._wall_ms())
+        self._timeouts.failed(failed, failure, self._wall_ms(), until_commit=True)
         self.reset()
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
@@ -431,7 +435,7 @@ class TaskManager:
         """Tasks that wait already are left out: they take no further records."""
         others = [task for task in tasks if not self._schedule.is_waiting(task.id)]
         limit = self._plan.config.uncommitted_bytes
-        is_full = 0 <= limit < sum(map(_uncommitted_bytes, others)) * self._plan.config.threads
+        is_full = 0 <= limit < sum(map(_uncommitted_bytes, others)) * self._thread_count()
         return [task.id for task in others if is_full or task.commit_requested]
 
     def commit_due(self, now_ms: int) -> bool:

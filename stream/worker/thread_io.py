@@ -77,22 +77,18 @@ class StreamThread:
         directory: StateDirectory,
         loop: FunctionLoop,
         global_stores: Mapping[str, Any],
-        cache_bytes: int,
+        thread_count: Callable[[], int],
         listener: ThreadListener,
     ) -> None:
-        self.name = name
-        self._plan = plan
-        self._clients = clients
-        self._directory = directory
-        self._loop = loop
+        self.name, self._plan = name, plan
+        self._clients, self._directory, self._loop = clients, directory, loop
         self._global_stores = global_stores
-        self._cache_bytes = cache_bytes
+        self._thread_count = thread_count
+        self._cache = ThreadCache(self._cache_share)
         self._listener = listener
-        self._requests_shutdown = False
-        self._leaves = False
+        self._requests_shutdown = self._leaves = self._is_stopped = False
         self._next_plan = self._newest_plan = plan  # `_plan` is the newest one, completed
         self._closing = threading.Event()
-        self._is_stopped = False
         self._state = ThreadState.CREATED
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
         self._consumer: Consumer[bytes, bytes] | None = None
@@ -204,6 +200,10 @@ class StreamThread:
             return False  # a task could not be opened yet
         return all(task in manager.running for task in list(manager.tasks.values()))
 
+    @property
+    def _cache_share(self) -> int:
+        return self._plan.config.cache_bytes // self._thread_count()
+
     # --- the thread -------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -256,10 +256,11 @@ class StreamThread:
         self._calls = ThreadCalls(self._loop, consumer.wakeup)
         maker = TaskMaker(
             *(plan, self.name, self._output, self._directory, self._calls, self._global_stores),
-            *(ThreadCache(self._cache_bytes), wall_ms),
+            *(self._cache, wall_ms),
         )
         self.manager = TaskManager(
-            *(plan, self.name, consumer, self._output, self._restorer, reader, maker, self._calls, wall_ms)
+            *(plan, self.name, consumer, self._output, self._restorer, reader, maker, self._calls, wall_ms),
+            self._thread_count,
         )
         self._report_offsets()  # the first assignment depends on it
         self._summary = Summary(plan.config.log_summary_interval_ms, wall_ms())
@@ -347,6 +348,7 @@ class StreamThread:
             self._use_next_plan()
         if tasks.is_stopped != self._is_stopped:
             tasks.stop(is_stopped=self._is_stopped)
+        self._cache.resize(self._cache_share)
         self._read(0 if self._has_work() else self._idle_s())
         self._restore()
         self.meters.keep(tasks.tasks.keys(), wall_ms())

@@ -164,6 +164,7 @@ class WorkerRig:
         self.cluster = options.pop("cluster", None) or FakeStreamsCluster(words=2, counts=1)
         self.changelog = TopicPartition("app-store-changelog", 0)
         self.now_ms = 1_000_000
+        self.thread_count = options.pop("thread_count", 1)
         self.files = options.pop("files", None) or Files()
         self.directory = directory_of(self, folder)
         listener, name = options.pop("listener", None), options.pop("transactional_id", "app-1")
@@ -190,7 +191,8 @@ class WorkerRig:
         clock = lambda: self.now_ms  # noqa: E731
         maker = TaskMaker(*(plan, "thread", self.output, self.directory, calls, {}, cache, clock))
         self.manager = TaskManager(
-            *(plan, "thread", self.consumer, self.output, self.restorer, reader, maker, calls, clock)
+            *(plan, "thread", self.consumer, self.output, self.restorer, reader, maker, calls, clock),
+            lambda: self.thread_count,
         )
 
     # by the consumer, which calls the manager in a rebalance
@@ -270,6 +272,7 @@ class ThreadRig:
         self.cluster = FakeStreamsCluster(words=2, counts=1)
         self.files = Files()
         self.changes = 0
+        self.thread_count = 1
         self.on_change: Callable[[], object] = lambda: None
         self.errors: list[BaseException] = []
         self.shutdowns: list[str] = []
@@ -283,7 +286,7 @@ class ThreadRig:
         plan = plan_of(self.app, {SOURCE: 2}, self.files.open)
         self.plan = replace(plan, restore_listener=restore_listener)
         self.thread = StreamThread(
-            *("app-thread-1", self.plan, self.cluster, self.directory, loop, {}, 0),
+            *("app-thread-1", self.plan, self.cluster, self.directory, loop, {}, lambda: self.thread_count),
             self,
         )
 

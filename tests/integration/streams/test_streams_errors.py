@@ -143,10 +143,11 @@ def test_an_unknown_output_topic_is_tried_until_the_timeout_of_the_task(copies: 
         copies.wait_for_values(late, "a")
         assert instance.error is None
     copies.send("b")
-    config = {"task.timeout.ms": 0}
-    instance = copies.app(sink=f"{copies.name}-never").instance(copies.cluster.bootstrap, config=config)
-    instance.start()
-    assert f"{copies.name}-never" in str(copies.wait_for_error(instance))
+    for timeout_ms in (0, 1000):
+        config = {"task.timeout.ms": timeout_ms}
+        instance = copies.app(sink=f"{copies.name}-never").instance(copies.cluster.bootstrap, config=config)
+        instance.start()
+        assert f"{copies.name}-never" in str(copies.wait_for_error(instance))
 
 
 def test_a_source_topic_that_is_deleted_is_named(copies: Copies) -> None:

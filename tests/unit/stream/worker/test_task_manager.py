@@ -199,6 +199,18 @@ def test_a_commit_fails_for_good_after_the_timeout_of_the_task(rig: WorkerRig) -
         rig.manager.commit()
 
 
+def test_records_that_can_never_be_processed_end_the_task_after_its_timeout(rig: WorkerRig) -> None:
+    """Restoration, and commits without records, do not begin the time again."""
+    rig.assign(FIRST)
+    for _ in range(2):
+        rig.manager.retry(TaskRetryError("no output topic", TaskId(0, 0)))
+        rig.work()
+        rig.manager.commit()
+        rig.now_ms += rig.plan.config.task_timeout_ms // 2 + 1
+    with pytest.raises(TaskTimeoutError, match=r"task 0_0 made no progress .* no output topic"):
+        rig.manager.retry(TaskRetryError("no output topic", TaskId(0, 0)))
+
+
 def test_a_commit_ends_the_time_of_earlier_errors(rig: WorkerRig) -> None:
     """Errors that come and go never end a task."""
     rig.assign(FIRST)

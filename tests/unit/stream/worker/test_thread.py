@@ -125,6 +125,23 @@ def test_a_send_error_with_retry_repeats_the_records(tmp_path: Path) -> None:
     assert rig.counts() == [("a", 1), ("b", 1)]
 
 
+def test_the_cache_of_a_thread_follows_the_number_of_threads(tmp_path: Path) -> None:
+    """With more of them it gives up entries in its own turn."""
+    rig = ThreadRig(tmp_path, cache_bytes=1000, commit_interval_ms=10**9)
+    found: list[tuple[int, int]] = []
+    rig.send("a", "b")
+
+    def note(threads: int) -> None:
+        rig.thread_count = threads
+        assert rig.thread.manager is not None
+        store: Any = rig.thread.manager.tasks[TaskId(0, 0)].stores["store"]
+        found.append((rig.thread._cache.max_bytes, len(store._cache.entries)))
+
+    rig.run(lambda: give(rig, FIRST), nothing, lambda: note(2000), lambda: note(1), lambda: note(1))
+    assert rig.errors == []
+    assert found == [(1000, 2), (0, 0), (1000, 0)]
+
+
 def test_a_damaged_store_is_rebuilt_while_it_runs(rig: ThreadRig, caplog: pytest.LogCaptureFixture) -> None:
     """The read that finds the damage is repeated on the restored store. The log says so."""
     rig.send("a")
