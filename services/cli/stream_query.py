@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...clients import serdes
-from ...protocol.errors import ConfigError
+from ...protocol.errors import ConfigError, HeadraceError
 from .common import (
     Settings,
     bootstrap_option,
@@ -92,7 +92,15 @@ def query(
         config=settings.client_config(),
     ) as queries:
         asked = _query_of(queries.stores().get(store), typed(key), typed(lower), typed(upper))
-        found = queries.query(store, asked, allow_stale=allow_stale)
+        try:
+            found = queries.query(store, asked, allow_stale=allow_stale)
+        except ValueError as error:
+            if isinstance(error, HeadraceError):
+                raise
+            raise ConfigError(
+                f"store {store} has other formats than --key-serde {key_serde} and --value-serde"
+                f" {value_serde}: {error}"
+            ) from error
     results = [found.global_result] if found.global_result is not None else list(found.partitions.values())
     for result in results:
         rows = result.value if isinstance(result.value, list) else [result.value]

@@ -182,6 +182,9 @@ def test_command_line(running: Running, command_line: CommandLine) -> None:
     code, _, error = ask(*at, "count", "a")
     assert code != 0
     assert "did you mean 'counts'" in error
+    code, _, error = ask("stream", "query", "-X", secret, "asked", "counts", "w01")
+    assert code != 0
+    assert "store counts has other formats than --key-serde utf8 and --value-serde json" in error
 
 
 def test_status(running: Running, command_line: CommandLine, tmp_path: Path) -> None:
