@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ConfigError
 from .config import StreamsConfig, split_config
-from .dsl.builder import Builder
+from .dsl.builder import Builder, extractor_of
 from .garbage_io import rare_collections
 from .state.files_io import open_engine
 from .task.handlers import LogAndFail, RetryOrFail
@@ -72,7 +72,7 @@ class App(Builder):
             require_names=self.config.explicit_names,
         )
         self._serdes = key, value
-        self._timestamp = timestamp or FailOnInvalidTimestamp()
+        self._timestamp = extractor_of(timestamp) or FailOnInvalidTimestamp()
         self._handlers = on_deserialization_error, on_processing_error, on_production_error
         self.settings = self._settings(self.config)
 

@@ -64,6 +64,7 @@ class Builder:
         self._rewrites = chosen(optimization)
         self._requires_names = require_names
         self._topology: Topology | None = None
+        self._serdes: tuple[Any, Any] = None, None
 
     def stream(
         self,
@@ -79,12 +80,14 @@ class Builder:
         pattern = next((topic for topic in topics if isinstance(topic, re.Pattern)), None)
         if not topics or (pattern is not None and len(topics) > 1):
             raise TopologyError("a stream has one or more topics, or one pattern")
+        if pattern is None and not all(isinstance(topic, str) for topic in topics):
+            raise TopologyError(f"topics are names, or one compiled pattern, not {topics!r}")
         node = SourceNode(
             graph.names.given_or(name, "KSTREAM-SOURCE-"),
             pattern if pattern is not None else [topic for topic in topics if isinstance(topic, str)],
             key=key,
             value=value,
-            timestamp=_extractor(timestamp),
+            timestamp=extractor_of(timestamp),
             offset_reset=offset_reset,
         )
         graph.add(node)
@@ -112,7 +115,7 @@ class Builder:
         options = {
             "key": materialized.key,
             "value": materialized.value,
-            "timestamp": _extractor(timestamp),
+            "timestamp": extractor_of(timestamp),
             "offset_reset": offset_reset,
         }
         late = checked_late_of_table(late, materialized.is_versioned)
@@ -154,7 +157,7 @@ class Builder:
         options = {
             "key": materialized.key,
             "value": materialized.value,
-            "timestamp": _extractor(timestamp),
+            "timestamp": extractor_of(timestamp),
         }
         node = self._table_source(topic, materialized, options, name, is_global=True)
         graph.add(node)
@@ -197,7 +200,7 @@ class Builder:
         source = graph.names.suffixed_or(name, "-source", "KSTREAM-SOURCE-")
         processor = graph.names.given_or(name, "KTABLE-SOURCE-")
         builder = processor_store(store, persistent=graph.stores_are_persistent)
-        options = {"key": key, "value": value, "timestamp": _extractor(timestamp)}
+        options = {"key": key, "value": value, "timestamp": extractor_of(timestamp)}
         graph.add(GlobalStoreNode(builder, source, topic, processor, user_supplier(update), options))
         return self
 
@@ -206,7 +209,7 @@ class Builder:
     def topology(self) -> Topology:
         """The complete topology; nothing can be added afterwards."""
         if self._topology is None:
-            builder = self._graph.write(partial(optimize, rewrites=self._rewrites))
+            builder = self._graph.write(partial(optimize, rewrites=self._rewrites), self._serdes)
             if self._requires_names and self._graph.unnamed:
                 raise TopologyError(f"without a name of their own: {', '.join(self._graph.unnamed)}")
             self._topology = Topology(builder)
@@ -223,12 +226,11 @@ class Builder:
         return self.topology().build(application_id, caching=caching, matched=matched)
 
     def _open(self) -> LogicalGraph:
-        if self._topology is not None:
-            raise TopologyError("the topology is complete: it has been described or built")
+        self._graph.check_open()
         return self._graph
 
 
-def _extractor(timestamp: Any) -> TimestampExtractor | None:
+def extractor_of(timestamp: Any) -> TimestampExtractor | None:
     """`timestamp`, or an extractor that calls it."""
     if timestamp is None or hasattr(timestamp, "extract"):
         return timestamp  # type: ignore[no-any-return]

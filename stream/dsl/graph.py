@@ -139,8 +139,11 @@ class SourceNode(GraphNode):
             offset_reset=self.offset_reset,
         )
 
-    def merge(self, other: SourceNode) -> None:
-        """Take the children of a source of the same topics. Errors: TopologyError for other offset resets."""
+    def merge(self, other: SourceNode, defaults: tuple[Any, Any]) -> None:
+        """Take the children of a source of the same topics, which are read once. `defaults`: the serdes of
+        the application. Errors: TopologyError for other serdes or offset resets."""
+        self._check_format("key", self.key, other.key, defaults[0], other)
+        self._check_format("value", self.value, other.value, defaults[1], other)
         if self.offset_reset != other.offset_reset:
             raise TopologyError(
                 f"sources {self.name} and {other.name} of the same topics reset their offsets differently: "
@@ -150,6 +153,18 @@ class SourceNode(GraphNode):
         for child in list(other.children):
             other.remove_child(child)
             self.add_child(child)
+
+    def _check_format(self, field: str, mine: Any, theirs: Any, default: Any, other: SourceNode) -> None:
+        """Serdes of one class and name are taken for equal."""
+        serdes = [default if serde is None else serde for serde in (mine, theirs)]
+        formats = [(type(serde), getattr(serde, "name", None)) for serde in serdes if serde is not None]
+        if len(formats) == 2 and formats[0] != formats[1]:
+            names = " and ".join(str(name or kind.__name__) for kind, name in formats)
+            raise TopologyError(
+                f"sources {self.name} and {other.name} of the same topics have different {field} serdes:"
+                f" {names}",
+                other.origin,
+            )
 
 
 class TableSourceNode(GraphNode):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..processing import Takes
+from ..topology.errors import TopologyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from ..processing import TableProcessorSupplier, ValueGetterSupplier
     from .graph import GraphNode, RepartitionNode
     from .logical_graph import LogicalGraph
+
+
+OF_ANOTHER = "streams and tables of different applications cannot be combined"
 
 
 class Handle:
@@ -32,7 +36,10 @@ class Handle:
         self.value = value
 
     def copartition_with(self, *others: Handle) -> frozenset[str]:
-        """Require equal numbers of partitions. The sources of all."""
+        """Require equal numbers of partitions. The sources of all. Errors: TopologyError for those of another
+        application."""
+        if any(other.graph is not self.graph for other in others):
+            raise TopologyError(OF_ANOTHER)
         sources = self.sources.union(*(other.sources for other in others))
         self.graph.topology.copartition(sources)
         return sources

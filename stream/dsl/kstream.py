@@ -411,6 +411,8 @@ class KStream(Generic[K, V]):
         if how not in ("inner", "left", "outer"):
             raise ValueError(f'how must be "inner", "left" or "outer", not {how!r}')
         if isinstance(other, KStream):
+            if "window" not in options:
+                raise TypeError("a join of two streams needs window=, such as stream.join_window(60_000)")
             return self._join_stream(how, other, joiner, options)
         if how == "outer":
             raise ValueError("a stream and a table have no outer join: the table does not trigger results")
@@ -419,6 +421,8 @@ class KStream(Generic[K, V]):
             table = other.handle
             return KStream(stream_joins.join_table(self._handle, table, joiner, is_left=is_left, **options))
         if isinstance(other, GlobalKTable):
+            if "key" not in options:
+                raise TypeError("a join with a global table needs key=, the function that gives its key")
             getters = other.value_getter_supplier
             return KStream(
                 stream_joins.join_global_table(self._handle, getters, joiner, is_left=is_left, **options)

@@ -18,6 +18,7 @@ from .graph import (
     SuppressNode,
     TableSourceNode,
 )
+from .handles import OF_ANOTHER
 from .names import Names
 
 if TYPE_CHECKING:
@@ -52,9 +53,16 @@ class LogicalGraph:
         self.merges: dict[GraphNode, None] = {}
         self.tables: dict[TableSourceNode, None] = {}
         self._priorities = count()
+        self._is_written = False
+        self._added: set[GraphNode] = set()
 
     def add(self, child: GraphNode, *parents: GraphNode) -> None:
-        """Add a node below `parents`, or below the root. It is written after them."""
+        """Add a node below `parents`, or below the root. It is written after them. Errors: TopologyError once
+        the graph is written, and for parents of another graph."""
+        self.check_open()
+        if not self._added.issuperset(parents):
+            raise TopologyError(OF_ANOTHER)
+        self._added.add(child)
         for parent in parents or (self.root,):
             parent.add_child(child)
             child.priority = next(self._priorities)
@@ -71,9 +79,12 @@ class LogicalGraph:
 
     # writing
 
-    def write(self, optimize: Callable[[LogicalGraph], None]) -> TopologyBuilder:
-        """The topology. `optimize` changes the graph before it is written."""
-        self._merge_sources()
+    def write(
+        self, optimize: Callable[[LogicalGraph], None], serdes: tuple[Any, Any] = (None, None)
+    ) -> TopologyBuilder:
+        """The topology. `optimize` changes the graph before it is written. `serdes`: the defaults of keys and
+        values, as far as they are known."""
+        self._merge_sources(serdes)
         optimize(self)
         nodes = self._in_order()
         self._enable_versions(nodes)
@@ -82,7 +93,13 @@ class LogicalGraph:
             node.write(self.topology)
         self.topology.check_copartitioning()
         self.topology.origin = None
+        self._is_written = True
         return self.topology
+
+    def check_open(self) -> None:
+        """Errors: TopologyError once the graph is written: nothing added afterwards would run."""
+        if self._is_written:
+            raise TopologyError("the topology is complete: it has been described or built")
 
     def _in_order(self) -> Sequence[GraphNode]:
         """All nodes by priority; a node waits for its parents."""
@@ -98,7 +115,7 @@ class LogicalGraph:
                 heapq.heappush(waiting, (child.priority, next(tie), child))
         return list(ordered)
 
-    def _merge_sources(self) -> None:
+    def _merge_sources(self, serdes: tuple[Any, Any]) -> None:
         """One source node where several streams have the same topics or the same pattern."""
         by_topic: dict[object, SourceNode] = {}
         for node in list(self.root.children):
@@ -114,7 +131,7 @@ class LogicalGraph:
                         f"sources {first.name} and {node.name} have topic {topic} in common, but not all",
                         node.origin,
                     )
-                first.merge(node)
+                first.merge(node, serdes)
                 self.root.remove_child(node)
 
     def _enable_versions(self, nodes: Sequence[GraphNode]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..processors import stateless
 from ..processors.tables import KTableSource
 from ..processors.user import user_supplier
+from ..topology.errors import TopologyError
 from ..topology.serdes import WindowedKeySerde
 from ..topology.specs import WindowedKeyPartitioner
 from .graph import ProcessorNode, SinkNode
@@ -142,6 +143,8 @@ def repartition(
     stream: StreamHandle, name: str | None, key: Any, value: Any, partitions: int | None, partitioner: Any
 ) -> StreamHandle:
     """The records by their key, through an internal topic."""
+    if partitions is not None and partitions < 1:
+        raise TopologyError(f"a repartition topic has at least one partition, not {partitions}")
     prefix = stream.graph.names.generated("KSTREAM-REPARTITION-") if name is None else checked(name)
     value = stream.value if value is None else value
     key = stream.key if key is None else key

@@ -120,6 +120,9 @@ class Flusher:
             if self._listener is not None:
                 self._written += written
                 self._forward_written()
+        except Exception as error:
+            self._context.note_failure(error)
+            raise
         finally:
             self._context.record_context = current
 

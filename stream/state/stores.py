@@ -63,6 +63,9 @@ class StoreContext(Protocol):
     ) -> None:
         """Send records without headers to the changelog of a store."""
 
+    def note_failure(self, error: BaseException) -> None:
+        """An entry of a cache could not be forwarded; `record_context` is that of its record."""
+
     def dropped(self, reason: str) -> None:
         """Count a record that is skipped, as Kafka's dropped-records metric does."""
 

@@ -149,10 +149,12 @@ class RecordCollector:
     def _partitions(
         self, partitioner: Callable[[str, Any, Any, int], Any], topic: str, key: Any, value: Any
     ) -> Collection[int | None]:
-        chosen = partitioner(topic, key, value, self._partition_count(topic))
-        if chosen is None or isinstance(chosen, int):
-            return (chosen,)
-        return chosen  # type: ignore[no-any-return]
+        count = self._partition_count(topic)
+        chosen = partitioner(topic, key, value, count)
+        partitions = (chosen,) if chosen is None or isinstance(chosen, int) else chosen
+        if any(each is not None and not 0 <= each < count for each in partitions):
+            raise ValueError(f"the partitioner of topic {topic}, with {count} partitions, chose {chosen}")
+        return partitions
 
     def _partition_count(self, topic: str) -> int:
         count = self._partitions_of(topic)

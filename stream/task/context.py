@@ -73,6 +73,7 @@ class TaskContext:
         self.wall_punctuators = PunctuationQueue()
         self.collector: RecordCollector | None = None
         self._changelogs = changelogs
+        self._failure: tuple[BaseException, RecordMetadata | None] | None = None
 
     def open_stores(self) -> None:
         """Open the stores. Errors: StateStoreError."""
@@ -109,6 +110,15 @@ class TaskContext:
     @record_context.setter
     def record_context(self, context: RecordContext | None) -> None:
         self.current.context = context
+
+    def note_failure(self, error: BaseException) -> None:
+        """See StoreContext. The innermost cache comes first."""
+        if self._failure is None or self._failure[0] is not error:
+            self._failure = error, self.current.metadata
+
+    def position_of(self, error: BaseException, where: RecordMetadata | None) -> RecordMetadata | None:
+        """The record that caused an error; `where`, unless it was in a cache."""
+        return self._failure[1] if self._failure is not None and self._failure[0] is error else where
 
     def changelog_for(self, store_name: str) -> str | None:
         return self._changelogs.get(store_name)

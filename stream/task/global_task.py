@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import StreamsError
+from ..errors import ProcessingError, StreamsError, TaskMigratedError, TaskRetryError
 from ..records import TaskId
+from ..state.engines import StateStoreError
 from ..topology.serdes import resolve
 from .context import TaskContext
+from .failures import cause_of
 from .handlers import Decision, ErrorContext
 from .nodes import Nodes
 from .record_queue import loader
@@ -64,7 +66,7 @@ class GlobalTask:
         handler = None
         if self.config.handles_global_failures:
             handler = self.config.processing_handler
-        nodes = Nodes(self.topology, self.context, None, handler)
+        nodes = self._nodes = Nodes(self.topology, self.context, None, handler)
         defaults = {"key": self.config.key_serde, "value": self.config.value_serde}
         for topic, source in self.topology.sources.items():
             self._readers[topic] = (
@@ -75,7 +77,7 @@ class GlobalTask:
             )
 
     def update(self, partition: TopicPartition, raw: InputRecord, wall_ms: int) -> None:
-        """Process one record of a global topic."""
+        """Process one record of a global topic. Errors: ProcessingError for those of a processor."""
         self.context.wall_ms = wall_ms
         name, loads_key, loads_value, process = self._readers[raw.topic]
         self.offsets[partition] = raw.offset + 1
@@ -89,6 +91,13 @@ class GlobalTask:
         current.start(raw, raw.timestamp)
         try:
             process(key, value, raw.timestamp, raw.headers)
+        except (TaskMigratedError, TaskRetryError, StateStoreError):
+            raise
+        except Exception as error:  # noqa: BLE001  # of the user's function; the cause is kept
+            processor = self._nodes.name_of_failed(error, name)
+            raise ProcessingError(
+                str(GLOBAL_TASK), processor, raw.topic, raw.partition, raw.offset
+            ) from cause_of(error)
         finally:
             current.finish()
 

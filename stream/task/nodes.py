@@ -172,6 +172,8 @@ class Nodes:
             if now is None:
                 now = RecordContext(timestamp, -1, "", -1, headers)
             topic = extract(key, value, now._replace(timestamp=timestamp, headers=headers))
+            if not isinstance(topic, str):
+                raise TypeError(f"the function of the topic must return its name, not {topic!r}")
             send(name, topic, key, value, timestamp, headers, serialize_key, serialize_value, partitioner)
 
         return process_dynamic
@@ -262,14 +264,14 @@ class Nodes:
         self._context.dropped("processing failed")
 
     def name_of_failed(self, error: BaseException, source: str) -> str:
-        """The innermost processor that was running; without one, the source.
+        """The innermost processor or sink that was running; without one, the source.
 
         No processor announces itself: the frames of the traceback are compared with their functions, so that
         a record that does not fail costs nothing.
         """
         if isinstance(error, ProcessorFailedError):
             return error.processor
-        by_code = self._by_code([node for node in self.by_name.values() if node.processor is not None])
+        by_code = self._by_code(list(self.by_name.values()))
         name = source
         trace: TracebackType | None = error.__traceback__
         while trace is not None:

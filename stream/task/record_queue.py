@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...clients.serdes import Serde, deserializer, loads_column
+from ..errors import StreamsError
 from .timestamps import FailOnInvalidTimestamp
 
 if TYPE_CHECKING:
@@ -184,7 +186,7 @@ class RecordQueue:
             timestamp = raw.timestamp
             if timestamp < 0 or not self._default_extractor:
                 read = ReadRecord(raw, key, value)
-                timestamp = self._extractor.extract(read, self.partition_time, self._wall_ms())
+                timestamp = self._extracted(read)
                 if timestamp < 0:
                     self._dropped("negative timestamp")
                     continue
@@ -198,6 +200,18 @@ class RecordQueue:
             self.head = raw
             self.is_skipped = True
             self.timestamp = NO_TIMESTAMP
+
+    def _extracted(self, read: ReadRecord) -> int:
+        """Errors: StreamsError, which names the record."""
+        try:
+            return index(self._extractor.extract(read, self.partition_time, self._wall_ms()))
+        except StreamsError:
+            raise
+        except Exception as error:
+            raise StreamsError(
+                f"the timestamp extractor failed on offset {read.offset} of {self.partition}:"
+                f" {type(error).__name__}: {error}"
+            ) from error
 
     def next_offset(self) -> int | None:
         """The offset to commit: that of the first buffered record, or behind the last processed one."""

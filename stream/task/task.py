@@ -286,7 +286,7 @@ class Task:
 
     def _raise(self, error: Exception, node: str, where: RecordMetadata | None) -> NoReturn:
         assert self._nodes is not None
-        raise_failure(self.id, self._nodes, error, node, where)
+        raise_failure(self.id, self._nodes, error, node, self.context.position_of(error, where))
 
     def forward_results(self, wall_ms: int) -> bool:
         """Forward the results of async functions that have ended; True if there were any."""
@@ -327,7 +327,8 @@ class Task:
             current.context = before
         if response.decision is not Decision.CONTINUE:
             raise StreamsError(
-                f"task {self.id} cannot read offset {raw.offset} of {raw.topic}-{raw.partition}:"
+                f"source {source} of task {self.id} cannot read offset {raw.offset} of"
+                f" {raw.topic}-{raw.partition}:"
                 f" {type(error).__name__}: {error}"
             ) from error
         self.context.dropped("not readable")
@@ -411,7 +412,10 @@ class Task:
         for _ in range(FLUSH_ROUNDS):
             self._flush_sections(context.runs)
             for store in context.stores.values():
-                store.flush()
+                try:
+                    store.flush()
+                except Exception as error:  # noqa: BLE001  # of the user's function; the cause is kept
+                    self._raise(error, f"behind store {store.name}", None)
             if any(context.runs) or any(store.has_unflushed for store in context.stores.values()):
                 continue
             if not any(context.sections):

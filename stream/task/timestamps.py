@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StreamsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+log = logging.getLogger("headrace.stream")
 
 
 class FailOnInvalidTimestamp:
@@ -28,6 +31,11 @@ class LogAndSkipOnInvalidTimestamp:
 
     def extract(self, record: Any, partition_time: int, wall_ms: int) -> int:
         timestamp: int = record.timestamp
+        if timestamp < 0:
+            log.warning(
+                "offset %d of %s-%d has timestamp %d: the record is dropped",
+                record.offset, record.topic, record.partition, timestamp,
+            )  # fmt: skip
         return timestamp
 
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.model import topic_name_fault
 from .errors import Origin, TopologyError, caller
 from .node_groups import NodeGroups
 from .specs import CopartitionGroup, NodeSpec, ProcessorSpec, Reprocess, SinkSpec, SourceSpec, StoreEntry
@@ -95,6 +96,10 @@ class TopologyBuilder:
         """Add a sink to a topic, or to the topic that a function names for each record."""
         self._check_name(name)
         self._check_parents(name, parents)
+        if isinstance(topic, str):
+            self._check_topic_name(topic)
+        elif not callable(topic):
+            raise self._error(f"the topic of sink {name} is a name or a function, not {topic!r}")
         self._add(SinkSpec(name, tuple(parents), topic, self._where(), key, value, partitioner))
 
     # stores
@@ -283,11 +288,17 @@ class TopologyBuilder:
                 raise self._error(f"sink {parent} cannot be a parent of node {name}")
 
     def _check_topic(self, topic: str) -> None:
+        self._check_topic_name(topic)
         if topic in self._source_topics or topic in self.global_topics:
             raise self._error(f"topic {topic} has another source")
         for node in self.nodes.values():
             if isinstance(node, SourceSpec) and node.pattern is not None and node.pattern.fullmatch(topic):
                 raise self._error(f"topic {topic} matches pattern {node.pattern.pattern} of another source")
+
+    def _check_topic_name(self, topic: str) -> None:
+        fault = topic_name_fault(topic)
+        if fault is not None:
+            raise self._error(fault)
 
     def _where(self) -> Origin:
         return self.origin or caller()

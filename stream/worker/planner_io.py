@@ -15,6 +15,7 @@ from ..errors import InternalTopicError
 from ..processors.named_tables import takes_columns
 from ..task.timestamps import FailOnInvalidTimestamp
 from ..topology.column_paths import column_paths
+from ..topology.errors import TopologyError
 from .group_topology import group_topology
 from .plan import AppPlan
 from .topic_plan import plan_topics
@@ -99,7 +100,10 @@ class Planner:
         """Check the topics that exist, and the topology of the group. Errors: InternalTopicError,
         TopologyError, IncompatibleTopologyError."""
         existing = existing_topics(admin)
-        return with_epoch(admin, self._plan(self._built(existing), existing), existing.keys())
+        built = self._built(existing)
+        if not built.sub_topology_ids and built.global_topology() is None:
+            raise TopologyError("the topology has no source: an application reads at least one topic")
+        return with_epoch(admin, self._plan(built, existing), existing.keys())
 
     def next_plan(self, admin: Admin, plan: AppPlan) -> AppPlan | None:
         """A plan with the topics that match patterns now; None if they are those of `plan`. Errors: as

@@ -51,6 +51,9 @@ class FakeStoreContext:
         for key, value, timestamp in zip(keys, values, timestamps, strict=True):
             self.log_change(store_name, key, value, timestamp, ())
 
+    def note_failure(self, error: BaseException) -> None:
+        """Tasks use it for the text of an error."""
+
     def dropped(self, reason: str) -> None:
         self.dropped_reasons.append(reason)
 

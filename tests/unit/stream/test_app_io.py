@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from headrace.clients.serdes import json, utf8
 from headrace.protocol.errors import ConfigError
-from headrace.stream import App, TopologyError
+from headrace.stream import App, TestDriver, TopologyError
 from headrace.stream.state.store_spec import StoreKind
 
 
@@ -19,6 +19,15 @@ def test_an_application_builds_its_topology() -> None:
     assert (app.settings.key_serde, app.settings.value_serde) == (utf8, json)
     assert app.config.is_exactly_once
     assert app.client_configs["producer"] == {"linger.ms": 5}
+
+
+def test_a_function_gives_the_timestamps_of_all_streams() -> None:
+    """As of one stream: `timestamp=` takes an extractor or a function of the record."""
+    app = App("shop", key=utf8, value=json, timestamp=lambda record: record.value["at"])
+    app.stream("orders").to("copies")
+    with TestDriver(app) as driver:
+        driver.input_topic("orders").pipe_input("a", {"at": 7}, timestamp=100)
+        assert driver.output_topic("copies").read_record().timestamp == 7
 
 
 def test_an_instance_overrides_the_config_of_its_application() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from headrace import stream
-from headrace.clients.serdes import utf8
+from headrace.clients.serdes import Serde, int64, json, utf8
 from headrace.stream import Builder, KStream, Store, TopologyError
 
 
@@ -66,12 +66,42 @@ def test_the_source_topic_is_the_changelog_of_an_optimized_table() -> None:
 
 
 def test_nothing_is_added_to_a_complete_topology() -> None:
-    """describe() completes it."""
+    """describe() completes it. What is added to a stream afterwards would never run."""
     app = Builder()
-    app.stream("a").to("b")
+    records = app.stream("a")
+    records.to("b")
     app.describe()
-    with pytest.raises(TopologyError, match="is complete"):
-        app.stream("c")
+    for add in (lambda: app.stream("c"), lambda: records.to("c"), lambda: records.group_by_key().count()):
+        with pytest.raises(TopologyError, match="is complete"):
+            add()
+
+
+def test_streams_of_two_applications_are_not_combined() -> None:
+    """The parts of the other one would be missing."""
+    left, right = Builder().stream("a"), Builder().stream("b")
+    for combine in (
+        lambda: left.merge(right),
+        lambda: left.join(right, lambda a, b: a, window=stream.join_window(5)),
+        lambda: left.join(right.to_table(), lambda a, b: a),
+    ):
+        with pytest.raises(TopologyError, match="of different applications cannot be combined"):
+            combine()
+
+
+def test_a_topic_that_is_read_twice_has_one_format() -> None:
+    """Its records are read once. A default counts where it is known."""
+    for key, value in ((None, json), (int64, None), (int64, utf8)):
+        app = stream.App("twice", key=utf8, value=utf8)
+        app.stream("a")
+        app.stream("a", key=key, value=value)
+        with pytest.raises(
+            TopologyError, match=r"of the same topics have different (key|value) serdes: utf8"
+        ):
+            app.topology()
+    for same in (Builder(), stream.App("twice", key=utf8, value=utf8)):
+        same.stream("a")
+        same.stream("a", key=utf8, value=Serde("utf8", str.encode, bytes.decode))
+        assert same.topology()
 
 
 def test_required_names() -> None:
@@ -154,6 +184,11 @@ def _same_name(app: Builder) -> None:
         (_same_name, "another node with the name x exists"),
         (lambda app: app.stream("a").filter(lambda _k, _v: True, name="a b"), "name 'a b' has"),
         (lambda app: app.stream(), "a stream has one or more topics, or one pattern"),
+        (lambda app: app.stream(5), "topics are names, or one compiled pattern, not (5,)"),
+        (lambda app: app.stream("a").repartition(partitions=0), "has at least one partition, not 0"),
+        (lambda app: (app.stream("a").to("b c"), app.topology()), "a topic name may have only ASCII letters"),
+        (lambda app: (app.stream("a/b"), app.topology()), "a topic name may have only ASCII letters"),
+        (lambda app: (app.stream("a").to(5), app.topology()), "is a name or a function, not 5"),
     ],
 )
 def test_wrong_applications_fail_with_the_line_that_built_them(wrong: Any, problem: str) -> None:

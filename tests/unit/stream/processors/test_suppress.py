@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from headrace.clients.serdes import json, utf8
 from headrace.stream import Builder, tumbling, until_time_limit, until_window_closes
-from headrace.stream.errors import StreamsError
+from headrace.stream.errors import ProcessingError
 
 from tests.fakes.stream_run import Run
 
@@ -46,8 +48,9 @@ def test_a_full_buffer_forwards_its_oldest_changes() -> None:
 def test_a_strict_buffer_stops_the_application() -> None:
     """`shut_down_when_full`: no early results."""
     run = limited(max_records=1, shut_down_when_full=True).send("in", ("a", 1, 100))
-    with pytest.raises(StreamsError, match=r"suppress buffer .* is full: 2 of 1 records"):
+    with pytest.raises(ProcessingError, match=r"KTABLE-SUPPRESS-.* failed on offset 1 of in-0") as failed:
         run.send("in", ("b", 1, 101))
+    assert re.search(r"suppress buffer .* is full: 2 of 1 records", str(failed.value.__cause__))
 
 
 def test_deletions_are_forwarded_by_a_time_limit() -> None:

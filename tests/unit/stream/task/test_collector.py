@@ -63,6 +63,13 @@ def test_a_partitioner_chooses_one_or_several_partitions() -> None:
         assert collected.dropped == ([] if expected else ["no partition"])
 
 
+@pytest.mark.parametrize("chosen", [4, -1, (0, 4)])
+def test_a_partition_that_does_not_exist_stops_the_task(chosen: Any) -> None:
+    """The partitioner got their number. It is no error that a retry can end."""
+    with pytest.raises(ValueError, match="the partitioner of topic out, with 4 partitions, chose"):
+        Collected().send("k", "v", lambda *_: chosen)
+
+
 def test_a_partitioner_needs_the_metadata_of_the_topic() -> None:
     """The topic does not exist."""
     with pytest.raises(StreamsError, match="no metadata of output topic out"):

@@ -8,7 +8,7 @@ import pytest
 from headrace.clients.serdes import json, utf8
 from headrace.protocol.model import TopicPartition
 from headrace.stream import Builder, StoreBuilder, Topology
-from headrace.stream.errors import StreamsError
+from headrace.stream.errors import ProcessingError, StreamsError
 from headrace.stream.state.memory_engine import MemoryEngine
 from headrace.stream.state.thread_cache import ThreadCache
 from headrace.stream.task.global_task import GlobalTask
@@ -73,5 +73,7 @@ def test_a_failing_processor_of_a_global_store_can_be_skipped() -> None:
             one.update(ROWS, StoredRecord("rows", 3, 4, 10, b"a", b"1"), 0)
             assert one.context.dropped_records == {"processing failed": 1}
         else:
-            with pytest.raises(KeyError):
+            with pytest.raises(
+                ProcessingError, match="processor p of task -1_-1 failed on offset 4 of rows-3"
+            ):
                 one.update(ROWS, StoredRecord("rows", 3, 4, 10, b"a", b"1"), 0)

@@ -119,6 +119,13 @@ def test_a_function_extracts_from_the_value() -> None:
     assert queue.timestamps() == [77, 5]
 
 
+@pytest.mark.parametrize("wrong", [lambda _: {}["time"], lambda _: 1.5, lambda _: "5"])
+def test_an_error_of_an_extractor_names_the_record(wrong: Any) -> None:
+    """An exception, or what is not a number of ms."""
+    with pytest.raises(StreamsError, match=r"the timestamp extractor failed on offset 0 of t-0: [KT]"):
+        Queue(FunctionTimestampExtractor(wrong)).add(4)
+
+
 def test_clear_forgets_the_partition_time() -> None:
     """As after a partition was revoked."""
     queue = Queue()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from headrace.clients.serdes import utf8
 from headrace.protocol.errors import ConfigError
-from headrace.stream import App, tumbling
+from headrace.stream import App, TopologyError, tumbling
 from headrace.stream.errors import InternalTopicError
 from headrace.stream.worker.instance_io import AppInstance
 from stream_clients import FakeStreamsCluster
@@ -120,15 +120,31 @@ def test_internal_topics_are_sent_with_the_configs_of_the_application(tmp_path: 
     assert prepared.cluster.created == [], "the coordinator creates it"
 
 
-@pytest.mark.parametrize(("cache_bytes", "threads", "share"), [(0, 1, 0), (1000, 1, 1000), (1000, 4, 250)])
-def test_threads_share_the_cache(tmp_path: Path, cache_bytes: int, threads: int, share: int) -> None:
-    """statestore.cache.max.bytes; with 0 stores have none."""
-    app = App("app", key=utf8, value=utf8, cache_bytes=cache_bytes, threads=threads)
+@pytest.mark.parametrize("cache_bytes", [0, 1000])
+def test_without_room_for_a_cache_stores_have_none(tmp_path: Path, cache_bytes: int) -> None:
+    """statestore.cache.max.bytes=0."""
+    app = App("app", key=utf8, value=utf8, cache_bytes=cache_bytes)
     app.stream("words").group_by_key().count(store="store").to_stream().foreach(print)
     prepared = Prepared(app, tmp_path, words=2)
     (store,) = prepared.plan.sub_topologies[0].stores
     assert store.is_cached == (cache_bytes > 0)
-    assert prepared.instance.cache_share == share
+
+
+def test_threads_share_the_cache(tmp_path: Path) -> None:
+    """statestore.cache.max.bytes is for all threads that there are: also for those that are added."""
+    prepared = Prepared(counting_app(cache_bytes=1000), tmp_path, words=2)
+    instance, shares = prepared.instance, []
+    for _ in range(4):
+        instance._threads.append(instance._new_thread(prepared.plan))
+        shares.append(instance._threads[0]._cache_share)
+    instance._threads.pop()
+    assert [*shares, instance._threads[0]._cache_share] == [1000, 500, 333, 250, 333]
+
+
+def test_an_application_that_reads_nothing_is_refused(tmp_path: Path) -> None:
+    """A topology with global tables alone is none."""
+    with pytest.raises(TopologyError, match="the topology has no source"):
+        Prepared(App("app"), tmp_path, words=2)
 
 
 @pytest.mark.parametrize(("max_age_ms", "is_deleted"), [(-1, False), (10**9, False), (0, True)])
