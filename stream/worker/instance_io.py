@@ -248,7 +248,7 @@ class AppInstance:
 
     def start(self) -> None:
         """Check the topics, restore global stores, start the threads. The coordinator of the group creates
-        internal topics.
+        internal topics. A topology with global stores only has no tasks: it needs no threads and no group.
 
         Errors: InternalTopicError, StateDirectoryError, StreamsError if it was started before.
         """
@@ -262,7 +262,7 @@ class AppInstance:
             plan = self.prepare()
             if plan.built.source_patterns():
                 self._watch = TopicWatch(self._planner, plan, self._use_plan, self._watch_failed)
-            for _ in range(self.config.threads):
+            for _ in range(self.config.threads if plan.sub_topologies else 0):
                 self._threads.append(self._new_thread(plan))
             for thread in self._threads:
                 thread.start()
@@ -270,6 +270,8 @@ class AppInstance:
             self._upkeep.start()
             if self._watch is not None:
                 self._watch.start()
+            if not plan.sub_topologies:
+                self._move(InstanceState.RUNNING)
         except BaseException as error:
             self._error = error
             self._move(InstanceState.PENDING_ERROR)
@@ -412,6 +414,8 @@ class AppInstance:
     def _start_thread(self) -> StreamThread:
         if self._plan is None or self._state not in (InstanceState.RUNNING, InstanceState.REBALANCING):
             raise StreamsError(f"the instance is {self._state.value}")
+        if not self._plan.sub_topologies:
+            raise StreamsError("the topology has global stores only: there is nothing for a thread to do")
         thread = self._new_thread(self._plan)
         thread.stop(is_stopped=self._is_stopped)
         self._threads.append(thread)

@@ -268,11 +268,8 @@ class StreamThread:
 
     def _subscribe(self) -> None:
         """Read the source topics of the plan; without any, because none matches a pattern yet, be a member of
-        the group all the same. A topology with global stores only has no tasks, and needs no group."""
+        the group all the same."""
         assert self._consumer is not None
-        if not self._plan.sub_topologies:
-            self._state = ThreadState.PARTITIONS_ASSIGNED
-            return
         topics = sorted(self._plan.partitions)
         self._consumer.subscribe(topics, pattern=None if topics else _NO_TOPIC, listener=self)
 
