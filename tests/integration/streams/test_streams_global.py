@@ -45,9 +45,10 @@ def test_records_are_joined_with_rows_of_all_partitions(cluster: LocalCluster, t
         return app
 
     def wait_for_rows(value: str, *instances: stream.AppInstance) -> None:
-        for instance in instances:
-            rows = instance.store("places", values_only=True)
-            wait_for(lambda: {rows.get(user) for user in USERS} == {value}, value, PATIENCE_S)
+        stores = [instance.store("places", values_only=True) for instance in instances]
+        wait_for(
+            lambda: {store.get(user) for store in stores for user in USERS} == {value}, value, PATIENCE_S
+        )
 
     first, second = app(1).instance(cluster.bootstrap), app(2).instance(cluster.bootstrap)
     with first, second:
