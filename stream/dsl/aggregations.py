@@ -210,7 +210,9 @@ def windowed_supplier(
 
 
 def checked_late_of(windows: Windows, late: Late | None) -> Late | None:
-    """Errors: TopologyError for windows that no record misses."""
+    """Errors: TopologyError for windows that no record misses, TypeError for what is no windows."""
+    if not isinstance(windows, Windows):
+        raise TypeError(f"windowed_by takes windows, such as stream.tumbling(60_000), not {windows!r}")
     if late is not None and isinstance(windows, (CountWindows, UnlimitedWindows)):
         raise TopologyError(f"late= needs windows that close by time: no record is late for {windows}")
     return checked_late(late)

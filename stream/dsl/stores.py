@@ -63,6 +63,8 @@ class Store:
             raise ValueError("the supplier of a store decides on persistent= and max_entries=")
         if self.history is not None and self.name is None:
             raise ValueError("a versioned store needs a name")
+        if self.max_entries is not None and (self.max_entries < 0 or self.history is not None):
+            raise ValueError("max_entries= is at least 0, of a store without history=")
 
 
 StoreArgument = str | Store | None

@@ -96,6 +96,9 @@ def test_stores_of_processors() -> None:
     assert processor_store(made, persistent=True) is made
     with pytest.raises(ValueError, match="needs a name"):
         processor_store(Store(), persistent=True)
+    for wrong in ({"max_entries": -1}, {"max_entries": 5, "history": 5}):
+        with pytest.raises(ValueError, match="max_entries= is at least 0, of a store without history="):
+            Store("s", **wrong)
     with pytest.raises(ValueError, match="a versioned store needs a name"):
         Store(history=5)
 

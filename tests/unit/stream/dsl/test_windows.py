@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from headrace.stream import Builder
 from headrace.stream.dsl.windows import (
     JoinWindows,
     hopping,
@@ -59,3 +61,6 @@ def test_invalid_windows_are_refused() -> None:
         sliding(10, grace=-1)
     with pytest.raises(ValueError, match="inactivity_gap"):
         session(-1)
+    wrong: Any = 5
+    with pytest.raises(TypeError, match=r"takes windows, such as stream\.tumbling\(60_000\), not 5"):
+        Builder().stream("a").group_by_key().windowed_by(wrong)
