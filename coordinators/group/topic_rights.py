@@ -1,4 +1,4 @@
-"""The topics that a member's client may describe: an expression matches no others. Pure.
+"""The topics that the clients of members may describe: an expression matches no others. Pure.
 
 Source: Kafka TopicRegexResolver.java filterTopicDescribeAuthorizedTopics.
 """
@@ -13,7 +13,7 @@ from ...protocol.security.identity import Identity
 from ...protocol.security.principals import connection_principal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from ...protocol.security.acls import Authorizer
 
@@ -35,3 +35,12 @@ def topic_filter(authorizer: Authorizer | None, reader: Client | None) -> Callab
         return rules.allows(identity, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic))
 
     return may_describe
+
+
+def common_filter(authorizer: Authorizer | None, readers: Collection[Client]) -> Callable[[str], bool]:
+    """Whether all readers may describe a topic.
+
+    Errors: CoordinatorNotAvailableError while this node does not know the rules.
+    """
+    filters = [topic_filter(authorizer, reader) for reader in sorted(readers)]
+    return lambda topic: all(may_describe(topic) for may_describe in filters)

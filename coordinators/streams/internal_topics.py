@@ -19,10 +19,11 @@ from ...protocol.security.principals import connection_principal
 from ..runtime.ports import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ...protocol.records.streams_group_records import TopicInfo
     from ...storage_node.embedded.contract import Now
+    from ..group.topic_rights import Client
     from ..runtime.ports import ShardContext
 
 CREATE_TIMEOUT_MS = 30_000
@@ -74,17 +75,17 @@ class InternalTopics:
             self.forget(group_id)
         return Outcome()
 
-    def refused(self, topics: Iterable[TopicInfo], creator: tuple[str, str] | None) -> tuple[str, ...]:
-        """Those of `topics` that a client, by principal and host, may not create; without a creator none.
+    def refused(self, topics: Sequence[TopicInfo], client: Client | None) -> tuple[str, ...]:
+        """Those of `topics` that the client may not create; without a client none.
 
         Errors: CoordinatorNotAvailableError while the rules of this node are not loaded or too old.
         """
         authorizer = self._context.authorizer
-        if authorizer is None or creator is None:
+        if authorizer is None or client is None or not topics:
             return ()
         if not authorizer.is_ready:
             raise CoordinatorNotAvailableError("this node does not have the present rules")
-        identity = Identity(connection_principal(creator[0]), creator[1])
+        identity = Identity(connection_principal(client[0]), client[1])
         if authorizer.allows(identity, AclOperation.CREATE, CLUSTER):
             return ()
         return tuple(

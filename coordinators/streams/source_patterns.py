@@ -2,7 +2,8 @@
 
 A subtopology reads the topics that its expressions match as a whole, as if the topology named them. Topics of
 Kafka, internal topics of the application, and topics that the topology names elsewhere do not match; a topic
-that matches in two subtopologies is read by the first. Kafka 4.3 refuses these expressions.
+that matches in two subtopologies is read by the first. Any member may get any task: only topics that the
+clients of all members may describe match. Kafka 4.3 refuses these expressions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ...runtime.regex import MAX_WORK, Regex, compile_regex
 from .topology import source_subtopologies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ...protocol.records.streams_group_records import (
         CopartitionGroup,
@@ -34,23 +35,32 @@ def _compiled(expression: str) -> Regex:
 
 
 def resolved(
-    topology: StreamsGroupTopologyValue, group_id: str, names: Iterable[str]
+    topology: StreamsGroupTopologyValue,
+    group_id: str,
+    names: Iterable[str],
+    may_describe: Callable[[str], bool] = lambda _topic: True,
 ) -> StreamsGroupTopologyValue:
     """The topology with the matching topics among `names` in place of expressions; itself without any.
+    `may_describe`: whether the members' clients may describe a topic.
 
     Errors: InvalidRegularExpressionError for an expression that cannot be parsed, or that takes too long.
     """
-    if not any(each.source_topic_regex for each in topology.subtopologies):
+    if not has_expressions(topology):
         return topology
     named = source_subtopologies(topology)
     left = [name for name in sorted(names) if name not in named and _may_match(group_id, name)]
     subtopologies: list[Subtopology] = []
     for each in topology.subtopologies:
-        matches = _matches(each.source_topic_regex, left)
+        matches = [tuple(filter(may_describe, some)) for some in _matches(each.source_topic_regex, left)]
         subtopologies.append(_with_matches(each, matches))
         taken = frozenset().union(*matches)
         left = [name for name in left if name not in taken]
     return topology._replace(subtopologies=tuple(subtopologies))
+
+
+def has_expressions(topology: StreamsGroupTopologyValue) -> bool:
+    """Whether a subtopology has expressions."""
+    return any(each.source_topic_regex for each in topology.subtopologies)
 
 
 def subtopology_of(topology: StreamsGroupTopologyValue, group_id: str, topic: str) -> str | None:

@@ -69,7 +69,7 @@ class StreamsHeartbeats:
         owned = owned_by(body)
         before = self._member_for(draft, body, owned)
         configured = self._update(draft, before, body, owned, token, was_empty=was_empty)
-        refused = self._members.internal_topics.refused(configured.missing, body.creator)
+        refused = self._members.internal_topics.refused(configured.missing, body.client)
         if was_empty:
             self._members.delay_first_assignment(body.group_id, now)
         statuses = self._statuses(draft, body, configured, refused)
@@ -160,7 +160,8 @@ class StreamsHeartbeats:
     ) -> ConfiguredTopology:
         """Write the member's metadata, the topology, and the next group epoch if anything changed.
 
-        Errors: InvalidRequestError, StreamsInvalidTopologyError, InvalidRegularExpressionError.
+        Errors: InvalidRequestError, StreamsInvalidTopologyError, InvalidRegularExpressionError,
+        CoordinatorNotAvailableError.
         """
         metadata = _member_metadata(before, body, token)
         if before is not None and before.process_id != metadata.process_id:
@@ -175,7 +176,7 @@ class StreamsHeartbeats:
             has_changed = True
         if body.member_epoch == JOIN_EPOCH:
             draft.write_description(body.topology_description, is_kept=not (is_another or was_empty))
-        current = self._members.current_topology(body.group_id, topology)
+        current = self._members.current_topology(body.group_id, topology, body.client)
         configured = current.configured
         if configured.is_ready and configured.tasks is not None:
             check_owned(owned, configured.tasks)
@@ -230,6 +231,7 @@ class StreamsHeartbeats:
         """Update the soft state."""
         if owned is not None:
             self._members.report(body.group_id, after, owned)
+        self._members.note_client(body.group_id, after.member_id, body.client)
         self._members.endpoint_epochs.changed(body.group_id, before, after)
         self._members.begin_session(body.group_id, after, now)
         if body.shutdown_application:

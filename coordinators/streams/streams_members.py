@@ -2,23 +2,25 @@
 Pure.
 
 Everything kept here is soft state: sessions, tasks and offsets that members reported, requested shutdowns,
-epochs of endpoint information, and the topics of topologies in the current image.
+epochs of endpoint information, the members' clients, and the topics of topologies in the current image.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...protocol.coordinator_errors import CoordinatorNotAvailableError
 from ...protocol.errors import GroupIdNotFoundError, KafkaError
 from ...storage_node.configs.group_config import streams_settings_of_group
 from ..group.member_timers import MemberTimers
 from ..group.topic_index import TopicIndex
+from ..group.topic_rights import common_filter
 from ..runtime.ports import Outcome
 from .configured_topology import configure
 from .connections import MemberConnections
 from .endpoints import EndpointEpochs
 from .internal_topics import InternalTopics
-from .source_patterns import resolved
+from .source_patterns import has_expressions, resolved
 from .streams_draft import StreamsDraft
 from .streams_group import StreamsGroup
 from .streams_member import MemberState
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from ...storage_node.configs.group_config import StreamsGroupSettings
     from ...storage_node.embedded.contract import Now
     from ..group.group import Group
+    from ..group.topic_rights import Client
     from ..runtime.ports import ShardContext
     from .configured_topology import ConfiguredTopology
     from .streams_member import Member
@@ -41,9 +44,10 @@ if TYPE_CHECKING:
 
 class CurrentTopology(NamedTuple):
     """A topology with the topics of the image at `offset`, and the hash of the topics that it requires.
-    `resolved`: with topics in place of expressions."""
+    `resolved`: with topics in place of expressions, those that all `readers` may describe."""
 
     topology: StreamsGroupTopologyValue
+    readers: frozenset[Client]
     resolved: StreamsGroupTopologyValue
     offset: int
     metadata_hash: int
@@ -62,6 +66,7 @@ class StreamsMembers:
         self.task_offsets = TaskOffsets()
         self.shutdowns: dict[str, str] = {}  # group -> the member that requested the shutdown
         self._topologies: dict[str, CurrentTopology] = {}
+        self._clients: dict[str, dict[str, Client]] = {}  # group -> member; with an authorizer only
         self._topics = TopicIndex()
         self._timers = MemberTimers(context.timers, self._on_expired)
         self.connections = MemberConnections(self._timers)
@@ -89,25 +94,47 @@ class StreamsMembers:
         found = self.context.image.topics.get(topic)
         return None if found is None else len(found.partitions)
 
-    def current_topology(self, group_id: str, topology: StreamsGroupTopologyValue) -> CurrentTopology:
-        """The topology with the topics of the current image; computed again only if they changed.
+    def current_topology(
+        self, group_id: str, topology: StreamsGroupTopologyValue, reader: Client | None = None
+    ) -> CurrentTopology:
+        """The topology with the topics of the current image; computed again only if they changed. `reader`:
+        the client of a heartbeat that is not noted yet.
 
-        Errors: StreamsInvalidTopologyError, InvalidRegularExpressionError.
+        Errors: StreamsInvalidTopologyError, InvalidRegularExpressionError; CoordinatorNotAvailableError for
+        new expressions or readers while this node does not know the rules.
         """
         image, known = self.context.image, self._topologies.get(group_id)
-        is_same = known is not None and (known.topology is topology or known.topology == topology)
-        if known is not None and is_same and known.offset == image.offset:
+        readers = self._readers(group_id, reader) if has_expressions(topology) else frozenset()
+        if known is not None and (known.topology != topology or known.readers != readers):
+            known = None
+        if known is not None and known.offset == image.offset:
+            return known
+        try:
+            may_describe = common_filter(self.context.authorizer, readers)
+        except CoordinatorNotAvailableError:
+            if known is None:
+                raise
             return known
         self._topics.look_at(image)
-        found = resolved(topology, group_id, self._topics.names)
+        found = resolved(topology, group_id, self._topics.names, may_describe)
         metadata_hash = self._topics.hash_of(required_topics(found))
-        if known is not None and is_same and known.metadata_hash == metadata_hash:
+        if known is not None and known.metadata_hash == metadata_hash:
             configured = known.configured
         else:
             configured = configure(found, self.partition_count)
-        current = CurrentTopology(topology, found, image.offset, metadata_hash, configured)
+        current = CurrentTopology(topology, readers, found, image.offset, metadata_hash, configured)
         self._topologies[group_id] = current
         return current
+
+    def _readers(self, group_id: str, reader: Client | None) -> frozenset[Client]:
+        """The known clients of the members: after a fail-over those that have sent a heartbeat."""
+        known = frozenset(self._clients.get(group_id, {}).values())
+        return known if reader is None else known | {reader}
+
+    def note_client(self, group_id: str, member_id: str, client: Client | None) -> None:
+        """The member has sent a heartbeat as this client."""
+        if client is not None:
+            self._clients.setdefault(group_id, {})[member_id] = client
 
     def report(self, group_id: str, member: Member, owned: Tasks) -> None:
         """Keep the tasks that the member reports. Bound: only those that are its own."""
@@ -210,18 +237,21 @@ class StreamsMembers:
         """End the session of a static member that rejoined under another member id."""
         self._timers.forget(group_id, member_id)
         self.connections.forget(group_id, member_id)
+        self._clients.get(group_id, {}).pop(member_id, None)
 
     def member_removed(self, group: StreamsGroup, member_id: str) -> None:
         """Drop the soft state of a removed member, and a shutdown with the last member."""
         self.reported.pop((group.group_id, member_id), None)
         self.connections.forget(group.group_id, member_id)
         self.task_offsets.forget(group.group_id, member_id)
+        self._clients.get(group.group_id, {}).pop(member_id, None)
         if group.is_empty:
             self.shutdowns.pop(group.group_id, None)
 
     def group_removed(self, group_id: str) -> None:
         """Drop the soft state of a deleted group."""
         self._topologies.pop(group_id, None)
+        self._clients.pop(group_id, None)
         self.endpoint_epochs.forget(group_id)
         self.task_offsets.forget(group_id)
         self.internal_topics.forget(group_id)

@@ -44,9 +44,9 @@ class StreamsGroupHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True)
 
     The member generates its own id. `active`, `standby`, `warmup`: its current tasks, all or none of them.
     `endpoint_information_epoch`: that of the last endpoint information that the member has.
-    `topology_description`: the whole processing graph, which a joining member may send (KIP-1331). `creator`:
-    principal and host of the client, whose right to create internal topics the coordinator checks; set by the
-    node that authorizes the request.
+    `topology_description`: the whole processing graph, which a joining member may send (KIP-1331). `client`:
+    principal and host of the client, whose rights to create internal topics, and to describe topics that an
+    expression matches, the coordinator checks; set by the node that authorizes the request.
     """
 
     group_id: str
@@ -69,7 +69,7 @@ class StreamsGroupHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True)
     client_id: str = ""
     client_host: str = ""
     topology_description: TopologyDescription | None = None
-    creator: tuple[str, str] | None = None
+    client: tuple[str, str] | None = None
 
 
 class Status(msgspec.Struct, array_like=True, frozen=True):

@@ -213,7 +213,9 @@ _OF_HEADRACE: dict[Api, tuple[tuple[Need, ...], str]] = {
             _whole(_DESCRIBE, _TOPIC, "of the topology, internal ones included"),
             Need(Right(_CREATE, _TOPIC), Scope.CREATED, "internal, and not created yet", _OR_CREATE_CLUSTER),
         ),
-        "A member that may not create one of the missing internal topics joins; none is created for it.",
+        "A member that may not create one of the missing internal topics joins; none is created for it. An"
+        " expression of the topology matches topics that all members may describe: members should have the"
+        " same rights.",
     ),
     registry.STREAMS_GROUP_DESCRIBE: (
         (_each(_DESCRIBE, _GROUP), _each(_DESCRIBE, _TOPIC, _MEMBERS_TOPICS)),

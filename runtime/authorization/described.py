@@ -261,9 +261,9 @@ def _names_client(field: str) -> Check:
 
 
 def streams_heartbeat(needs: tuple[Need, ...]) -> Check:
-    """The coordinator, which knows the internal topics that are missing, checks whether the client may create
-    them. A response names source topics of the members with endpoints: only those that the client may
-    describe, as an expression may match others."""
+    """The coordinator, which knows the missing internal topics and what expressions match, checks whether the
+    client may create or describe them. A response names source topics of the members with endpoints: only
+    those that the client may describe (it may have lost a right since)."""
     need = next((need for need in needs if need.right.resource_type is _TOPIC), None)
 
     def seen(access: Access, partitions: Sequence[Any]) -> tuple[Any, ...]:
@@ -282,7 +282,7 @@ def streams_heartbeat(needs: tuple[Need, ...]) -> Check:
         )
         return msgspec.structs.replace(response, partitions_by_user_endpoint=endpoints)
 
-    return shown(_names_client("creator"), show)
+    return shown(_names_client("client"), show)
 
 
 # --- transactions ----------------------------------------------------------------------------------------

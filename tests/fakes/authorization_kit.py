@@ -174,7 +174,7 @@ def cases_of(api: Api) -> list[Case]:
                 scopes=_LISTED,
             ),
         ],
-        registry.STREAMS_GROUP_HEARTBEAT: lambda: [Case(api, example(api.request, creator=_CLIENT))],
+        registry.STREAMS_GROUP_HEARTBEAT: lambda: [Case(api, example(api.request, client=_CLIENT))],
         registry.OFFSET_FETCH: lambda: [
             whole._replace(scopes=_NAMED),
             Case(api, example(api.request, topics=None), scopes=_LISTED),

@@ -1,4 +1,4 @@
-"""Expressions of consumer groups (KIP-848) by users with different rights."""
+"""Expressions of consumer groups (KIP-848) and streams groups (KIP-1071) by users with different rights."""
 
 from __future__ import annotations
 
@@ -96,3 +96,40 @@ def test_an_expression_assigns_what_its_member_may_describe(
         described = admin.describe_groups(user)[user]
         (member,) = described.members
         assert len({each.topic for each in member.target}) == assigned
+
+
+@pytest.mark.parametrize(("user", "sources"), [("alice", TOPICS), ("bob", TOPICS[:1])])
+def test_an_expression_of_a_topology_matches_what_its_member_may_describe(
+    cluster: LocalCluster, user: str, sources: tuple[str, ...]
+) -> None:
+    """The hidden topic is neither a source topic in the description, nor does it have tasks."""
+    group = f"{user}-streams"
+    subtopology = {"subtopology_id": "0", "source_topic_regex": ["data-.*"]}
+    answers: list[dict[str, Any]] = []
+    with logged_in(cluster, user) as wire:
+
+        def has_joined() -> bool:
+            wire.ask("find_coordinator", 2, key=group, key_type=0)  # creates the coordinator's topic
+            answers.append(
+                wire.ask(
+                    "streams_group_heartbeat",
+                    0,
+                    group_id=group,
+                    member_id=str(uuid.UUID(int=1)),
+                    member_epoch=0,
+                    rebalance_timeout=60_000,
+                    topology={"epoch": 0, "subtopologies": [subtopology]},
+                    process_id="p",
+                    active_tasks=[],
+                    standby_tasks=[],
+                    warmup_tasks=[],
+                    client_tags=[],
+                )
+            )
+            return bool(answers[-1]["error_code"] == "none")
+
+        wait_for(has_joined, "the member joins", evidence=lambda: str(answers[-1]))
+    with cluster.admin() as admin:
+        described = admin.describe_streams_groups(group)[group]
+    (found,) = described.subtopologies or ()
+    assert sorted(found.source_topics) == sorted(sources)

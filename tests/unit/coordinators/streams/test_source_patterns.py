@@ -1,10 +1,15 @@
 """Regular expressions for the source topics of streams groups."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 from headrace.coordinators.streams.source_patterns import resolved, subtopology_of
 from headrace.protocol import errors
-from headrace.protocol.messages.streams_groups import StatusCode
+from headrace.protocol.messages.streams_groups import StatusCode, StreamsGroupHeartbeatRequest
 from headrace.protocol.records.streams_group_records import CopartitionGroup, Subtopology
+from headrace.protocol.security.acls import AclOperation, Resource, ResourceType
+from headrace.protocol.security.identity import Identity
 
 from tests.fakes.streams_group_rig import (
     APP,
@@ -98,3 +103,107 @@ def test_expression_of_a_changelog_name_does_not_match() -> None:
     member = StreamsMember(rig, "a", topology=topology(counting))
     run_app(member)
     assert rig.described().topology.subtopologies[0].source_topics == ("events",)
+
+
+class Rules:
+    """An Authorizer: a user may describe topics that begin with the user's name, and what is `shared`."""
+
+    def __init__(self) -> None:
+        self.is_ready = True
+        self.shared: set[str] = set()
+
+    def allows(self, identity: Identity, operation: AclOperation, resource: Resource) -> bool:
+        if operation is AclOperation.CREATE:
+            return True
+        assert (operation, resource.type) == (AclOperation.DESCRIBE, ResourceType.TOPIC)
+        return resource.name in self.shared or resource.name.startswith(identity.principal.name)
+
+    def allows_some(self, identity: Identity, operation: AclOperation, resource_type: ResourceType) -> bool:
+        raise AssertionError
+
+
+READING = Subtopology("0", source_topic_regex=(".*-.*",))
+
+
+@dataclass(eq=False)
+class UsersMember(StreamsMember):
+    """The thread of a user, who has the member's name."""
+
+    def request(self, *, is_full: bool = False, **changes: Any) -> StreamsGroupHeartbeatRequest:
+        return super().request(is_full=is_full, client=(f"User:{self.member_id}", "10.0.0.1"), **changes)
+
+
+def _sources(rig: StreamsGroupRig) -> tuple[str, ...]:
+    (found,) = rig.described().topology.subtopologies
+    return tuple(found.source_topics)
+
+
+def _two_users() -> tuple[StreamsGroupRig, Rules, UsersMember, UsersMember]:
+    rig = StreamsGroupRig()
+    rules = rig.authorizer = Rules()
+    rig.set_topics(**{"alice-in": 4, "bob-in": 3, "all-in": 2})
+    rules.shared = {"all-in"}
+    alice, bob = (UsersMember(rig, name, topology=topology(READING)) for name in ("alice", "bob"))
+    return rig, rules, alice, bob
+
+
+def test_an_expression_matches_what_its_members_may_describe() -> None:
+    """A hidden topic has no tasks, and does not add partitions to the tasks of other topics. Any member may
+    get any task: with a second member only what both may describe is left, until it leaves."""
+    rig, _, alice, bob = _two_users()
+    run_app(alice)
+    assert (_sources(rig), alice.tasks()) == (("alice-in", "all-in"), tasks_of("0", range(4)))
+    run_app(bob, alice)
+    assert _sources(rig) == ("all-in",)
+    assert alice.tasks() | bob.tasks() == tasks_of("0", range(2))
+    epoch = rig.app.epoch
+    run_app(alice, bob)
+    assert rig.app.epoch == epoch, "heartbeats of different users do not change the group in turns"
+    bob.leave()
+    run_app(alice)
+    assert (_sources(rig), alice.tasks()) == (("alice-in", "all-in"), tasks_of("0", range(4)))
+
+
+def test_changed_rules_change_the_matching_topics() -> None:
+    """With the next version of the metadata, which has the rule."""
+    rig, rules, alice, _ = _two_users()
+    run_app(alice)
+    rules.shared = {"all-in", "bob-in"}
+    rig.set_topics(**rig.topic_counts())
+    run_app(alice)
+    assert _sources(rig) == ("alice-in", "all-in", "bob-in")
+    rules.shared = set()
+    rig.set_topics(**rig.topic_counts())
+    run_app(alice)
+    assert _sources(rig) == ("alice-in",)
+
+
+def test_no_expression_is_resolved_without_the_present_rules() -> None:
+    """A first heartbeat is refused with a retriable error; known matches stay until the rules are known."""
+    rig, rules, alice, bob = _two_users()
+    run_app(alice)
+    rules.is_ready = False
+    size = len(rig.log)
+    with pytest.raises(errors.CoordinatorNotAvailableError):
+        bob.beat()
+    rig.set_topics(**rig.topic_counts(), **{"alice-too": 5})
+    alice.beat()
+    assert (len(rig.log), _sources(rig)) == (size, ("alice-in", "all-in"))
+    rules.is_ready = True
+    run_app(alice)
+    assert alice.tasks() == tasks_of("0", range(5))
+
+
+def test_clients_of_members_that_left_are_forgotten() -> None:
+    """Also of static members that were replaced, and of deleted groups."""
+    rig, _, alice, _ = _two_users()
+    run_app(alice)
+    for number in range(3):
+        bob = UsersMember(rig, f"bob{number}", topology=topology(READING))
+        bob.beat(instance_id="b")
+        bob.beat(instance_id="b")
+        bob.leave(instance_id="b") if number == 2 else rig.send(
+            StreamsGroupHeartbeatRequest(APP, bob.member_id, -2, instance_id="b")
+        )
+    run_app(alice)
+    assert _sources(rig) == ("alice-in", "all-in")

@@ -555,7 +555,7 @@ def test_missing_topics_that_a_member_may_not_create_are_left_to_others(rig: Str
         "0", ("events",), state_changelog_topics=(topic("app-alice-changelog"), topic("app-bob-changelog"))
     )
     first = StreamsMember(rig, "a", topology=topology(both))
-    detail = rig.send(first.request(creator=("User:alice", "10.0.0.1"))).status[0].status_detail
+    detail = rig.send(first.request(client=("User:alice", "10.0.0.1"))).status[0].status_detail
     assert detail == (
         "Internal topics are missing: app-alice-changelog, app-bob-changelog;"
         " Unauthorized to CREATE on topics app-bob-changelog."
@@ -563,7 +563,7 @@ def test_missing_topics_that_a_member_may_not_create_are_left_to_others(rig: Str
     assert rig.sent == []
     rules.is_ready = False
     with pytest.raises(errors.CoordinatorNotAvailableError):
-        rig.send(first.request(creator=("User:alice", "10.0.0.1")))
+        rig.send(first.request(client=("User:alice", "10.0.0.1")))
     rig.authorizer = None
     first.beat()
     assert rig.create_topics() == {"app-alice-changelog": 4, "app-bob-changelog": 4}

@@ -140,7 +140,7 @@ def check_runs(api: KafkaApi, version: int, values: dict[str, Any], enough: set[
 def _as_sent(body: Any) -> Any:
     """Without what the check of a member's heartbeat adds for the coordinator."""
     if isinstance(body, StreamsGroupHeartbeatRequest):
-        return msgspec.structs.replace(body, creator=None)
+        return msgspec.structs.replace(body, client=None)
     if isinstance(body, ConsumerGroupHeartbeatRequest):
         return msgspec.structs.replace(body, reader=None)
     return body
