@@ -91,7 +91,7 @@ class ApiVersionsResponse(msgspec.Struct, array_like=True, frozen=True):
     node_id: int
     apis: tuple[ApiVersionRange, ...]
     max_in_flight: int  # requests in flight that the server accepts on this connection
-    max_request_bytes: int  # of one frame
+    max_request_bytes: int  # header, body and frames
     idle_timeout_ms: int  # the server closes a connection after this idle time
     sasl_mechanisms: tuple[str, ...] = ()
     server_keys: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, print
 
 if TYPE_CHECKING:
     from ..messages.envelope import RequestHeader
+    from ..records.header import Buffer
     from .door import Door
     from .pending import PendingBytes
 
@@ -42,6 +43,7 @@ class Admission:
         pending: PendingBytes,
     ) -> None:
         self.queued_bytes = 0
+        self.messages = 0  # of peers, admitted or not
         self._identity = identity
         self.limits = limits
         self._peers = peers
@@ -50,13 +52,16 @@ class Admission:
         self._decode_hello = wire.served_apis([API_VERSIONS])[API_VERSIONS.key].decode
 
     def let_in(
-        self, key: bytes, header: RequestHeader, body: bytes, frames: list[memoryview], now_ms: int
+        self, key: bytes, header: RequestHeader, body: Buffer, frames: list[memoryview], now_ms: int
     ) -> Request:
         """The decoded request, counted as pending until `settle`. Errors: the reason of the rejection."""
         peer = self._peers.get(key)
         if peer is None or peer.session != header.session:
             raise NetworkError("unknown session of this connection: repeat the handshake")
         peer.last_seen_ms = now_ms
+        peer.messages += 1
+        self.messages += 1
+        self._check_body(body)
         served = peer.served.get(header.api_key)
         if served is None:
             if peer.is_guest or not peer.served:
@@ -70,12 +75,13 @@ class Admission:
         size = len(body) + sum([len(frame) for frame in frames])
         self._check_limits(peer, size)
         try:
-            decoded = wire.decode_body(served.decode, body, self.limits.max_body_bytes, api.request.__name__)
+            raw = bytes(body)
+            decoded = wire.decode_body(served.decode, raw, self.limits.max_body_bytes, api.request.__name__)
         except wire.WireError as error:
             raise InvalidRequestError(str(error)) from None
         peer.in_flight += 1
         self.queued_bytes += size
-        return Request(peer, api, header.correlation_id, decoded, body, frames, header.api_version, size)
+        return Request(peer, api, header.correlation_id, decoded, raw, frames, header.api_version, size)
 
     def settle(self, request: Request, now_ms: int) -> Peer:
         """The request was answered: remove it from the accounting. Returns its peer."""
@@ -87,10 +93,11 @@ class Admission:
         self.queued_bytes -= request.queued_bytes
         return peer
 
-    def read_hello(self, key: bytes, header: RequestHeader, body: bytes) -> ApiVersionsRequest:
+    def read_hello(self, key: bytes, header: RequestHeader, body: Buffer) -> ApiVersionsRequest:
         """The handshake request. Errors: UnsupportedVersionError, InvalidRequestError; IllegalSaslStateError
         for a repeated one of a connection that has to authenticate, or has failed to: it would give the
         connection more time, and a password to try before the answer to the one before."""
+        self._check_body(body)
         known = self._peers.get(key)
         if known is not None and known.is_connected and (known.exchange is not None or not known.served):
             raise IllegalSaslStateError("this connection has to authenticate, not to repeat its handshake")
@@ -98,7 +105,7 @@ class Admission:
             raise UnsupportedVersionError(f"unsupported version {header.api_version} of ApiVersions")
         try:
             hello: ApiVersionsRequest = wire.decode_body(
-                self._decode_hello, body, self.limits.max_body_bytes, ApiVersionsRequest.__name__
+                self._decode_hello, bytes(body), self.limits.max_body_bytes, ApiVersionsRequest.__name__
             )
         except wire.WireError as error:
             raise InvalidRequestError(str(error)) from None
@@ -134,8 +141,18 @@ class Admission:
             server_keys=self._door.server_keys(),
         )
 
+    def _check_body(self, body: Buffer) -> None:
+        """Errors: InvalidRequestError; before anything copies the body."""
+        if len(body) > self.limits.max_body_bytes:
+            limit = self.limits.max_body_bytes
+            raise InvalidRequestError(f"a body of {len(body)} bytes; at most {limit} are allowed")
+
     def _check_limits(self, peer: Peer, size: int) -> None:
         limits = self.limits
+        if size > limits.max_request_bytes:
+            raise InvalidRequestError(
+                f"a request of {size} bytes; socket.request.max.bytes is {limits.max_request_bytes}"
+            )
         if peer.in_flight >= limits.max_in_flight:
             raise ThrottlingQuotaExceededError(
                 f"{peer.in_flight} requests of this connection are in flight, its limit"

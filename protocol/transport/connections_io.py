@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .peers import RouterLimits
+    from .peers import Peer, RouterLimits
 
 # Bound: bytes of a connection before its handshake, and until it is authenticated if it has to be. ZeroMQ
 # keeps a message in memory until its last part has arrived, and does not limit the number of parts.
@@ -34,16 +34,38 @@ def far_end(descriptor: int, port: int) -> str:
         return _far_end(connection)
 
 
+def is_at(peer: Peer | None, port: int) -> bool:
+    """Whether the peer's descriptor is still that of its connection."""
+    return peer is not None and far_end(peer.descriptor, port) == peer.address
+
+
 def received_bytes(descriptor: int, port: int) -> int:
     """The bytes that the peer of a connection to the local `port` has sent, 0 if that is not known."""
     connection = _duplicate(descriptor, port)
     if connection is None:
         return 0
     with connection:
-        try:
-            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT + 8)
-        except OSError:
-            return 0
+        return _received_by(connection)
+
+
+def peeked_received_bytes(descriptor: int) -> int:
+    """As `received_bytes`, without a duplicate: the descriptor may have become that of another connection.
+    For a first look at many connections."""
+    try:
+        connection = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
+    except OSError:
+        return 0
+    try:
+        return _received_by(connection)
+    finally:
+        connection.detach()  # it is ZeroMQ's
+
+
+def _received_by(connection: socket.socket) -> int:
+    try:
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT + 8)
+    except OSError:
+        return 0
     return int(struct.unpack_from("=Q", info, _RECEIVED_AT)[0]) if len(info) == _RECEIVED_AT + 8 else 0
 
 

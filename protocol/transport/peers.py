@@ -39,7 +39,7 @@ class ServerIdentity:
 class RouterLimits:
     """Limits of a server for its peers. Bytes in flight are limited per frame, per peer and in total."""
 
-    max_request_bytes: int = 100 * MIB  # per frame; a peer that announces more is disconnected
+    max_request_bytes: int = 100 * MIB  # per request; a peer that announces a larger frame is disconnected
     max_body_bytes: int = 4 * MIB  # decoded bodies are many times larger
     max_frames: int = 4096  # per message, header and body included
     max_in_flight: int = 256  # requests of one peer without response
@@ -65,6 +65,7 @@ class Peer:
     client_id: str = ""
     software: str = ""
     in_flight: int = 0
+    messages: int = 0  # received in this session
     last_seen_ms: int = 0
     address: str = ""  # host:port of the peer, for logs
     descriptor: int = -1  # of the connection, -1 if unknown

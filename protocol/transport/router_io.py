@@ -9,7 +9,8 @@ Pitfalls of ZeroMQ, and how they are handled (each has a test):
 2. A ROUTER silently drops messages for a peer that is full or gone: ROUTER_MANDATORY reports it, and that
    peer's connection is closed, so that it detects the loss.
 3. ZeroMQ hides broken connections: a monitor reports them, and the peer's state is freed at once.
-4. A message may have any number of parts: parts above the limit are dropped one by one, unassembled.
+4. A message may have any number of parts: parts above the limit are dropped one by one, unassembled. ZeroMQ
+   keeps them until the last one has arrived: see `unfinished_io`.
 5. Unbinding or closing a socket loses responses, and may abort the process: see `ending_io`.
 """
 
@@ -38,6 +39,7 @@ from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, print
 from .pending import PendingBytes
 from .router_options_io import set_router_options, sweep_interval_s
 from .stats import RouterStats
+from .unfinished_io import UnfinishedMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -123,6 +125,7 @@ class Router:
             self._socket, _MONITORED, functools.partial(self._guarded, self._on_event)
         )
         self._strangers = connections_io.Strangers(self.port, self._limits, self._monitor.drain)
+        self._unfinished = UnfinishedMessages(self._socket, self._peers, self._strangers, self._admission)
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._on_readable)
         self._sweep_interval_s = sweep_interval_s(self._limits)
@@ -359,13 +362,10 @@ class Router:
 
     def _handle(self, key: bytes, header: RequestHeader, body: Buffer, frames: list[memoryview]) -> None:
         """Handle a handshake, or admit and dispatch a request. Errors: the KafkaError of its rejection."""
-        if len(body) > self._limits.max_body_bytes:
-            limit = self._limits.max_body_bytes
-            raise InvalidRequestError(f"a body of {len(body)} bytes; at most {limit} are allowed")
         if header.api_key == API_VERSIONS.key:
             self._shake_hands(key, header, body)
             return
-        request = self._admission.let_in(key, header, bytes(body), frames, self._now_ms)
+        request = self._admission.let_in(key, header, body, frames, self._now_ms)
         self.stats.requests += 1
         self.stats.request_bytes += request.queued_bytes
         try:
@@ -374,7 +374,7 @@ class Router:
             self.reply_error(request, error)
 
     def _shake_hands(self, key: bytes, header: RequestHeader, body: Buffer) -> None:
-        hello = self._admission.read_hello(key, header, bytes(body))
+        hello = self._admission.read_hello(key, header, body)
         # Order: events of broken connections first, since one of them may have had this descriptor.
         self._monitor.drain()
         descriptor = self._messages.source()
@@ -420,15 +420,11 @@ class Router:
                 if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                     raise
                 # a full queue hides whether the peer exists; then its address decides
-                return error.errno == zmq.EAGAIN and self._is_at_its_address(key)
+                return error.errno == zmq.EAGAIN and connections_io.is_at(self._peers.get(key), self.port)
             return True
 
         connections_io.disconnect(descriptor, self.port, is_still_there)
         self._schedule()
-
-    def _is_at_its_address(self, key: bytes) -> bool:
-        peer = self._peers.get(key)
-        return peer is not None and connections_io.far_end(peer.descriptor, self.port) == peer.address
 
     def _leave(self, peer: Peer | None) -> None:
         """The peer's connection is broken: it gets no responses, and is removed after its last requests."""
@@ -468,6 +464,10 @@ class Router:
         self._now_ms = self._read_clock()
         self._timer = self._loop.call_later(self._sweep_interval_s, self._guarded, self._sweep)
         self.stats.connections_refused += self._strangers.sweep(self._now_ms)
+        for unfinished, reason in self._unfinished.look(self._limits):
+            self.stats.messages_unfinished += 1
+            self._drop(unfinished.key, unfinished.descriptor, reason)
+        self._schedule()  # the look may have consumed the edge
         for peer in self._peers:
             if peer.in_flight == 0 and self._now_ms - peer.last_seen_ms > self._limits.idle_timeout_ms:
                 self.stats.peers_idled += 1

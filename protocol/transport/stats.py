@@ -20,6 +20,7 @@ class RouterStats:
     answers_sent: int = 0
     answers_dropped: int = 0  # the peer had disconnected or did not read
     peers_dropped: int = 0
+    messages_unfinished: int = 0  # of connections that were closed for them
     peers_idled: int = 0
     authentications: int = 0
     authentications_failed: int = 0

@@ -163,7 +163,7 @@ class NodeConfig(
         low=1024,
         high=MAX_INT,
         unit="bytes",
-        doc="Largest request frame.",
+        doc="Largest request, on both protocols; a connection that sends more without end is closed.",
     )
     max_connections: int = key(
         "max.connections", 10_000, low=1, live=True, doc="Connections of each listener at the same time."

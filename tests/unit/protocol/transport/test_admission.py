@@ -166,3 +166,13 @@ def test_a_handshake_of_another_protocol_is_refused(
     """Wrong version of the api or of the protocol, or no handshake: the response says which."""
     with pytest.raises(error):
         Door().admission.read_hello(b"new", RequestHeader(18, version, 1), wire.encode(body))
+
+
+def test_a_request_above_the_limit_is_refused_although_each_frame_is_below() -> None:
+    """It counts as one of the connection's messages: it was complete."""
+    door = Door(max_request_bytes=1000)
+    text = r"a request of 10\d\d bytes; socket\.request\.max\.bytes is 1000"
+    with pytest.raises(errors.InvalidRequestError, match=text):
+        door.knock(frames=(bytes(500), bytes(500)))
+    assert (door.peer.in_flight, door.admission.queued_bytes, door.peer.messages) == (0, 0, 1)
+    door.knock(frames=(bytes(500), bytes(500 - len(BODY))))

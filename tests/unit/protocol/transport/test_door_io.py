@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import socket
 import time
+from typing import Any
 
 import pytest
 from headrace.protocol.errors import (
@@ -18,8 +20,9 @@ from headrace.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandsha
 from headrace.protocol.security.principals import user
 from headrace.protocol.transport import wire
 from headrace.protocol.transport.dealer_options_io import new_curve_keys
-from headrace.protocol.transport.peers import RouterLimits
+from headrace.protocol.transport.peers import MIB, RouterLimits
 from headrace.protocol.transport.security import Credentials, Login
+from headrace.protocol.transport.unfinished_io import SLACK_BYTES
 from security_kit import SCRAM, credentials, secured
 from transport_kit import ASK, METADATA_BODY, PATIENCE_S, raw_peer, run, until
 from zmtp_bytes import MORE, dealer, frame, message
@@ -346,6 +349,60 @@ def test_a_message_without_end_of_a_stranger_or_guest_is_cut_off(is_guest: bool)
             user.close()
 
     run(test())
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", None])
+def test_a_message_without_end_of_a_user_is_cut_off(mechanism: str | None) -> None:
+    """Also where no users are. Others are served; the log says why, and it is counted."""
+
+    async def test() -> None:
+        limits = RouterLimits(max_request_bytes=MIB)
+        async with secured(limits, is_plain=True, **({} if mechanism else {"sasl": None})) as served:
+            user = await served.open(credentials() if mechanism else None)
+            bad = dealer(served.router.port, hello())
+            with contextlib.closing(bad):
+                if mechanism:
+                    await log_in(bad, served)
+                sent = await endless(bad, 10 * (MIB + SLACK_BYTES))
+            assert sent > MIB
+            assert served.router.stats.messages_unfinished == 1
+            assert "without end; socket.request.max.bytes is 1048576" in served.warnings[-1]
+            await user.request(METADATA, ASK, timeout_s=PATIENCE_S)
+            assert (len(served.requests), served.router.connections) == (1, 1)
+            user.close()
+
+    run(test())
+
+
+async def endless(bad: socket.socket, most_bytes: int) -> int:
+    """Send parts of one message until the server closes the connection; the number of bytes by then."""
+    part, sent = memoryview(frame(bytes(64 * 1024), MORE)), 0
+    left = part
+    with contextlib.suppress(ConnectionError):
+        while True:
+            assert sent < most_bytes, "the connection is still there"
+            try:
+                count = bad.send(left)
+            except BlockingIOError:
+                await asyncio.sleep(0.001)
+                continue
+            sent += count
+            left = left[count:] or part
+            await asyncio.sleep(0)
+    return sent
+
+
+async def log_in(bad: socket.socket, served: Any) -> None:
+    """As alice, by hand."""
+    await until(lambda: served.router.connections == 2)
+    session = list(served.router._peers)[-1].session
+
+    def ask(number: int, api: Any, body: Any) -> bytes:
+        return message(wire.encode(RequestHeader(api.key, 0, number, session)), wire.encode(body))
+
+    bad.sendall(ask(2, SASL_HANDSHAKE, SaslHandshakeRequest("PLAIN")))
+    bad.sendall(ask(3, SASL_AUTHENTICATE, SaslAuthenticateRequest(b"\0alice\0secret")))
+    await until(lambda: served.router.stats.authentications == 2)
 
 
 def hello() -> bytes:
