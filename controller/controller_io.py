@@ -36,6 +36,7 @@ from .quorum.raft import Raft
 from .quorum.voters import Endpoint, voter
 from .quorum_io import Quorum
 from .readers_io import MetadataReaders
+from .state.features import check_supported
 from .status import describe
 from .storage_io import ControllerStorage
 from .writer_io import DecisionWriter
@@ -362,6 +363,8 @@ class ControllerServer:
             max_unread_bytes=config.queued_max_response_bytes,
             on_publish=lambda: readers.on_published(monotonic_ms()),
         )
+        writer = self._writer
+        raft.context.check_levels = lambda ranges, name: check_supported(writer.image, ranges, name)
         self._learn_cluster()
         self._stalls = StallMeter(tick_interval_ms(config), now_ms)
         tasks.spawn(self._writer.run(), "controller-writer")

@@ -12,6 +12,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..protocol.errors import UnsupportedVersionError
+from ..protocol.messages.quorum import RaftVoterResponse
 from ..runtime.clock_io import monotonic_ms
 from ..runtime.effect_performer import EffectPerformer, on
 from .quorum import events
@@ -68,6 +70,7 @@ class Quorum:
         self._tasks, self._listener = tasks, listener
         self._peers: Peers
         self._events: deque[events.Event] = deque()
+        self._refusal = ""  # the last reason that was logged
         self._is_stepping = False
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
@@ -191,6 +194,7 @@ class Quorum:
         if response is None:
             self._guarded_step(events.RequestFailed(correlation_id))
         else:
+            self._log_refusal(response.body)
             self._guarded_step(events.ResponseReceived(correlation_id, response.body, response.frames))
 
     async def checkpoint(self) -> None:
@@ -255,6 +259,15 @@ class Quorum:
         delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(delay_s, self._guarded_step, events.TimerFired())
+
+    def _log_refusal(self, answer: Any) -> None:
+        """This controller may not become a voter; it asks again, and each reason is logged once."""
+        is_refused = (
+            isinstance(answer, RaftVoterResponse) and answer.error_code == UnsupportedVersionError.code
+        )
+        if is_refused and answer.error_detail != self._refusal:
+            self._refusal = answer.error_detail
+            log.warning("controller %d cannot be a voter: %s", self.key.replica_id, self._refusal)
 
     def _log_leader(self, effect: events.LeaderChanged) -> None:
         leader = f"leader is controller {effect.leader_id}" if effect.leader_id >= 0 else "leader is unknown"

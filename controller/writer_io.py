@@ -137,6 +137,11 @@ class DecisionWriter:
         return len(self._waiting) + len(self._urgent) + len(self._answers)
 
     @property
+    def image(self) -> MetadataImage:
+        """The image with all decisions of this controller, committed or not; else what is committed."""
+        return self._feed.image if self._core is None else self._core.image
+
+    @property
     def is_active(self) -> bool:
         """Whether this controller is active."""
         return self._core is not None

@@ -13,8 +13,9 @@ from .requests import Requests
 from .voters import Endpoint, ReplicaKey, endpoint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ...protocol.model import FeatureRange
     from ...protocol.records.header import Buffer
     from ...runtime.random_source import RandomSource
     from ..config import ControllerConfig
@@ -47,6 +48,9 @@ class QuorumContext:
             wall_offset_ms  # calendar time minus monotonic time, for record timestamps only
         )
         self.cluster_id = ""  # empty until known; set by the shell
+        # Whether a controller with these feature levels may be a voter; set by the shell, which has the
+        # cluster's levels. Errors: UnsupportedVersionError, which names the controller by the text.
+        self.check_levels: Callable[[tuple[FeatureRange, ...], str], None] = lambda _ranges, _name: None
         self.epoch = 0
         self.leader_id: int = NO_NODE  # of this epoch
         self.voted: ReplicaKey | None = None  # in this epoch

@@ -231,6 +231,11 @@ class LeaderState(EpochState):
         is_fetching = now_ms - progress.last_fetch_ms <= self._context.config.quorum_fetch_timeout_ms
         return is_fetching and progress.end_offset >= self._log.high_watermark
 
+    def levels_of(self, key: ReplicaKey) -> tuple[FeatureRange, ...] | None:
+        """The feature levels that a replica supports; None if it has not fetched in this epoch."""
+        progress = self._progress.get(key)
+        return None if progress is None else progress.features
+
     def supported(self) -> dict[int, tuple[FeatureRange, ...] | None]:
         """The feature levels that each other voter supports; None if it has not fetched in this epoch."""
         return {key.replica_id: self._progress_of(key).features for key in self._context.other_voters}

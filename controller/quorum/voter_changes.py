@@ -93,14 +93,27 @@ class VoterChanges:
                 raise InvalidRequestError(f"there are {MAX_VOTERS} voters already")
             if not self._leader.has_caught_up(key, now_ms):
                 raise RequestTimedOutError(f"{key.replica_id} has not caught up with the log; try again")
+            self._check_levels(key)
             return with_voter(voters, voter(key, Endpoint(request.host, request.port)))
         if key not in context.voters:
             raise VoterNotFoundError(f"no voter {key.replica_id} with this directory id")
         if isinstance(request, UpdateRaftVoterRequest):
+            self._check_levels(key)
             return with_voter(voters, voter(key, Endpoint(request.host, request.port)))
         if len(context.voters) == 1:
             raise InvalidRequestError("the only voter cannot be removed")
         return without_voter(voters, key)
+
+    def _check_levels(self, key: ReplicaKey) -> None:
+        """Errors: UnsupportedVersionError for a controller that does not support a feature level of the
+        cluster, as nodes get when they register; RequestTimedOutError as long as it has not reported its
+        levels. Source: Kafka AddVoterHandler.java, UpdateVoterHandler.java (kraft.version)."""
+        if key == self._context.key:
+            return
+        ranges = self._leader.levels_of(key)
+        if ranges is None:
+            raise RequestTimedOutError(f"{key.replica_id} has not fetched in this epoch; try again")
+        self._context.check_levels(ranges, f"controller {key.replica_id}")
 
     def _reply(self, token: Any, error_code: int, detail: str = "") -> None:
         body = RaftVoterResponse(error_code, detail, **self._context.leader_fields())

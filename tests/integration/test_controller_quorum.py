@@ -331,3 +331,31 @@ async def test_quorum_is_found_at_new_ports(three: Cluster, tmp_path: Path) -> N
     assert all(three.addresses[node] != before[node] for node in before)
     leader = await three.leader()
     assert (await three.create(leader, "t")).error_code == 0
+
+
+async def test_a_controller_of_an_earlier_version_does_not_become_a_voter(tmp_path: Path) -> None:
+    """The cluster has a level of security.version that it does not report."""
+    async with cluster(tmp_path, size=1) as one:
+        leader = await one.leader()
+        image = await one.image(leader)
+        epoch = (await one.ask(leader, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())).leader_epoch
+        directory = bytes(range(16))
+
+        fetch = quorum.QuorumFetchRequest(
+            image.cluster_id,
+            9,
+            directory,
+            leader_epoch=epoch,
+            fetch_offset=image.offset + 1,
+            last_fetched_epoch=epoch,
+            high_watermark=image.offset + 1,
+            max_bytes=1,
+            max_wait_ms=0,
+        )
+        assert (await one.ask(leader, registry.QUORUM_FETCH, fetch)).error_code == 0
+        add = quorum.AddRaftVoterRequest(image.cluster_id, 9, directory, "127.0.0.1", 1)
+        refused = await one.ask(leader, registry.ADD_RAFT_VOTER, add)
+        assert refused.error_code == errors.UnsupportedVersionError.code
+        text = "controller 9 supports levels 0 to 1 of feature security.version, and the cluster has 2"
+        assert refused.error_detail.startswith(text)
+        assert len(one.alive[0].quorum.voters) == 1

@@ -2,8 +2,12 @@
 
 import pytest
 from headrace.controller.quorum import events
+from headrace.controller.state.features import check_supported
 from headrace.protocol import errors
 from headrace.protocol.messages import quorum
+from headrace.protocol.metadata.features import OWN_RANGES, SUPPORTED
+from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.model import FeatureRange
 from quorum_rig import Core, formatted, key
 
 
@@ -102,3 +106,40 @@ def test_resigning_leader_fails_the_pending_change() -> None:
     other = Core(2, formatted(1, 2, 3)).follow(3, 7)
     answer = other.ask(quorum.RemoveRaftVoterRequest("", *key(3)))
     assert (answer.error_code, answer.leader_id) == (errors.NotLeaderOrFollowerError.code, 3)
+
+
+def _with_level(core: Core, name: str, level: int) -> None:
+    """The cluster has this level of the feature."""
+    image = MetadataImage(features={name: level})
+    core.raft.context.check_levels = lambda ranges, server: check_supported(image, ranges, server)
+
+
+@pytest.mark.parametrize("feature", ["kraft.version", "metadata.version", "security.version"])
+def test_a_controller_below_a_level_of_the_cluster_does_not_become_a_voter(feature: str) -> None:
+    """As a node, which cannot register. A later version of it can."""
+    core = leader()
+    low, level = SUPPORTED[feature]
+    _with_level(core, feature, level)
+    others = tuple(each for each in OWN_RANGES if each.name != feature)
+    for highest, code in ((level - 1, errors.UnsupportedVersionError.code), (level, None)):
+        ranges = (*others, FeatureRange(feature, min(low, highest), highest))
+        core.fetch(4, core.log.end_offset, 1, features=ranges)
+        answer = core.ask(add(4))
+        assert (answer and answer.error_code) == code
+        if answer:
+            assert answer.error_detail.startswith("controller 4 supports levels ")
+            assert f" to {highest} of feature {feature}" in answer.error_detail
+    assert key(4) in core.raft.context.voters
+
+
+def test_a_voter_below_a_level_of_the_cluster_does_not_update_its_endpoint() -> None:
+    """A voter that was restarted with an earlier version; its levels are those of its last fetch."""
+    core = leader()
+    _with_level(core, "security.version", 2)
+    update = quorum.UpdateRaftVoterRequest("", *key(3), "x", 7)
+    assert core.ask(update).error_code == errors.RequestTimedOutError.code  # it has not fetched yet
+    core.fetch(3, core.log.end_offset, 1)  # without levels: before this feature
+    assert core.ask(update).error_code == errors.UnsupportedVersionError.code
+    core.fetch(3, core.log.end_offset, 1, features=OWN_RANGES)
+    assert core.ask(update) is None
+    assert core.raft.context.endpoint_of(3) == ("x", 7)
