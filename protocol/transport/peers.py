@@ -155,7 +155,7 @@ class PeerTable:
 
     def surplus_guest(self) -> Peer | None:
         """The oldest guest if there are too many of them: the caller disconnects it."""
-        if len(self._guests) <= max(MIN_GUESTS, self.limit // GUESTS_DIVISOR):
+        if len(self._guests) <= max_guests(self.limit):
             return None
         return next(iter(self._guests.values()))
 
@@ -175,6 +175,11 @@ class PeerTable:
         del self._by_key[peer.key]
         self._guests.pop(peer.key, None)
         return True
+
+
+def max_guests(limit: int) -> int:
+    """The number of connections that may be unauthenticated at a time, beside `limit` others."""
+    return max(MIN_GUESTS, limit // GUESTS_DIVISOR)
 
 
 def printable(text: str) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol.errors import ConfigError, InvalidRequestError
 from ...protocol.transport.listen_errors import address_error, listen_error
-from ...protocol.transport.peers import printable
+from ...protocol.transport.peers import max_guests, printable
 from ...runtime.files.files_io import raise_descriptor_limit
 from ...runtime.limited_log_io import LimitedLog
 from ...storage_node.configs.gateway_config import advertised, configured_listeners, security_of
@@ -35,7 +35,8 @@ from .served import SERVED
 from .sockets_io import Sockets
 from .telemetry import ClientTelemetry
 from .throttling import Throttle
-from .tls_io import READ_BYTES, SEAL_BYTES, HandshakeTurns
+from .tls_io import READ_BYTES, SEAL_BYTES
+from .turns_io import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,8 @@ _LOG = logging.getLogger(__name__)
 BACKLOG = 1024
 SWEEP_S = 1.0
 LINGER_S = 1.0
+# How long an unauthenticated connection stays at least: under a flood, some have to come to their end.
+GUEST_MS = 1_000
 # How long a connection that others wait for, until it has sent the rest of its frame, may send nothing.
 STALL_MS = 5_000
 
@@ -109,7 +112,7 @@ class KafkaListener:
         self._secured: dict[str, Secured] = {}
         self._overrides: tuple[str, ...] = ()  # keys of single listeners that are in use
         self.unready: Deadlines[KafkaConnection] = Deadlines()
-        self.handshakes = HandshakeTurns(self.soon)
+        self.turns = Turns(self.soon)
         self._cipher_buffer: memoryview | None = None
         self._plain_buffer: memoryview | None = None
         self.failed_authentications = self.failed_handshakes = 0
@@ -236,23 +239,33 @@ class KafkaListener:
         """A unique number of a connection."""
         return next(self._sessions)
 
-    def _accepted(self, name: str, descriptor: int, remote: Any) -> None:
+    def _accepted(self, name: str, descriptor: int, remote: Any) -> bool:
         limit = min(self.host.config.now.max_connections, self._descriptors)
-        if len(self._connections) >= limit:
+        secured, is_full = self._secured.get(name), len(self._connections) - len(self.unready) >= limit
+        if is_full or (secured is not None and not self._has_room_for_guest(limit)):
             self.refused += 1
             os.close(descriptor)
-            return
+            return is_full
         self.accepted += 1
-        secured = self._secured.get(name)
-        if secured is None:
-            connection = KafkaConnection(self, name, descriptor, remote)
-        else:
-            connection = secured.connect(name, descriptor, remote)
+        connect = partial(KafkaConnection, self) if secured is None else secured.connect
+        connection = connect(name, descriptor, remote)
         self._connections.add(connection)
         throttle_ms = self.throttle.of_connection(remote[0])
         if throttle_ms:
             connection.mute(throttle_ms, must_close=True)
             connection.update_reading()
+        return True
+
+    def _has_room_for_guest(self, limit: int) -> bool:
+        """Whether one more may be unauthenticated; the oldest is closed for it, if it has had GUEST_MS."""
+        if len(self.unready) < max_guests(limit):
+            return True
+        oldest = self.unready.pop_until(self.now_ms() + self.handshake_timeout_ms - GUEST_MS)
+        if oldest is None:
+            return False
+        self.note_failed_handshake(oldest.peer, "too many connections are not authenticated")
+        oldest.abort()
+        return True
 
     def ended(self, connection: KafkaConnection) -> None:
         """The connection is closed, perhaps within one of its calls: clean up in the loop's next turn."""

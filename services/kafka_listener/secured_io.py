@@ -88,13 +88,16 @@ class SecuredConnection(KafkaConnection):
     """A KafkaConnection that must authenticate: by a certificate, by SASL, or both. Implements TlsOwner and
     SaslOwner."""
 
-    __slots__ = ("_secured",)
+    __slots__ = ("_has_turn_now", "_is_queued", "_secured", "_takes_turns")
 
     def __init__(
         self, listener: KafkaListener, name: str, descriptor: int, remote: Any, secured: SecuredListener
     ) -> None:
         """As KafkaConnection."""
         self._secured = secured
+        self._is_queued = self._has_turn_now = False
+        # Until SASL has ended. TlsSocket has turns for the handshake before it.
+        self._takes_turns = secured.sasl is not None and secured.stores is None
         super().__init__(listener, name, descriptor, remote)
         if isinstance(self._socket, TlsSocket) and isinstance(self._output, TlsOutput):
             self._socket.send_sealed = self._output.send_sealed
@@ -114,7 +117,7 @@ class SecuredConnection(KafkaConnection):
             descriptor,
             self,
             context=stores.context,
-            turns=listener.handshakes,
+            turns=listener.turns,
             buffer=listener.cipher_buffer,
             soon=listener.soon,
         )
@@ -150,6 +153,7 @@ class SecuredConnection(KafkaConnection):
     def secured(self, certificate: bytes | None) -> None:
         """Part of TlsOwner. Errors: ConnectionError for a certificate that names no user."""
         if self.peer.sasl is not None:
+            self._takes_turns = True
             return
         if certificate is not None:
             try:
@@ -167,6 +171,7 @@ class SecuredConnection(KafkaConnection):
     def authenticated(self, identity: Identity) -> None:
         """Part of SaslOwner."""
         self.peer.identity = identity
+        self._takes_turns = False
         self._reader.min_frame_bytes = MIN_FRAME_BYTES
         self._reader.max_frame_bytes = self._listener.max_frame_bytes
         self._listener.unready.remove(self)
@@ -176,6 +181,28 @@ class SecuredConnection(KafkaConnection):
         self._listener.note_failed_authentication(self.peer, mechanism, reason)
 
     # --- requests ----------------------------------------------------------------------------------------
+
+    def readable(self) -> None:
+        """As KafkaConnection.readable, in turns until the client is authenticated."""
+        if not self._takes_turns or self._has_turn_now:
+            super().readable()
+            return
+        self._socket.set_reading(False)
+        if not self._is_queued:
+            self._is_queued = True
+            self._listener.turns.add(self)
+
+    def take_turn(self) -> None:
+        """Part of Waiting."""
+        self._is_queued = False
+        if self._socket.is_closed or self._reading.is_paused:
+            return  # what resumes the reading takes another turn
+        self._socket.set_reading(True)
+        self._has_turn_now = True
+        try:
+            super().readable()
+        finally:
+            self._has_turn_now = False
 
     def _answer_ready(self, frame: memoryview) -> bool:
         sasl = self.peer.sasl

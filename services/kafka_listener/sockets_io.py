@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    Accepted = Callable[[int, Any], None]  # a non-blocking descriptor, and the client's address
+    # A non-blocking descriptor, and the client's address; False: accept no others for a moment.
+    Accepted = Callable[[int, Any], bool]
 
 # Bound: events handled and connections accepted before the loop's other work has its turn.
 _EVENTS, _ACCEPTS = 128, 64
-# Pause of accepting after the system had no descriptor or no memory for a connection.
+# Pause of accepting after the system had no descriptor or no memory for a connection, or the owner no room.
 _ACCEPT_RETRY_S = 0.2
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
@@ -109,7 +110,9 @@ class Sockets:
                     return
                 continue  # the client is gone
             os.set_blocking(made, False)
-            accepted(made, address)
+            if not accepted(made, address):
+                self._pause(server)
+                return
 
     def _pause(self, server: socket.socket) -> None:
         self._epoll.unregister(server.fileno())

@@ -1,9 +1,8 @@
 """TLS for one connection: an SSL object between the descriptor and the frames, over buffers in memory.
 
 Records are read in large pieces, and encrypted when the socket is writable, so that a waiting response is in
-memory once, and a response from the page cache not at all. Handshakes are steps of a few hundred
-microseconds: they wait in a queue with a share of each turn of the event loop, so that many handshakes do not
-stall established connections.
+memory once, and a response from the page cache not at all. The steps of handshakes wait for their turns
+(turns_io.py).
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from ...runtime.files.file_layer import NotCachedError
 from ...storage_node.log.lending import LentRun
 from .output_io import Output
 from .sockets_io import PolledSocket
+from .turns_io import TURN_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .sockets_io import Sockets
+    from .turns_io import Turns
 
 # Bound: encrypted bytes of one read, which OpenSSL's buffer of the connection then keeps.
 READ_BYTES = 64 * 1024
 # Bound: plain bytes that are encrypted at once, before the socket takes them.
 SEAL_BYTES = 256 * 1024
-# The share of handshakes in a turn of the loop, and of one read: records may be tiny, or without any data.
-TURN_S = 0.002
 # Bound: what TLS itself sends to a client after the handshake. An answer to a key update has some 30 bytes,
 # and clients that send data need one in hundreds of gigabytes.
 MAX_ANSWERED_BYTES = 16 * 1024
@@ -52,34 +51,6 @@ class TlsOwner(Protocol):
 
     def handshake_failed(self, reason: str) -> None:
         """The connection will be closed next."""
-
-
-class HandshakeTurns:
-    """The queue of handshake steps of a listener."""
-
-    def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
-        self._soon = soon
-        self._waiting: deque[TlsSocket] = deque()
-        self._is_scheduled = False
-
-    def add(self, socket: TlsSocket) -> None:
-        """Run one step of this handshake in turn."""
-        self._waiting.append(socket)
-        self._schedule()
-
-    def _schedule(self) -> None:
-        if self._waiting and not self._is_scheduled:
-            self._is_scheduled = True
-            self._soon(self._run)
-
-    def _run(self) -> None:
-        self._is_scheduled = False
-        end_s = time.monotonic() + TURN_S
-        while self._waiting:
-            self._waiting.popleft().take_turn()
-            if time.monotonic() >= end_s:
-                break
-        self._schedule()
 
 
 class TlsSocket(PolledSocket):
@@ -113,7 +84,7 @@ class TlsSocket(PolledSocket):
         owner: Any,
         *,
         context: ssl.SSLContext,
-        turns: HandshakeTurns,
+        turns: Turns,
         buffer: memoryview,
         soon: Callable[[Callable[[], None]], None],
     ) -> None:

@@ -166,7 +166,11 @@ class NodeConfig(
         doc="Largest request, on both protocols; a connection that sends more without end is closed.",
     )
     max_connections: int = key(
-        "max.connections", 10_000, low=1, live=True, doc="Connections of each listener at the same time."
+        "max.connections",
+        10_000,
+        low=1,
+        live=True,
+        doc="Connections of each listener at the same time; on secured ones, those that have authenticated.",
     )
     max_in_flight_requests: int = key(
         "max.in.flight.requests.per.connection", 256, low=8, doc="Requests in flight on one connection."

@@ -18,6 +18,7 @@ from fake_files import FakeFiles
 from headrace.protocol.security.identity import Identity
 from headrace.protocol.security.principals import user
 from headrace.services.kafka_listener.assembly import new_kafka_listener
+from headrace.services.kafka_listener.listener_io import GUEST_MS
 from headrace.storage_node.log.lending import LentRun
 from kafka_listener_rig import FakeHost, ListenerRig, WireClient
 
@@ -197,6 +198,57 @@ def test_wrong_passwords_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) 
         run(scenario, **SASL)
     assert caplog.text.count("authentication of") == 1
     assert "wrong" not in caplog.text.replace("wrong password", "")
+
+
+def test_wrong_passwords_of_many_connections_leave_turns_to_others() -> None:
+    """The authenticated client sends last, and is served before all passwords are checked."""
+    guest_count = 400
+
+    async def scenario(rig: ListenerRig) -> None:
+        client = await rig.client()
+        await handshake(client)
+        await authenticate(client, RIGHT)
+        guests = [await rig.client() for _ in range(guest_count)]
+        for guest in guests:
+            guest.send(HANDSHAKE, 1, mechanism="PLAIN")
+            guest.send(AUTHENTICATE, 2, auth_bytes=WRONG)
+        client.send(METADATA, 9)
+        await rig.host.request(0)
+        assert rig.listener.failed_authentications < guest_count
+        for guest in guests:
+            await guest.answer(HANDSHAKE, 1)
+            assert (await guest.answer(AUTHENTICATE, 2))[1].error_code == 58
+        assert rig.listener.failed_authentications == guest_count
+
+    run(scenario, **SASL)
+
+
+def test_guests_have_a_limit_of_their_own() -> None:
+    """They take no place of a user. Above the limit new ones are refused, until the oldest has had its time:
+    then it is closed for a new one."""
+
+    async def scenario(rig: ListenerRig) -> None:
+        users = [await rig.client() for _ in range(2)]
+        for client in users:
+            await handshake(client)
+            await authenticate(client, RIGHT)
+        guests = [await rig.client() for _ in range(17)]  # 16 are the limit
+        assert await guests[-1].ended() == b""
+        assert (len(rig.listener.unready), rig.listener.refused) == (16, 1)
+        await asyncio.sleep(GUEST_MS / 1000)
+        new = await rig.client()
+        assert await guests[0].ended() == b""
+        assert (len(rig.listener.unready), rig.listener.failed_handshakes) == (16, 1)
+        await handshake(new)
+        assert (await authenticate(new, RIGHT)).error_code == 0
+        for client in users:
+            client.send(VERSIONS, 3)
+            await client.answer(VERSIONS, 3)
+        last = await rig.client()
+        assert await last.ended() == b""  # three users are the limit
+        assert rig.listener.refused == 2
+
+    run(scenario, **SASL, **{"max.connections": 3})
 
 
 def test_session_ends_with_the_next_request() -> None:

@@ -159,7 +159,7 @@ async def test_accepting_pauses_without_free_descriptors() -> None:
         real.setblocking(False)
         server: Any = Exhausted(real)
         taken: list[int] = []
-        rig.sockets.listen(server, lambda descriptor, _far: taken.append(descriptor))
+        rig.sockets.listen(server, lambda descriptor, _far: taken.append(descriptor) is None)
         with socket.create_connection(real.getsockname()):
             await until(lambda: bool(taken))
         assert server.asked == 4  # the last lookup finds no controller
