@@ -58,7 +58,7 @@ def audit(settings: Settings, *, since: str | None, follow: bool, **wanted: str 
     ):
         places = _partitions(cluster.admin())
         if not places:
-            note("no decision was written yet: without an authorizer there are none")
+            note("no decision was written yet; there are none without authorizer.class.name")
             if follow:
                 until(lambda: bool(_partitions(cluster.admin())), math.inf, POLL_S)
                 places = _partitions(cluster.admin())

@@ -36,6 +36,7 @@ API_TIMEOUT_MS = 15_000
 _USER_KEYS = frozenset(
     ("security.protocol", "sasl.username", "username", "sasl.mechanism", "sasl.oauthbearer.token")
 )
+TRUSTED_KEYS = "trusted.server.keys.file"
 EXIT_INTERRUPTED = 130  # 128 + SIGINT
 _EFFECT = "headrace_effect"  # an attribute of the function behind a click command
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, which shells report when the reader of a pipe has ended
@@ -82,7 +83,7 @@ class Settings:
         command line than in a program.
 
         The user is `admin` of a secured cluster of this machine, unless -X, the file, the environment or -b
-        name another one or another place.
+        name another one or another place; for another user the keys of its servers are those of that cluster.
         """
         return {**self.client_config_without_pairs(), **self.config}
 
@@ -92,18 +93,28 @@ class Settings:
 
     def client_config_without_pairs(self) -> dict[str, str]:
         """The client config of a command whose -X pairs are something else."""
-        return {**client_defaults(), **self._admin_config(), **self.command_config}
+        return {**client_defaults(), **self._machine_config(), **self.command_config}
 
-    def _admin_config(self) -> dict[str, str]:
-        given = {name.replace("_", ".") for name in self.given_config()}
-        variables = (f"HEADRACE_{name.replace('.', '_').upper()}" for name in _USER_KEYS)
-        is_elsewhere = self.bootstrap or (not self.cluster and os.environ.get(BOOTSTRAP_VARIABLE))
-        if is_elsewhere or given & _USER_KEYS or any(name in os.environ for name in variables):
+    def _machine_config(self) -> dict[str, str]:
+        """The client config of a secured cluster of this machine, but for what is given; empty elsewhere."""
+        if self.bootstrap or (not self.cluster and os.environ.get(BOOTSTRAP_VARIABLE)):
             return {}
         try:
-            return admin_config(read_cluster_file(self._chosen_cluster()).data_dir)
+            found = admin_config(read_cluster_file(self._chosen_cluster()).data_dir)
         except UnknownClusterError:
             return {}  # `addresses` reports it
+        if not self._is_given(*_USER_KEYS):
+            return found
+        is_plain = self.given_config().get("security.protocol") == "PLAINTEXT"
+        if is_plain or TRUSTED_KEYS not in found or self._is_given("server.public.key", TRUSTED_KEYS):
+            return {}
+        return {TRUSTED_KEYS: found[TRUSTED_KEYS]}
+
+    def _is_given(self, *keys: str) -> bool:
+        """Whether -X, the file or the environment have one of these keys."""
+        given = {name.replace("_", ".") for name in self.given_config()}
+        variables = (f"HEADRACE_{name.replace('.', '_').upper()}" for name in keys)
+        return not given.isdisjoint(keys) or any(name in os.environ for name in variables)
 
     def addresses(self) -> str | None:
         """Bootstrap addresses: -b, or those of the selected cluster of this machine; None if the clients read

@@ -66,6 +66,7 @@ def _password_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @changing_command(bootstrap_option, cluster_option, config_option)
 def create(settings: Settings, *, name: str, **given: Any) -> None:
     """Create a user. Prompts for the password."""
+    _check_source(**given)
     with open_admin(settings, settings.client_config()) as admin:
         if _mechanisms_of(admin, name):
             raise click.UsageError(f"there is a user {name!r}: `headrace user passwd` changes the password")
@@ -78,6 +79,7 @@ def create(settings: Settings, *, name: str, **given: Any) -> None:
 @changing_command(bootstrap_option, cluster_option, config_option)
 def passwd(settings: Settings, *, name: str, **given: Any) -> None:
     """Change the password of a user. Prompts for it; open connections stay open."""
+    _check_source(**given)
     with open_admin(settings, settings.client_config()) as admin:
         if not _mechanisms_of(admin, name):
             raise NotFoundError(f"there is no user {name!r}")
@@ -126,6 +128,12 @@ def _mechanisms_of(admin: Admin, name: str) -> list[ScramMechanism]:
     if error is not None and not isinstance(error, ResourceNotFoundError):
         raise error
     return [] if error else [each.mechanism for each in found[name]]
+
+
+def _check_source(*, password_stdin: bool, **_others: Any) -> None:
+    """Errors: click.UsageError without a terminal to ask at."""
+    if not password_stdin and not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask for the password: use --password-stdin")
 
 
 def _set_password(

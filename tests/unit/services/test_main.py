@@ -17,7 +17,7 @@ from headrace.protocol.errors import (
 )
 from headrace.services.cli.common import NotFoundError, PartialFailureError, Settings, absorb
 from headrace.services.cli.main import exit_code_of, hint_of, message_of
-from headrace.services.cluster_files_io import UnknownClusterError
+from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError, write_cluster_file
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -215,3 +215,44 @@ def test_command_line_does_not_import_ray_or_rich() -> None:
     code = f"import sys, headrace.services.cli.main; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def _secured_cluster(tmp_path: Path) -> str:
+    """A cluster of this machine with a user admin; the path of its servers' keys."""
+    folder = tmp_path / "data" / "security"
+    folder.mkdir(parents=True)
+    trusted = str(folder / "trusted.keys")
+    admin = {"security.protocol": "SASL_SSL", "trusted.server.keys.file": trusted, "sasl.username": "admin"}
+    (folder / "admin.properties").write_text("".join(f"{name}={value}\n" for name, value in admin.items()))
+    write_cluster_file(ClusterFile("default", "h:1", ("h:2",), 1, str(tmp_path / "data")))
+    return trusted
+
+
+@pytest.mark.parametrize(
+    ("given", "has_keys"),
+    [
+        ({"sasl.username": "alice", "sasl.password": "p"}, True),
+        ({"security.protocol": "SASL_SSL", "sasl.username": "alice"}, True),
+        ({"sasl.username": "alice", "server.public.key": "k"}, False),
+        ({"sasl.username": "alice", "trusted_server_keys_file": "own"}, False),
+        ({"security.protocol": "PLAINTEXT"}, False),
+    ],
+)
+def test_another_user_of_a_cluster_of_this_machine_trusts_its_servers(
+    tmp_path: Path, given: dict[str, str], has_keys: bool
+) -> None:
+    """With the name and the password alone; nothing of the user admin is sent."""
+    trusted = _secured_cluster(tmp_path)
+    assert Settings().client_config()["sasl.username"] == "admin"
+    config = Settings(command_config=given).client_config()
+    assert config.get("trusted.server.keys.file") == (trusted if has_keys else None)
+    assert config.get("sasl.username") == given.get("sasl.username")
+    elsewhere = Settings(bootstrap="h:3", command_config=given).client_config()
+    assert trusted not in elsewhere.values()
+
+
+@pytest.mark.parametrize("command", ["create", "passwd"])
+def test_a_password_without_a_terminal_needs_an_option(command_line: CommandLine, command: str) -> None:
+    """Before anything is asked of the cluster."""
+    code, _, err = command_line("user", command, "alice", "-b", "127.0.0.1:1")
+    assert (code, "use --password-stdin" in err) == (2, True)
