@@ -25,14 +25,6 @@ class Deadlines(Generic[T]):
         """The connection is authenticated, or closed."""
         self._deadlines.pop(owner, None)
 
-    def pop_until(self, deadline_ms: int) -> T | None:
-        """Remove and return the first one, if its deadline is not later."""
-        owner = next(iter(self._deadlines), None)
-        if owner is None or self._deadlines[owner] > deadline_ms:
-            return None
-        del self._deadlines[owner]
-        return owner
-
     def expired(self, now_ms: int) -> list[T]:
         """Remove and return the connections whose deadline has passed."""
         found = [owner for owner, deadline_ms in self._deadlines.items() if deadline_ms <= now_ms]

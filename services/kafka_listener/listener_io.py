@@ -54,8 +54,6 @@ _LOG = logging.getLogger(__name__)
 BACKLOG = 1024
 SWEEP_S = 1.0
 LINGER_S = 1.0
-# How long an unauthenticated connection stays at least: under a flood, some have to come to their end.
-GUEST_MS = 1_000
 # How long a connection that others wait for, until it has sent the rest of its frame, may send nothing.
 STALL_MS = 5_000
 
@@ -242,7 +240,7 @@ class KafkaListener:
     def _accepted(self, name: str, descriptor: int, remote: Any) -> bool:
         limit = min(self.host.config.now.max_connections, self._descriptors)
         secured, is_full = self._secured.get(name), len(self._connections) - len(self.unready) >= limit
-        if is_full or (secured is not None and not self._has_room_for_guest(limit)):
+        if is_full or (secured is not None and len(self.unready) >= max_guests(limit)):
             self.refused += 1
             os.close(descriptor)
             return is_full
@@ -254,17 +252,6 @@ class KafkaListener:
         if throttle_ms:
             connection.mute(throttle_ms, must_close=True)
             connection.update_reading()
-        return True
-
-    def _has_room_for_guest(self, limit: int) -> bool:
-        """Whether one more may be unauthenticated; the oldest is closed for it, if it has had GUEST_MS."""
-        if len(self.unready) < max_guests(limit):
-            return True
-        oldest = self.unready.pop_until(self.now_ms() + self.handshake_timeout_ms - GUEST_MS)
-        if oldest is None:
-            return False
-        self.note_failed_handshake(oldest.peer, "too many connections are not authenticated")
-        oldest.abort()
         return True
 
     def ended(self, connection: KafkaConnection) -> None:

@@ -23,7 +23,7 @@ warnings.filterwarnings("ignore", module="kafka")
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]
-    """One token."""
+    """Always gives the same one."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -13,14 +13,3 @@ def test_expired_ones_are_returned_once() -> None:
     assert deadlines.expired(20) == ["a"]
     assert deadlines.expired(30) == ["c"]
     assert len(deadlines) == 0
-
-
-def test_the_first_is_removed_if_its_deadline_is_not_later() -> None:
-    deadlines: Deadlines[str] = Deadlines()
-    assert deadlines.pop_until(100) is None
-    deadlines.set("a", 10)
-    deadlines.set("b", 11)
-    assert deadlines.pop_until(9) is None
-    assert deadlines.pop_until(10) == "a"
-    assert deadlines.pop_until(10) is None
-    assert len(deadlines) == 1
