@@ -57,7 +57,7 @@ log = logging.getLogger("headrace.controller")
 LOCK_FILE = ".lock"
 LOCK_RETRY_MS = 50
 # Bound: how long a stopping leader waits for the responses of the others.
-FAREWELL_TIMEOUT_S = 0.5
+CLOSING_TIMEOUT_S = 0.5
 
 SERVED = (
     *QUORUM_APIS,
@@ -141,7 +141,7 @@ class ControllerServer:
                 )
         if self._quorum is not None and not self._tasks.is_stopping:
             try:
-                async with asyncio.timeout(FAREWELL_TIMEOUT_S):
+                async with asyncio.timeout(CLOSING_TIMEOUT_S):
                     await self._quorum.resign()
             except TimeoutError:
                 log.info("stopping without the confirmation of all controllers")

@@ -378,7 +378,7 @@ class _Servers:
         await self._start(self._nodes[index])
 
     async def kill_node(self, index: int) -> None:
-        """End a node without farewell message, flush or clean-shutdown marker."""
+        """End a node without the closing message, flush or clean-shutdown marker."""
         node = self._nodes[index]
         await node.kill()
         await self._runs.pop(node)
@@ -390,7 +390,7 @@ class _Servers:
         await self._start(self._controllers[index])
 
     async def kill_controller(self, index: int) -> None:
-        """End a controller without farewell message or flush."""
+        """End a controller without the closing message or flush."""
         controller = self._controllers[index]
         await controller.kill()
         await self._runs.pop(controller)

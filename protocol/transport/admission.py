@@ -23,7 +23,7 @@ from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, print
 if TYPE_CHECKING:
     from ..messages.envelope import RequestHeader
     from ..records.header import Buffer
-    from .door import Door
+    from .authentication import ListenerAuthentication
     from .pending import PendingBytes
 
 
@@ -36,7 +36,7 @@ class Admission:
 
     def __init__(
         self,
-        door: Door,
+        authentication: ListenerAuthentication,
         identity: ServerIdentity,
         limits: RouterLimits,
         peers: PeerTable,
@@ -48,7 +48,7 @@ class Admission:
         self.limits = limits
         self._peers = peers
         self._pending = pending
-        self._door = door
+        self._authentication = authentication
         self._decode_hello = wire.served_apis([API_VERSIONS])[API_VERSIONS.key].decode
 
     def let_in(
@@ -64,7 +64,7 @@ class Admission:
         self._check_body(body)
         served = peer.served.get(header.api_key)
         if served is None:
-            if peer.is_guest or not peer.served:
+            if peer.is_unauthenticated or not peer.served:
                 raise IllegalSaslStateError("this connection has to authenticate first")
             raise UnsupportedVersionError(f"this server does not support api {header.api_key}")
         api = served.api
@@ -122,10 +122,10 @@ class Admission:
         """
         peer.client_id = printable(hello.client_id)
         peer.software = printable(f"{hello.software_name} {hello.software_version}")
-        self._door.greet(peer, public_key, peer.last_seen_ms)
-        peer.is_guest = peer.exchange is not None
+        self._authentication.classify(peer, public_key, peer.last_seen_ms)
+        peer.is_unauthenticated = peer.exchange is not None
         self._peers.admit(peer)
-        apis = [served.api for served in self._door.all.values()]
+        apis = [served.api for served in self._authentication.all.values()]
         return ApiVersionsResponse(
             error_code=0,
             error_detail="",
@@ -137,8 +137,8 @@ class Admission:
             max_in_flight=self.limits.max_in_flight,
             max_request_bytes=self.limits.max_request_bytes,
             idle_timeout_ms=self.limits.idle_timeout_ms,
-            sasl_mechanisms=self._door.mechanisms(peer),
-            server_keys=self._door.server_keys(),
+            sasl_mechanisms=self._authentication.mechanisms(peer),
+            server_keys=self._authentication.server_keys(),
         )
 
     def _check_body(self, body: Buffer) -> None:

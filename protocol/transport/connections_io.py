@@ -87,7 +87,7 @@ def disconnect(descriptor: int, port: int, is_still_there: Callable[[], bool]) -
     return True
 
 
-class Strangers:
+class PendingHandshakes:
     """Accepted connections before their headrace handshake (ZeroMQ's own may be complete).
 
     Bound: together with the peers they stay below twice the limit of peers; connections above that are

@@ -13,9 +13,9 @@ ZeroMQ's own way, `unbind` and `close` with a linger, loses data (libzmq 4.3.5):
    (session_base.cpp:233, clean_pipes). A client's session does the same.
 
 So neither is used. While the socket is open, a broken connection is handled in any state: the rest of the
-message is still there. `Router.stop` keeps the socket open, sends a farewell behind the responses and waits
-for the peers to disconnect. Then, or at once by `Router.close`, every remaining connection is shut down at
-TCP level, and the socket is unbound and closed only when ZeroMQ has reported that all of them are gone. No
+message is still there. `Router.stop` keeps the socket open, sends a closing message behind the responses and
+waits for the peers to disconnect. Then, or at once by `Router.close`, every remaining connection is shut down
+at TCP level, and the socket is unbound and closed only when ZeroMQ has reported that all of them are gone. No
 session in the middle of a message is left for 4b. A client does the same, except that its requests without
 response are still sent with ZeroMQ's linger; there 4 remains, for the duration of the round trip, if that
 linger ends before the server has read everything.

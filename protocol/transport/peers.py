@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..security.identity import Identity
-    from .door import Exchange
+    from .authentication import Exchange
     from .wire import ServedApi
 
 MIB = 1024 * 1024
 MAX_NAME_LENGTH = 200
-# Bound: guests of a server, as a part of its limit of peers. The oldest is disconnected for a new one, so
-# that under a flood each still has the time of many handshakes.
-MIN_GUESTS = 16
-GUESTS_DIVISOR = 4
+# Bound: unauthenticated peers of a server, as a part of its limit of peers. The oldest is disconnected for a
+# new one, so that under a flood each still has the time of many handshakes.
+MIN_UNAUTHENTICATED = 16
+UNAUTHENTICATED_DIVISOR = 4
 
 
 @dataclass(slots=True)
@@ -71,10 +71,10 @@ class Peer:
     descriptor: int = -1  # of the connection, -1 if unknown
     is_connected: bool = True
     identity: Identity = ANONYMOUS_IDENTITY
-    served: Mapping[int, ServedApi] = field(default_factory=dict)  # the apis that it may use, see Door
+    served: Mapping[int, ServedApi] = field(default_factory=dict)  # the apis that it may use
     exchange: Exchange | None = None  # the authentication that is under way
     expires_ms: int | None = None  # when it must have authenticated again
-    is_guest: bool = False  # it is not authenticated, and no handler knows it
+    is_unauthenticated: bool = False  # it is not authenticated, and no handler knows it
 
 
 class Request(msgspec.Struct, eq=False):
@@ -108,13 +108,13 @@ class PeerTable:
     """The peers of one server by ROUTER identity and by connection.
 
     Bound: `limit` peers; further handshakes are rejected, because each peer takes memory while connected.
-    Guests, which are not authenticated, do not count for it: they have a fraction of it for themselves.
+    Unauthenticated peers do not count for it: they have a separate limit, a fraction of it.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._by_key: dict[bytes, Peer] = {}
-        self._guests: dict[bytes, Peer] = {}  # of `_by_key`, oldest first
+        self._unauthenticated: dict[bytes, Peer] = {}  # of `_by_key`, oldest first
         self._by_descriptor: dict[int, Peer] = {}
 
     def __len__(self) -> int:
@@ -138,29 +138,29 @@ class PeerTable:
         known = self._by_key.get(peer.key)
         if known is not None:
             self.forget(known)
-        elif not peer.is_guest:
+        elif not peer.is_unauthenticated:
             self._check_room()
         self._by_key[peer.key] = peer
-        if peer.is_guest:
-            self._guests[peer.key] = peer
+        if peer.is_unauthenticated:
+            self._unauthenticated[peer.key] = peer
         if peer.descriptor >= 0:
             self._by_descriptor[peer.descriptor] = peer
 
     def promote(self, peer: Peer) -> None:
-        """The guest has authenticated. Errors: ThrottlingQuotaExceededError if the table is full."""
-        if peer.is_guest:
+        """The peer has authenticated. Errors: ThrottlingQuotaExceededError if the table is full."""
+        if peer.is_unauthenticated:
             self._check_room()
-            peer.is_guest = False
-            self._guests.pop(peer.key, None)
+            peer.is_unauthenticated = False
+            self._unauthenticated.pop(peer.key, None)
 
-    def surplus_guest(self) -> Peer | None:
-        """The oldest guest if there are too many of them: the caller disconnects it."""
-        if len(self._guests) <= max_guests(self.limit):
+    def surplus_unauthenticated(self) -> Peer | None:
+        """The oldest unauthenticated peer if there are too many of them: the caller disconnects it."""
+        if len(self._unauthenticated) <= max_unauthenticated(self.limit):
             return None
-        return next(iter(self._guests.values()))
+        return next(iter(self._unauthenticated.values()))
 
     def _check_room(self) -> None:
-        if len(self._by_key) - len(self._guests) >= self.limit:
+        if len(self._by_key) - len(self._unauthenticated) >= self.limit:
             raise ThrottlingQuotaExceededError(
                 f"this server has reached its limit of {self.limit} connections"
             )
@@ -173,13 +173,13 @@ class PeerTable:
         if self._by_key.get(peer.key) is not peer:
             return False
         del self._by_key[peer.key]
-        self._guests.pop(peer.key, None)
+        self._unauthenticated.pop(peer.key, None)
         return True
 
 
-def max_guests(limit: int) -> int:
+def max_unauthenticated(limit: int) -> int:
     """The number of connections that may be unauthenticated at a time, beside `limit` others."""
-    return max(MIN_GUESTS, limit // GUESTS_DIVISOR)
+    return max(MIN_UNAUTHENTICATED, limit // UNAUTHENTICATED_DIVISOR)
 
 
 def printable(text: str) -> str:

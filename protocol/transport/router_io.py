@@ -29,9 +29,9 @@ from ..errors import IllegalSaslStateError, InvalidRequestError, KafkaError, Net
 from ..messages.registry import API_VERSIONS
 from . import connections_io, wire
 from .admission import Admission
+from .authentication import ListenerAuthentication
+from .authentication_io import SaslHandler
 from .context_io import bind_tcp, shared_context
-from .door import Door
-from .door_io import Entrance
 from .ending_io import Standing, drop_arrived
 from .monitor_io import HANDSHAKE_FAILED, WRONG_KEY, SocketMonitor
 from .multipart_io import ROUTER_ENVELOPE, open_multipart
@@ -90,11 +90,11 @@ class Router:
         self._limits = limits or RouterLimits()
         self._peers = PeerTable(self._limits.max_peers)
         self._pending = PendingBytes()
-        door = Door(security, apis)
-        self._admission = Admission(door, identity, self._limits, self._peers, self._pending)
+        authentication = ListenerAuthentication(security, apis)
+        self._admission = Admission(authentication, identity, self._limits, self._peers, self._pending)
         self._keys = None if security is None else security.keys
-        self._entrance = security and Entrance(door, self._peers, handler, self, security.failed_delay_ms)
-        self._handler = self._entrance.take if self._entrance else handler
+        self._sasl = security and SaslHandler(authentication, self._peers, handler, self)
+        self._handler = self._sasl.take if self._sasl else handler
         self._max_parts = self._limits.max_frames + 1  # with the routing key
         self._leaving: list[Peer] = []
         self._is_draining = False
@@ -124,8 +124,8 @@ class Router:
         self._monitor = SocketMonitor(
             self._socket, _MONITORED, functools.partial(self._guarded, self._on_event)
         )
-        self._strangers = connections_io.Strangers(self.port, self._limits, self._monitor.drain)
-        self._unfinished = UnfinishedMessages(self._socket, self._peers, self._strangers, self._admission)
+        self._handshakes = connections_io.PendingHandshakes(self.port, self._limits, self._monitor.drain)
+        self._unfinished = UnfinishedMessages(self._socket, self._peers, self._handshakes, self._admission)
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._on_readable)
         self._sweep_interval_s = sweep_interval_s(self._limits)
@@ -142,7 +142,7 @@ class Router:
             before.max_in_flight,
         )
         self._limits = self._admission.limits = limits
-        self._peers.limit = self._strangers.limit = limits.max_peers
+        self._peers.limit = self._handshakes.limit = limits.max_peers
         self._sweep_interval_s = sweep_interval_s(limits)
 
     async def run(self) -> None:
@@ -153,8 +153,8 @@ class Router:
         """Stop serving, and close when every peer has read its responses and disconnected, or after
         `linger_ms`.
 
-        Each peer gets a farewell behind its responses, on which headrace's clients disconnect. Requests from
-        now on are dropped, and so are their responses; peers that stay longer lose unread responses.
+        Each peer gets a closing message behind its responses, on which headrace's clients disconnect.
+        Later requests and their responses are dropped; peers that stay longer lose unread responses.
         """
         if self._is_closed:
             return
@@ -167,7 +167,7 @@ class Router:
         try:
             while staying and not self._is_closed:
                 # repeat it for peers whose queues were full
-                untold = [peer for peer in untold if not self._say_farewell(peer.key)]
+                untold = [peer for peer in untold if not self._send_closing_message(peer.key)]
                 if time.monotonic() >= end_s:
                     break
                 await asyncio.sleep(pause_s)
@@ -176,8 +176,8 @@ class Router:
         finally:
             self.close()
 
-    def _say_farewell(self, key: bytes) -> bool:
-        """Send the farewell to a peer; False if its queue is full."""
+    def _send_closing_message(self, key: bytes) -> bool:
+        """Send the closing message to a peer; False if its queue is full."""
         try:
             self._messages.send((key, _STOPPING, b""))
         except zmq.ZMQError as error:
@@ -336,7 +336,7 @@ class Router:
         key = parts[0]
         if self._is_stopping:
             if self._peers.get(key) is None:
-                self._say_farewell(key)  # a new connection, which would wait for its handshake
+                self._send_closing_message(key)  # a new connection, which would wait for its handshake
             return True
         try:
             self._check_shape(parts)
@@ -389,8 +389,8 @@ class Router:
         if (known := self._peers.get(key)) is not None:
             self._forget(known)
         welcome = self._admission.welcome(peer, hello, self._messages.user_id() if self._keys else "")
-        self._strangers.shook_hands(descriptor)
-        if (surplus := self._peers.surplus_guest()) is not None:
+        self._handshakes.shook_hands(descriptor)
+        if (surplus := self._peers.surplus_unauthenticated()) is not None:
             self._end(surplus, "this server has too many connections that are not authenticated")
         self.stats.handshakes += 1
         self._transmit(key, (key, wire.encode_response_header(header.correlation_id), wire.encode(welcome)))
@@ -414,8 +414,8 @@ class Router:
             # Order: EVENTS first, which makes ZeroMQ check for broken connections; a send alone may not.
             self._socket.getsockopt(zmq.EVENTS)
             try:
-                farewell = wire.encode_response_header(wire.NO_REQUEST, reason.code, str(reason))
-                self._messages.send((key, farewell, b""))
+                closing = wire.encode_response_header(wire.NO_REQUEST, reason.code, str(reason))
+                self._messages.send((key, closing, b""))
             except zmq.ZMQError as error:
                 if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                     raise
@@ -434,7 +434,7 @@ class Router:
             self._schedule()
 
     def _forget(self, peer: Peer) -> None:
-        is_known = self._peers.forget(peer) and not peer.is_guest
+        is_known = self._peers.forget(peer) and not peer.is_unauthenticated
         if is_known and self.on_peer_gone is not None and not self._is_stopping:
             # later: this may run inside a reply, while the owner is in the middle of another step
             self._loop.call_soon(self._guarded, self.on_peer_gone, peer)
@@ -443,10 +443,10 @@ class Router:
         self._standing.note(event, value)
         if event == zmq.EVENT_ACCEPTED:
             self.stats.connections_accepted += 1
-            if not self._strangers.accepted(value, self._read_clock(), len(self._peers)):
+            if not self._handshakes.accepted(value, self._read_clock(), len(self._peers)):
                 self.stats.connections_refused += 1
         elif event == zmq.EVENT_DISCONNECTED:
-            self._strangers.gone(value)
+            self._handshakes.gone(value)
             self._leave(self._peers.at(value))
         elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
             # port scans and early disconnects: not actionable for operators
@@ -463,7 +463,7 @@ class Router:
         self._messages.reap()
         self._now_ms = self._read_clock()
         self._timer = self._loop.call_later(self._sweep_interval_s, self._guarded, self._sweep)
-        self.stats.connections_refused += self._strangers.sweep(self._now_ms)
+        self.stats.connections_refused += self._handshakes.sweep(self._now_ms)
         for unfinished, reason in self._unfinished.look(self._limits):
             self.stats.messages_unfinished += 1
             self._drop(unfinished.key, unfinished.descriptor, reason)
@@ -472,9 +472,7 @@ class Router:
             if peer.in_flight == 0 and self._now_ms - peer.last_seen_ms > self._limits.idle_timeout_ms:
                 self.stats.peers_idled += 1
                 self._end(peer, "this connection was idle")
-            elif self._entrance and (
-                reason := self._entrance.fault_of(peer, self.port, self._now_ms, self._limits)
-            ):
+            elif self._sasl and (reason := self._sasl.fault_of(peer, self.port, self._now_ms, self._limits)):
                 self.stats.authentications_overdue += 1
                 self._end(peer, reason)
 

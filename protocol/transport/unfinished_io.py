@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .admission import Admission
-    from .connections_io import Strangers
+    from .connections_io import PendingHandshakes
     from .peers import Peer, PeerTable, RouterLimits
 
 # What may follow a complete message in the kernel's buffer, and the overhead of the encryption.
@@ -52,11 +52,11 @@ class UnfinishedMessages:
         self,
         socket: zmq.Socket[bytes],
         peers: PeerTable,
-        strangers: Strangers,
+        handshakes: PendingHandshakes,
         admission: Admission,
         received_of: Callable[[int], int] = peeked_received_bytes,
     ) -> None:
-        self._socket, self._peers, self._strangers, self._admission = socket, peers, strangers, admission
+        self._socket, self._peers, self._handshakes, self._admission = socket, peers, handshakes, admission
         self._received_of = received_of
         self._silent: dict[Peer, _Silence] = {}
         self._left: list[Peer] = []  # to be looked at next
@@ -92,7 +92,7 @@ class UnfinishedMessages:
 
     @property
     def _connections(self) -> int:
-        return len(self._peers) + len(self._strangers)
+        return len(self._peers) + len(self._handshakes)
 
     def _is_drained(self) -> bool:
         """Whether the router has taken all complete messages."""

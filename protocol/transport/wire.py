@@ -22,7 +22,7 @@ MAX_HEADER_BYTES = 256
 # Bound: a response header contains an error message.
 MAX_RESPONSE_HEADER_BYTES = 4096
 MAX_DETAIL_LENGTH = 1000
-# The correlation id of a farewell, the last message of a connection: it is not a response, and has the
+# The correlation id of a closing message, the last one of a connection: it is not a response, and has the
 # reason.
 NO_REQUEST = -1
 # Below this size a copy is cheaper than zero-copy bookkeeping. It also keeps accounting accurate: ZeroMQ

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol.errors import ConfigError, InvalidRequestError
 from ...protocol.transport.listen_errors import address_error, listen_error
-from ...protocol.transport.peers import max_guests, printable
+from ...protocol.transport.peers import max_unauthenticated, printable
 from ...runtime.files.files_io import raise_descriptor_limit
 from ...runtime.limited_log_io import LimitedLog
 from ...storage_node.configs.gateway_config import advertised, configured_listeners, security_of
@@ -240,7 +240,7 @@ class KafkaListener:
     def _accepted(self, name: str, descriptor: int, remote: Any) -> bool:
         limit = min(self.host.config.now.max_connections, self._descriptors)
         secured, is_full = self._secured.get(name), len(self._connections) - len(self.unready) >= limit
-        if is_full or (secured is not None and len(self.unready) >= max_guests(limit)):
+        if is_full or (secured is not None and len(self.unready) >= max_unauthenticated(limit)):
             self.refused += 1
             os.close(descriptor)
             return is_full

@@ -243,7 +243,7 @@ class NodeServer:
             await self._release()
 
     async def kill(self) -> None:
-        """End without a farewell to clients, a flush or a clean shutdown marker; locks are released."""
+        """End without closing messages, a flush or a clean shutdown marker; locks are released."""
         self._tasks.stop()
         self._gateway.close()
         if self._router is not None:

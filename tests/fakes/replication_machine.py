@@ -94,7 +94,7 @@ class Cluster(RuleBasedStateMachine):
             self.driver.heartbeat(node, offline_replicas=broken)
 
     @rule(node=NODES, epoch=st.integers(-1, 60))
-    def stranger(self, node: int, epoch: int) -> None:
+    def heartbeat_with_any_epoch(self, node: int, epoch: int) -> None:
         """Send a heartbeat with any broker epoch."""
         self.driver.ask(control.BrokerHeartbeatRequest(node, epoch, epoch))
 

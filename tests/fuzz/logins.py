@@ -218,7 +218,7 @@ class LoginFuzzer:
             await asyncio.sleep(0)
 
     async def _login(self, dice: random.Random) -> None:
-        """Messages of a guest, encrypted as they should be."""
+        """Messages of an unauthenticated peer, encrypted as they should be."""
         own = new_curve_keys()
         options: dict[str, int | bytes] = {
             "SNDTIMEO": 0,  # the server may have closed the connection

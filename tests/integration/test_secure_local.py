@@ -116,7 +116,7 @@ def test_unencrypted_connections_are_rejected(cluster: headrace.LocalCluster) ->
 
 
 def test_requests_of_servers_need_the_key_of_that_server(cluster: headrace.LocalCluster) -> None:
-    """A user, a stranger, and a node that pretends to be another one."""
+    """A user, an unknown client, and a node that pretends to be another one."""
     folder = cluster.data_dir / "security"
     node_1 = read_own_keys(folder / "node-1.key").keys
     trusted = [line.split()[1] for line in (folder / "trusted.keys").read_text().splitlines()]

@@ -69,7 +69,7 @@ def test_any_frames_leave_the_server_well(twin: str, conversation: list[list[byt
 
 
 @st.composite
-def guests_messages(draw: st.DrawFn) -> list[bytes]:
+def unauthenticated_messages(draw: st.DrawFn) -> list[bytes]:
     """A message of an authentication, right or damaged, or any other one."""
     if draw(st.booleans()):
         return draw(messages())
@@ -83,8 +83,8 @@ def guests_messages(draw: st.DrawFn) -> list[bytes]:
 
 @pytest.mark.parametrize("twin", TWINS)
 @settings(max_examples=60)
-@given(conversation=st.lists(guests_messages(), min_size=1, max_size=12), is_known=st.booleans())
-def test_no_frames_of_a_guest_reach_a_handler(
+@given(conversation=st.lists(unauthenticated_messages(), min_size=1, max_size=12), is_known=st.booleans())
+def test_no_frames_of_an_unauthenticated_peer_reach_a_handler(
     twin: str, conversation: list[list[bytes]], is_known: bool
 ) -> None:
     """On a listener with users. Sessions are put into the headers, so that they are the peer's own."""

@@ -50,7 +50,7 @@ class Files:
             issued = authority.issue(name)
             issued.written(folder, name)
             (folder / f"{name}.store.pem").write_text(issued.key_pem() + issued.chain_pem)
-        Authority("another CA").issue(ALICE).written(folder, "stranger")
+        Authority("another CA").issue(ALICE).written(folder, "untrusted")
         signer = ec.generate_private_key(ec.SECP256R1())
         public = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(signer.public_key()))
         (folder / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": KEY_ID, "use": "sig"}]}))

@@ -75,7 +75,7 @@ class Login(NamedTuple):
     @property
     def certificate(self) -> str:
         """The name of the files of the certificate and its key."""
-        return "stranger" if self.is_wrong else self.user
+        return "untrusted" if self.is_wrong else self.user
 
     def token(self, scene: Scene) -> str:
         """Of OAUTHBEARER."""

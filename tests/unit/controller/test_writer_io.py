@@ -349,7 +349,7 @@ async def test_a_closed_heartbeat_connection_is_reported() -> None:
     for node_id, key in ((1, b"old"), (2, b"b"), (1, b"new")):
         writer.submit(heartbeat(node_id, key))
     world.events.clear()
-    for key in (b"old", b"stranger", b"b", b"b"):
+    for key in (b"old", b"unknown", b"b", b"b"):
         writer.peer_gone(cast("Any", SimpleNamespace(key=key)))
     assert world.events == ["disconnected 2 7"]
     writer.on_resigned()
@@ -365,10 +365,10 @@ async def test_a_refused_heartbeat_does_not_replace_the_connection() -> None:
     writer.submit(heartbeat(1, b"current"))
     writer.submit(heartbeat(1, b"earlier", broker_epoch=6))
     for node_id in range(100, 200):
-        writer.submit(heartbeat(node_id, b"stranger"))
+        writer.submit(heartbeat(node_id, b"unknown"))
     assert len(writer._heartbeat_peers) == 1
     world.events.clear()
-    for key in (b"stranger", b"earlier", b"current"):
+    for key in (b"unknown", b"earlier", b"current"):
         writer.peer_gone(cast("Any", SimpleNamespace(key=key)))
     assert world.events == ["disconnected 1 7"]
 

@@ -85,9 +85,9 @@ def test_wrong_host_other_authority_expired_and_wrong_purpose_are_refused(
         handshake(serving(old), client, "localhost")
     with pytest.raises(ssl.SSLCertVerificationError, match="purpose"):
         handshake(serving(alice), client, "localhost")
-    stranger = context(ssl.Purpose.SERVER_AUTH, root, other.issue("alice", (), NOW), tmp_path)
+    untrusted = context(ssl.Purpose.SERVER_AUTH, root, other.issue("alice", (), NOW), tmp_path)
     with pytest.raises(ssl.SSLError):
-        handshake(serving(good), stranger, "localhost")
+        handshake(serving(good), untrusted, "localhost")
 
 
 def test_certificates_end_with_their_authority() -> None:

@@ -159,10 +159,10 @@ def test_begin_quorum_epoch_is_repeated_for_voters_that_do_not_fetch(core: Core)
     core.wait(700)
     core.fetch(2, core.log.end_offset, 1)
     core.wait(600)
-    greeted = {
+    contacted = {
         send.target for send in core.of(events.Send) if isinstance(send.body, quorum.BeginQuorumEpochRequest)
     }
-    assert greeted == {3}
+    assert contacted == {3}
 
 
 def test_describe_quorum(core: Core) -> None:

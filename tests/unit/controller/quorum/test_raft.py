@@ -155,8 +155,8 @@ def test_election_from_pre_vote_to_active() -> None:
     core.answer(core.last(quorum.VoteRequest), quorum.VoteResponse(0, -1, 1, vote_granted=True))
     assert core.raft.role is Role.LEADER
     assert core.of(events.Flush)
-    greeted = {s.target for s in core.of(events.Send) if isinstance(s.body, quorum.BeginQuorumEpochRequest)}
-    assert greeted == {2, 3}
+    contacted = {s.target for s in core.of(events.Send) if isinstance(s.body, quorum.BeginQuorumEpochRequest)}
+    assert contacted == {2, 3}
     core.flush()
     assert not core.raft.is_active, "only this disk has it"
     core.fetch(2, core.log.end_offset, 1)

@@ -311,10 +311,10 @@ def test_replaced_static_member_is_fenced(rig: ConsumerGroupRig) -> None:
         first.send()
     with pytest.raises(errors.FencedInstanceIdError):
         first.leave()
-    stranger = _static(rig, "c", "three")
-    stranger.epoch = 1
+    other = _static(rig, "c", "three")
+    other.epoch = 1
     with pytest.raises(errors.UnknownMemberIdError):
-        stranger.send()
+        other.send()
 
 
 def test_late_heartbeat_of_a_static_member_that_left_is_fenced(rig: ConsumerGroupRig) -> None:

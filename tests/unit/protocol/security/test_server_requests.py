@@ -41,7 +41,7 @@ REQUESTS = [
 
 @pytest.mark.parametrize(("sender", "api", "body_of"), REQUESTS)
 def test_server_may_send_requests_with_its_own_id_only(sender: Identity, api: Any, body_of: Any) -> None:
-    """Not for another id, not as the other kind of server; users and strangers not at all."""
+    """Not for another id, not as the other kind of server; users and unknown peers not at all."""
     check_sender(sender, api, body_of(1))
     other = CONTROLLER_1 if sender is NODE_1 else NODE_1
     for identity, number in ((sender, 2), (other, 1), (ALICE, 1), (PRETENDER, 1), (ANONYMOUS_IDENTITY, 1)):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headrace.protocol.transport.connections_io import Strangers, disconnect, far_end
+from headrace.protocol.transport.connections_io import PendingHandshakes, disconnect, far_end
 from headrace.protocol.transport.peers import RouterLimits
 
 
@@ -101,15 +101,15 @@ def test_a_connection_that_has_ended_already(ends: tuple[socket.socket, socket.s
     assert not disconnect(ours.fileno(), port, yes)
 
 
-def test_strangers_are_ended_when_they_stay_silent(ends: tuple[socket.socket, socket.socket, int]) -> None:
+def test_silent_connections_are_closed(ends: tuple[socket.socket, socket.socket, int]) -> None:
     """Accepted at 0 with 100 ms to shake hands: alive at 100, ended at 101, and forgotten."""
     client, ours, port = ends
-    strangers = Strangers(port, RouterLimits(handshake_timeout_ms=100), refresh=nothing)
-    assert strangers.accepted(ours.fileno(), 0, 0)
-    assert strangers.sweep(100) == 0
-    assert strangers.sweep(101) == 1
+    handshakes = PendingHandshakes(port, RouterLimits(handshake_timeout_ms=100), refresh=nothing)
+    assert handshakes.accepted(ours.fileno(), 0, 0)
+    assert handshakes.sweep(100) == 0
+    assert handshakes.sweep(101) == 1
     assert client.recv(1) == b""
-    assert len(strangers) == 0
+    assert len(handshakes) == 0
 
 
 def test_connections_after_handshake_or_close_are_not_ended(
@@ -117,11 +117,11 @@ def test_connections_after_handshake_or_close_are_not_ended(
 ) -> None:
     """Both are out of the sweep's reach."""
     client, ours, port = ends
-    strangers = Strangers(port, RouterLimits(handshake_timeout_ms=100), refresh=nothing)
-    for leave in (strangers.shook_hands, strangers.gone):
-        strangers.accepted(ours.fileno(), 0, 0)
+    handshakes = PendingHandshakes(port, RouterLimits(handshake_timeout_ms=100), refresh=nothing)
+    for leave in (handshakes.shook_hands, handshakes.gone):
+        handshakes.accepted(ours.fileno(), 0, 0)
         leave(ours.fileno())
-        assert strangers.sweep(10**6) == 0
+        assert handshakes.sweep(10**6) == 0
     ours.sendall(b"x")
     assert client.recv(1) == b"x"
 
@@ -129,12 +129,12 @@ def test_connections_after_handshake_or_close_are_not_ended(
 def test_connections_beyond_the_limit_are_ended_at_once(
     ends: tuple[socket.socket, socket.socket, int],
 ) -> None:
-    """Twice the limit of peers may be connected, strangers included; the next one is refused."""
+    """Twice the limit of peers may be connected, with those in their handshake; the next one is refused."""
     client, ours, port = ends
-    strangers = Strangers(port, RouterLimits(max_peers=2), refresh=nothing)
-    assert strangers.accepted(1_000_001, 0, 2)
-    assert strangers.accepted(1_000_002, 0, 2)
-    assert not strangers.accepted(ours.fileno(), 0, 2)
+    handshakes = PendingHandshakes(port, RouterLimits(max_peers=2), refresh=nothing)
+    assert handshakes.accepted(1_000_001, 0, 2)
+    assert handshakes.accepted(1_000_002, 0, 2)
+    assert not handshakes.accepted(ours.fileno(), 0, 2)
     assert client.recv(1) == b""
 
 
@@ -146,12 +146,12 @@ def test_reused_descriptor_is_not_a_silent_connection(
     number = ours.fileno()
 
     def refresh() -> None:
-        strangers.gone(number)
-        strangers.accepted(number, 500, 0)
+        handshakes.gone(number)
+        handshakes.accepted(number, 500, 0)
 
-    strangers = Strangers(port, RouterLimits(handshake_timeout_ms=100), refresh=refresh)
-    strangers.accepted(number, 0, 0)
-    strangers.sweep(500)
+    handshakes = PendingHandshakes(port, RouterLimits(handshake_timeout_ms=100), refresh=refresh)
+    handshakes.accepted(number, 0, 0)
+    handshakes.sweep(500)
     ours.sendall(b"still here")
     assert client.recv(20) == b"still here"
-    assert len(strangers) == 1
+    assert len(handshakes) == 1

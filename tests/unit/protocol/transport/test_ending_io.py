@@ -41,7 +41,7 @@ async def ask_all(served: Served, peer: RawPeer) -> None:
 
 
 async def read_and_leave(peer: RawPeer) -> list[int]:
-    """The correlation ids of the responses before the farewell, after which the peer closes."""
+    """The correlation ids of the responses before the closing message, after which the peer closes."""
     numbers: list[int] = []
     while True:
         header, _ = await peer.answer()
@@ -127,8 +127,8 @@ async def test_peer_that_reads_nothing_does_not_delay_the_stop(twin: str) -> Non
         served.held.clear()
 
 
-async def test_farewell_waits_for_room_in_a_full_queue(twin: str) -> None:
-    """Responses fill a peer's queue: the farewell follows when it has read some of them."""
+async def test_closing_message_waits_for_room_in_a_full_queue(twin: str) -> None:
+    """Responses fill a peer's queue: the closing message follows when it has read some of them."""
     async with serving(RouterLimits(max_in_flight=COUNT)) as served:
         served.is_holding = True
         with raw_peer(served.router.port, **BLIND) as peer:
@@ -165,11 +165,11 @@ async def test_handshake_with_a_stopping_server_fails_at_once(served: Served, tw
 
 @pytest.mark.parametrize("way", ["close", "stop"])
 async def test_the_port_can_be_bound_at_once(twin: str, way: str) -> None:
-    """With connections that stand, answers under way and strangers: the next line binds the port again."""
+    """With open connections, some without a handshake, and responses under way: the next line binds it."""
     async with serving(LIMITS) as served:
         served.is_holding = True
         port = served.router.port
-        _, stranger = await asyncio.open_connection("127.0.0.1", port)
+        _, silent = await asyncio.open_connection("127.0.0.1", port)
         with raw_peer(port, **BLIND) as peer:
             await ask_all(served, peer)
             for request in served.held:
@@ -182,7 +182,7 @@ async def test_the_port_can_be_bound_at_once(twin: str, way: str) -> None:
             assert again.start() == port
             again.close()
             await is_over(peer)
-        stranger.close()
+        silent.close()
         served.held.clear()
 
 

@@ -153,7 +153,7 @@ def test_a_client_cannot_name_its_own_key() -> None:
                 await until(lambda: served.router.connections == 1)
                 (peer,) = served.router._peers
                 assert not peer.identity.is_server
-                assert peer.is_guest
+                assert peer.is_unauthenticated
 
     run(test())
 

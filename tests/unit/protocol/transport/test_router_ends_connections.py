@@ -117,10 +117,10 @@ async def test_a_disconnect_before_the_greeting_is_counted_and_another_protocol_
         looker.close()
         await until(lambda: served.router.stats.handshakes_broken_off == 1)
         assert caplog.messages == []
-        _, stranger = await asyncio.open_connection("127.0.0.1", served.router.port)
-        stranger.write(WRONG_MECHANISM)
+        _, other = await asyncio.open_connection("127.0.0.1", served.router.port)
+        other.write(WRONG_MECHANISM)
         await until(lambda: served.router.stats.handshakes_failed == 1)
-        stranger.close()
+        other.close()
         assert len(caplog.messages) == 1
         assert "uses another protocol" in caplog.messages[0]
         await served.is_well()
@@ -146,19 +146,19 @@ async def test_connections_beyond_twice_the_limit_are_ended_at_once() -> None:
         await until(lambda: served.router.stats.connections_refused == 1)
         for _, writer in pairs:
             writer.close()
-        await until(lambda: len(served.router._strangers) == 0)
+        await until(lambda: len(served.router._handshakes) == 0)
         await served.is_well()
 
 
 async def test_connection_churn_leaves_nothing_behind(served: Served) -> None:
-    """A hundred clients come, ask and go: no peer, no stranger, no byte stays on the books."""
+    """A hundred clients come, ask and go: no peer, no handshake and no byte stays accounted."""
     for _ in range(100):
         client = await served.connect()
         await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
         client.close()
     await until(lambda: len(served.gone) == 100)
     assert served.router.connections == 0
-    assert len(served.router._strangers) == 0
+    assert len(served.router._handshakes) == 0
 
 
 async def test_other_limits_hold_from_the_next_request_on(served: Served) -> None:

@@ -154,9 +154,9 @@ async def test_invalid_message_closes_its_connection_only(
     affected."""
     caplog.set_level(logging.WARNING)
     bystander = await served.connect()
-    with raw_peer(served.router.port) as stranger, raw_peer(served.router.port) as known:
+    with raw_peer(served.router.port) as unknown, raw_peer(served.router.port) as known:
         await known.shake_hands("known")
-        for peer in (stranger, known):
+        for peer in (unknown, known):
             peer.send(*parts)
             await peer.disconnected()
     await until(lambda: served.gone == ["known"])

@@ -22,8 +22,8 @@ class Rig:
         self.sent = dict.fromkeys(range(count), 0)
         self.messages, self.is_drained = 0, True
         self.looks = 0
-        strangers: Any = ()
-        self.unfinished = UnfinishedMessages(self, self.table, strangers, self, self.received_of)  # type: ignore[arg-type]
+        handshakes: Any = ()
+        self.unfinished = UnfinishedMessages(self, self.table, handshakes, self, self.received_of)  # type: ignore[arg-type]
 
     def received_of(self, descriptor: int) -> int:
         self.looks += 1

@@ -201,28 +201,28 @@ def test_wrong_passwords_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) 
 
 def test_wrong_passwords_of_many_connections_leave_turns_to_others() -> None:
     """The authenticated client sends last, and is served before all passwords are checked."""
-    guest_count = 400
+    count = 400
 
     async def scenario(rig: ListenerRig) -> None:
         client = await rig.client()
         await handshake(client)
         await authenticate(client, RIGHT)
-        guests = [await rig.client() for _ in range(guest_count)]
-        for guest in guests:
-            guest.send(HANDSHAKE, 1, mechanism="PLAIN")
-            guest.send(AUTHENTICATE, 2, auth_bytes=WRONG)
+        clients = [await rig.client() for _ in range(count)]
+        for other in clients:
+            other.send(HANDSHAKE, 1, mechanism="PLAIN")
+            other.send(AUTHENTICATE, 2, auth_bytes=WRONG)
         client.send(METADATA, 9)
         await rig.host.request(0)
-        assert rig.listener.failed_authentications < guest_count
-        for guest in guests:
-            await guest.answer(HANDSHAKE, 1)
-            assert (await guest.answer(AUTHENTICATE, 2))[1].error_code == 58
-        assert rig.listener.failed_authentications == guest_count
+        assert rig.listener.failed_authentications < count
+        for other in clients:
+            await other.answer(HANDSHAKE, 1)
+            assert (await other.answer(AUTHENTICATE, 2))[1].error_code == 58
+        assert rig.listener.failed_authentications == count
 
     run(scenario, **SASL)
 
 
-def test_guests_have_a_limit_of_their_own() -> None:
+def test_unauthenticated_connections_have_a_separate_limit() -> None:
     """They take no place of a user. Above the limit the listener waits until one of them has ended."""
 
     async def scenario(rig: ListenerRig) -> None:
@@ -230,11 +230,11 @@ def test_guests_have_a_limit_of_their_own() -> None:
         for client in users:
             await handshake(client)
             await authenticate(client, RIGHT)
-        guests = [await rig.client() for _ in range(17)]  # 16 are the limit
-        assert await guests[-1].ended() == b""
+        clients = [await rig.client() for _ in range(17)]  # 16 are the limit
+        assert await clients[-1].ended() == b""
         assert (len(rig.listener.unready), rig.listener.refused) == (16, 1)
         waiting = await rig.client()
-        guests[0].close()
+        clients[0].close()
         await handshake(waiting)
         assert (await authenticate(waiting, RIGHT)).error_code == 0
         for client in users:

@@ -166,7 +166,7 @@ async def test_a_delayed_request_can_fail() -> None:
 
 
 async def test_delayed_requests_are_dropped_when_the_node_stops() -> None:
-    """The listener has said farewell."""
+    """The listener has sent the closing message."""
     rig = Rig(producer_byte_rate=100_000.0)
     rig.produce(210_000)
     rig.produce(1)

@@ -1,11 +1,12 @@
 """Authentication on a listener: the identity of a connection, and the requests that it may send. Pure.
 
-A connection is a server of the cluster, identified by its CURVE key; a guest, which may only authenticate; or
-a user. All peers of a kind share a table of allowed requests, so that a listener without security has no
-extra cost.
+A peer is a server of the cluster, identified by its CURVE key; a user; or unauthenticated, and then it may
+only authenticate. All peers of a kind share a table of allowed requests, so that a listener without security
+has no extra cost.
 
-Bound: guests have a separate connection limit, so that they do not count against that of users; when it is
-reached, the oldest guest is closed. Each guest has one exchange, which must end within the handshake timeout.
+Bound: unauthenticated peers have a separate connection limit, so that they do not count against that of
+users; when it is reached, the oldest of them is closed. Each has one exchange, which must end within the
+handshake timeout.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ class Refusal(Exception):
         self.answer, self.reason = answer, reason
 
 
-class Door:
+class ListenerAuthentication:
     """The kinds of peers of one listener, and their exchanges."""
 
     def __init__(self, security: RouterSecurity | None, apis: Iterable[Api]) -> None:
         apis = tuple(apis)
         self._security = security
         has_users = security is not None and security.sasl is not None
-        self._of_guests = wire.served_apis(SASL_APIS)
+        self._of_unauthenticated = wire.served_apis(SASL_APIS)
         self._of_others = wire.served_apis((*apis, *SASL_APIS) if has_users else apis)
         self.all: dict[int, ServedApi] = self._of_others
 
@@ -88,7 +89,11 @@ class Door:
             return ()
         return tuple(self._security.trusted().to_text().splitlines())
 
-    def greet(self, peer: Peer, public_key: str, now_ms: int) -> None:
+    def failed_delay_ms(self) -> int:
+        """By how much a rejection is delayed, in ms."""
+        return 0 if self._security is None else self._security.failed_delay_ms()
+
+    def classify(self, peer: Peer, public_key: str, now_ms: int) -> None:
         """Classify a peer after its handshake, by its CURVE key in hexadecimal digits, empty without.
         Errors: ClusterAuthorizationFailedError."""
         security = self._security
@@ -105,13 +110,13 @@ class Door:
         else:
             peer.identity = Identity(host=host)
             if security.sasl is not None:
-                peer.served = self._of_guests
+                peer.served = self._of_unauthenticated
                 peer.exchange = Exchange(now_ms)
 
     # --- an exchange ------------------------------------------------------------------------------------
 
     def begin(self, peer: Peer, request: SaslHandshakeRequest, now_ms: int) -> SaslHandshakeResponse:
-        """Begin an exchange, of a guest or of a user that re-authenticates. Errors: Refusal."""
+        """Begin an exchange; also of a user, which re-authenticates. Errors: Refusal."""
         if peer.identity.is_server:
             raise _illegal("a server of the cluster is authenticated by its key")
         factories = self._factories()
@@ -178,7 +183,7 @@ class Door:
 
     def _factories(self) -> Mapping[str, SaslFactory]:
         sasl = None if self._security is None else self._security.sasl
-        assert sasl is not None, "only then there are guests, and the apis are served"
+        assert sasl is not None, "only then the apis of SASL are served"
         return sasl()
 
     def _lifetime_ms(self, mechanism: str, result: Authenticated, wall_ms: int) -> int:

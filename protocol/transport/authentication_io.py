@@ -16,8 +16,8 @@ from ..messages.registry import SASL_HANDSHAKE
 from ..security.identity import ANONYMOUS_IDENTITY
 from ..security.sasl import Pending
 from ..security.server_requests import check_sender
+from .authentication import SASL_KEYS, Refusal, overdue
 from .connections_io import MAX_UNKNOWN_BYTES, received_bytes
-from .door import SASL_KEYS, Refusal, overdue
 from .peers import printable
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from ..messages.sasl import SaslAuthenticateResponse
     from ..security.sasl import SaslOutcome
-    from .door import Door, Exchange
+    from .authentication import Exchange, ListenerAuthentication
     from .peers import Peer, PeerTable, Request, RouterLimits
     from .stats import RouterStats
 
 
 class _Answers(Protocol):
-    """A router, for its entrance."""
+    """The router of the listener."""
 
     stats: RouterStats
     warn: Callable[[str, str], None]
@@ -46,20 +46,18 @@ class _Answers(Protocol):
         """Respond with an error."""
 
 
-class Entrance:
+class SaslHandler:
     """The handler of a listener with security."""
 
     def __init__(
         self,
-        door: Door,
+        authentication: ListenerAuthentication,
         peers: PeerTable,
         handler: Callable[[Request], None],
         router: _Answers,
-        delay_ms: Callable[[], int],
     ) -> None:
-        """`delay_ms`: of rejections."""
-        self._door, self._peers, self._handler, self._router = door, peers, handler, router
-        self._delay_ms = delay_ms
+        self._authentication, self._peers = authentication, peers
+        self._handler, self._router = handler, router
 
     def take(self, request: Request) -> None:
         """A request that the peer may send. Errors: KafkaError, its response."""
@@ -71,7 +69,7 @@ class Entrance:
 
     def fault_of(self, peer: Peer, port: int, now_ms: int, limits: RouterLimits) -> str:
         """Why the peer's connection to `port` has to end now; empty if it may go on."""
-        if peer.is_guest and received_bytes(peer.descriptor, port) > MAX_UNKNOWN_BYTES:
+        if peer.is_unauthenticated and received_bytes(peer.descriptor, port) > MAX_UNKNOWN_BYTES:
             return f"this connection sent more than {MAX_UNKNOWN_BYTES} bytes and did not authenticate"
         return overdue(peer, now_ms, limits.handshake_timeout_ms)
 
@@ -79,9 +77,9 @@ class Entrance:
         peer, now_ms, wall_ms = request.peer, _now_ms(), _wall_ms()
         with self._refusing(request):
             if request.api is SASL_HANDSHAKE:
-                self._router.reply(request, self._door.begin(peer, request.body, now_ms))
+                self._router.reply(request, self._authentication.begin(peer, request.body, now_ms))
                 return
-            response = self._door.step(peer, request.body, now_ms, wall_ms)
+            response = self._authentication.step(peer, request.body, now_ms, wall_ms)
             if isinstance(response, Pending):
                 self._await(request, response.outcome)
             else:
@@ -107,7 +105,7 @@ class Entrance:
             return
         with self._refusing(request):
             result = outcome.result()
-            self._answer(request, self._door.resume(peer, exchange, result, _now_ms(), _wall_ms()))
+            self._answer(request, self._authentication.resume(peer, exchange, result, _now_ms(), _wall_ms()))
 
     def _answer(self, request: Request, response: SaslAuthenticateResponse) -> None:
         """Errors: ThrottlingQuotaExceededError if the connection limit of users is reached."""
@@ -132,7 +130,8 @@ class Entrance:
         where = f"{peer.address} {peer.client_id}"
         self._router.warn("authentication failed", f"authentication of {where} failed: {printable(reason)}")
         _close_to(peer)
-        asyncio.get_running_loop().call_later(self._delay_ms() / 1000, self._answer_late, request, answer)
+        delay_s = self._authentication.failed_delay_ms() / 1000
+        asyncio.get_running_loop().call_later(delay_s, self._answer_late, request, answer)
 
     def _answer_late(self, request: Request, answer: KafkaError) -> None:
         self._router.reply_error(request, answer)
