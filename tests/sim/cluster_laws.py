@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from cluster_losses import is_unclean
 from headrace.protocol.metadata.image import RECOVERED, MetadataImage
 from headrace.storage_node.embedded.contract import COORDINATOR_TOPICS
-from headrace.storage_node.replica.partition import PartitionState
 from history import Outcome
 from log_contents import Stored, buffers, stored, value_at, values_of
 from watches import Watch
@@ -106,22 +105,20 @@ class Laws:
         is_of_new_image = self._offsets.get(node.name) != offsets
         self._offsets[node.name] = offsets
         for key, partition in table.partitions.items():
-            log = partition.log
-            if log is None or partition.state is not PartitionState.ONLINE:
-                continue
             watch = watches.get(key)
-            if watch is None or watch.log is not log or watch.partition is not partition:
-                watch = watches[key] = Watch(partition, log)
-            if watch.dir_state.failure is not None:
-                continue
+            if watch is None or watch.log is not partition.log or watch.partition is not partition:
+                if partition.log is None:
+                    continue
+                watch = watches[key] = Watch(partition, partition.log)
             state = watch.state_now()
             if state != watch.state:
-                partition.check()
-                self._check_partition(node, partition, log)
                 watch.state = state
-            elif is_of_new_image and partition.in_sync is not None:
+                if watch.is_online:
+                    partition.check()
+                    self._check_partition(node, partition, watch.log)
+            elif is_of_new_image and partition.in_sync is not None and watch.is_online:
                 self._check_superset(partition, node)
-                self._check_low_watermark(partition, log)
+                self._check_low_watermark(partition, watch.log)
         held = (len(table.partitions), table.image)
         last_held = self._held.get(node.name)
         if node.core.table.is_caught_up and (

@@ -330,6 +330,11 @@ class SimConsumer(SimClient):
         """The next offset of each partition."""
         return {tuple(tp): state.position or 0 for tp, state in self.fetcher.states.items()}  # type: ignore[misc]
 
+    def position_of(self, key: tuple[str, int]) -> int:
+        """The next offset of a partition, 0 while it is unknown."""
+        state = self.fetcher.states.get(key)  # type: ignore[call-overload]
+        return 0 if state is None else state.position or 0
+
     def _poll(self) -> None:
         if not self.is_reading:
             return

@@ -175,7 +175,7 @@ class SimMember(SimConsumer):
             self.apply_assignment()
             reads = self.take()
             if reads:
-                self.cluster.groups.read_by(self, reads)
+                self.cluster.groups.read_by(reads)
                 yield from self._commit(reads)
             if self.kind == "streams" and self.random.random() < 0.003 and self.cluster.groups.may_die:
                 self.die()

@@ -62,7 +62,7 @@ class Groups:
         self._owners: dict[tuple[str, int, TopicPartition], str] = {}
         self._floors: dict[tuple[str, TopicPartition], int] = {}
         self._asked: dict[tuple[str, TopicPartition], Counter[int]] = defaultdict(Counter)
-        self._read: dict[tuple[str, TopicPartition], set[bytes]] = defaultdict(set)
+        self._read: dict[int, set[bytes]] = defaultdict(set)  # by partition, by members without transactions
         self._ops: list[Op] = []
         self.watcher = Watcher(cluster, "watcher")
         self.apps = [TransactionalApp(cluster, "x0"), TransactionalApp(cluster, "x1")]
@@ -148,20 +148,19 @@ class Groups:
         assert offset >= floor or is_late, f"OffsetsKept: {group} is at {offset} of {tp}, not {floor}"
         self._cluster.rules.marks["offsets fetched"] += offset > 0
 
-    def read_by(self, member: SimMember, reads: Reads) -> None:
+    def read_by(self, reads: Reads) -> None:
         """Note the records that a member of a group without transactions has read."""
         for tp, records in reads.items():
-            self._read[member.group, tp].update(value for _, value in records)
+            self._read[tp.partition].update(value for _, value in records)
 
     # --- the end ------------------------------------------------------------------------------------------
 
     def is_watched(self) -> bool:
         """Whether the read_committed watcher has reached the end of all logs, so that no transaction is
         open."""
-        image = self._cluster.rules.image
-        positions = self.watcher.positions()
-        keys = [(name, n) for name in (SOURCE, COPY) for n in range(len(image.topics[name].partitions))]
-        return all(positions.get(key, 0) >= self._cluster.end_of(key) for key in keys)
+        topics = self._cluster.rules.image.topics
+        keys = [(name, n) for name in (SOURCE, COPY) for n in range(len(topics[name].partitions))]
+        return self._cluster.have_read((self.watcher, key) for key in keys)
 
     def is_copied(self) -> bool:
         """Whether every record was copied, and read by the readers."""
@@ -173,14 +172,9 @@ class Groups:
                 continue
             if len(values.get((COPY, number), ())) < len(records):
                 return False
-            if not self._read_of(number).issuperset(records):
+            if not self._read[number].issuperset(records):
                 return False
         return True
-
-    def _read_of(self, number: int) -> set[bytes]:
-        return {
-            value for (_, tp), records in self._read.items() if tp.partition == number for value in records
-        }
 
     def end(self) -> None:
         """Check the laws after the faults have healed. Errors: AssertionError for a broken law."""

@@ -16,18 +16,25 @@ class Watch:
     by those nodes. The parts of the log are stored here because every event of the node reads them.
     """
 
-    __slots__ = ("_reader", "_recovery", "_segments", "_start", "dir_state", "log", "partition", "state")
+    __slots__ = ("_dir_state", "_reader", "_recovery", "_segments", "_start", "log", "partition", "state")
 
     def __init__(self, partition: Partition, log: Log) -> None:
-        self.partition, self.log, self.dir_state = partition, log, log.folder.files.dir_state
+        self.partition, self.log, self._dir_state = partition, log, log.folder.files.dir_state
         self._start, self._segments, self._reader = log.start, log.segments, log.reader
         self._recovery = log.recovery
         self.state: tuple[Any, ...] = ()  # never checked
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the node serves the partition, and its disk has not failed."""
+        return self.partition.is_online and self._dir_state.failure is None
 
     def state_now(self) -> tuple[Any, ...]:
         partition = self.partition
         in_sync = partition.in_sync
         facts = (
+            partition.state,
+            self._dir_state.failure,
             partition.high_watermark,
             self._segments.active.next_offset,
             partition.flushed_offset,
@@ -40,5 +47,7 @@ class Watch:
         )
         if in_sync is None:
             return facts
-        starts = [(each.log_start_offset, each.broker_epoch) for each in in_sync.followers.values()]
-        return (*facts, in_sync.committed, in_sync.proposal, in_sync.partition_epoch, starts)
+        leading = [in_sync.committed, in_sync.proposal, in_sync.partition_epoch]
+        for each in in_sync.followers.values():
+            leading += (each.log_start_offset, each.broker_epoch)
+        return (*facts, *leading)
