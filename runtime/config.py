@@ -16,7 +16,7 @@ from ..protocol.errors import ConfigError
 from .nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -100,8 +100,9 @@ class Config:
     @classmethod
     def field_of(cls, name: str, *, is_keyword: bool = False) -> str:
         """The field of a dotted or underscored name. Errors: ConfigError with the nearest name."""
-        known = _declared(cls).fields
-        family = _family_of(name, known)
+        declared = _declared(cls)
+        known = declared.fields
+        family = _family_of(name, declared.families)
         if family:
             return known[family]
         found = known.get(name) or (name if name in known.values() else known.get(name.replace("_", ".")))
@@ -123,7 +124,7 @@ class Config:
     @classmethod
     def _take(cls, values: dict[str, Any], field_name: str, name: str, value: Any) -> None:
         """Set the value of key `name`, which may be one of a family."""
-        family = _family_of(name, _declared(cls).fields)
+        family = _family_of(name, _declared(cls).families)
         if not family:
             values[field_name] = value
             return
@@ -162,10 +163,10 @@ def text_of(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _family_of(name: str, known: Iterable[str]) -> str:
+def _family_of(name: str, families: Iterable[str]) -> str:
     """The declared name, ending in `.*`, of the family that the key belongs to; empty if to none."""
-    for family in known:
-        if family.endswith(FAMILY) and name.startswith(family[:-1]) and name != family:
+    for family in families:
+        if name.startswith(family[:-1]) and name != family:
             return family
     return ""
 
@@ -179,6 +180,7 @@ class _Declared(NamedTuple):
     defaults: Mapping[str, Any]
     types: Mapping[str, Any]
     fields: Mapping[str, str]
+    families: Sequence[str]  # the names that end in `.*`
 
 
 _DECLARED: dict[type, _Declared] = {}
@@ -196,6 +198,7 @@ def _declared(cls: type[Config]) -> _Declared:
             {declaration.name: f.default for declaration, f in found.items()},
             {declaration.name: hints[f.name] for declaration, f in found.items()},
             {declaration.name: f.name for declaration, f in found.items()},
+            [declaration.name for declaration in found if declaration.name.endswith(FAMILY)],
         )
     return _DECLARED[cls]
 

@@ -135,7 +135,11 @@ class TimingWheel(Generic[T]):
                     return starts_ms
                 # Timers of a coarse bucket need not move before one is due: the next bucket comes first only
                 # if it starts before that. The children of the heap's root are the candidates.
-                return min([bucket.earliest_ms, *(each[0] for each in heap[1:3])])
+                earliest_ms = bucket.earliest_ms
+                for starts_ms, _, _ in heap[1:3]:
+                    if starts_ms < earliest_ms:
+                        earliest_ms = starts_ms
+                return earliest_ms
             heapq.heappop(heap)
             bucket.starts_ms = -1
         return None

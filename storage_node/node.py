@@ -137,6 +137,13 @@ class StorageNode:
             now_ms,
             self.authorization.authorizer,
         )
+        # the parts with deadlines; the last two only while there are replicas on other nodes
+        self._waiting = (self._produces, self._fetches, self._fetch, self.coordinators)
+        self._waiting_replicated = (
+            *self._waiting,
+            replicas.fetchers,
+            replicas.isr_manager.isr_changes,
+        )
         self.audit = AuditWriter(lambda: self.config.now, lambda: self.image, self._emit)
         self._handlers.transactions.on_marker = self.coordinators.ended_transaction
 
@@ -463,15 +470,10 @@ class StorageNode:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        waiting = (self._produces, self._fetches, self._fetch, self.coordinators)
-        deadlines = [each.next_deadline_ms() for each in waiting]
-        if self.replicas.images.is_replicating:
-            deadlines += (
-                self.replicas.fetchers.next_deadline_ms(),
-                self.replicas.isr_manager.isr_changes.next_deadline_ms(),
-            )
+        waiting = self._waiting_replicated if self.replicas.images.is_replicating else self._waiting
         earliest = self._wake_at_ms
-        for deadline in deadlines:
+        for part in waiting:
+            deadline = part.next_deadline_ms()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         if earliest != self._wake_at_ms:

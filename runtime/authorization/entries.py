@@ -93,8 +93,8 @@ def _width(entries: Entries, entry: Any) -> int:
 
 def _empty(entries: Entries) -> Any:
     """The response to a request without entries."""
-    first = msgspec.structs.fields(entries.api.response)[0].name
-    return entries.api.response(0, ()) if first == "error_code" else entries.api.response(())
+    response = entries.api.response
+    return response(0, ()) if response.__struct_fields__[0] == "error_code" else response(())
 
 
 # --- the resources of entries -----------------------------------------------------------------------------
