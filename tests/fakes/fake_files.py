@@ -191,7 +191,7 @@ class FakeFile:
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
         inode = self._held()
-        data = b"".join(bytes(buffer) for buffer in buffers)
+        data = b"".join(buffers)
         torn = self._files._begin("pwrite", self.path, len(data))
         room = self._files._room(max(position + len(data) - len(inode.data), 0))
         if room is not None:

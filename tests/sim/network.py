@@ -48,18 +48,18 @@ class Network:
 
     def send(self, source: Hashable, target: Hashable, label: str, deliver: Callable[[], None]) -> None:
         """Call `deliver` after a delay; not if the message is lost, twice if it is duplicated."""
-        link, weather, copies = (source, target), self.weather, 1
+        link, weather = (source, target), self.weather
         if link in self._cut:
-            copies = 0
             self.lost += 1
-        elif self._draw() < weather.loss:
-            copies = 0
+            return
+        if self._draw() < weather.loss:
             self.lost += 1
             self._changed_ms[link] = self.world.now_ms
-        elif self._draw() < weather.duplicate:
-            copies = 2
-        for _ in range(copies):
-            self._launch(link, f"{source}>{target} {label}", deliver)
+            return
+        text, is_twice = f"{source}>{target} {label}", self._draw() < weather.duplicate
+        self._launch(link, text, deliver)
+        if is_twice:
+            self._launch(link, text, deliver)
 
     def cut(self, source: Hashable, target: Hashable) -> None:
         """Lose every new message from `source` to `target`; those in flight arrive."""
@@ -107,9 +107,13 @@ class Network:
         if weather.mean_delay_ms:
             # `expovariate`, which would call as many functions as the rest
             delay_ms += int(-log(1.0 - self._draw()) / (1 / weather.mean_delay_ms))
-        at_ms = max(now_ms, self._clogged_until.get(link, 0)) + delay_ms
+        at_ms = now_ms + delay_ms
+        if self._clogged_until:
+            at_ms = max(now_ms, self._clogged_until.get(link, 0)) + delay_ms
         if weather.is_ordered:
-            at_ms = max(at_ms, self._last_at.get(link, 0))
+            last_ms = self._last_at.get(link, 0)
+            if last_ms > at_ms:
+                at_ms = last_ms
             self._last_at[link] = at_ms
         self.delivered += 1
         era = self._era

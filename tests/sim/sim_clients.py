@@ -249,9 +249,10 @@ class SimProducer(SimClient):
         def done(response: Any, _frames: Sequence[bytes]) -> None:
             now_ms = self.world.now_ms
             if isinstance(response, KafkaError):
-                self._do(self.sender.on_failure(send.request_id, response, now_ms))
+                effects = self.sender.on_failure(send.request_id, response, now_ms)
             else:
-                self._do(self.sender.on_response(send.request_id, response, now_ms))
+                effects = self.sender.on_response(send.request_id, response, now_ms)
+            self._performer.perform_all(effects)
             self._poll()
 
         self.ask(send.node_id, registry.PRODUCE, body, frames, done)
@@ -301,7 +302,7 @@ class SimConsumer(SimClient):
         if limits is None:
             is_brisk = cluster.plan.is_brisk
             limits = FetchLimits(
-                max_wait_ms=self.random.choice((50, 200, 500) if is_brisk else (20, 50, 500)),
+                max_wait_ms=self.random.choice((100, 500, 1_000) if is_brisk else (20, 50, 500)),
                 min_bytes=self.random.choice((1, 1_000)) if is_brisk else 1,
                 max_bytes=self.random.choice((12_000, 100_000)),
                 max_partition_bytes=self.random.choice((300, 10_000, 10_000) if is_brisk else (300, 10_000)),
@@ -374,9 +375,10 @@ class SimConsumer(SimClient):
     def _done(self, sent: Any, took: Callable[..., Any]) -> Callable[[Any, Sequence[bytes]], None]:
         def done(response: Any, frames: Sequence[bytes]) -> None:
             if isinstance(response, KafkaError):
-                self._do(self.fetcher.on_failure(sent, response, self.world.now_ms))
+                effects = self.fetcher.on_failure(sent, response, self.world.now_ms)
             else:
-                self._do(took(sent, response, frames, self.world.now_ms))
+                effects = took(sent, response, frames, self.world.now_ms)
+            self._performer.perform_all(effects)
             self._poll()
 
         return done
