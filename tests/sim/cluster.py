@@ -81,8 +81,9 @@ class Plan:
     compacts: bool = False  # an additional topic, which is compacted
     groups: str = ""  # groups and transactions: classic, modern, mixed or streams; see txn_laws.py
     static_threads: bool = False  # of streams groups: readers are static members
-    # Fewer idle events: clients refresh metadata at once for topics that are not created yet, fetches and
-    # retries wait longer, and the recovery is shorter. Off in planted bugs, whose seeds would change.
+    # Fewer idle events: clients refresh metadata at once for topics that are not created yet, retries and the
+    # fetches of clients and followers wait longer, and the recovery is shorter. Off in planted bugs, whose
+    # seeds would change.
     is_brisk: bool = False
     drivers: bool = False  # some transactions are prepared, and committed or aborted later by a driver
     session_ms: int = 1_500  # session timeout of group members
@@ -170,9 +171,7 @@ class SimCluster:
         self.access = access.Access(self) if self.plan.acls else None
         self.faults = Faults(self)
         self.silent_until_ms = 0  # before this time producers send no new records
-        self._lagging: tuple[SimConsumer, tuple[str, int]] | None = (
-            None  # the last one that `have_read` found
-        )
+        self._lagging: tuple[SimConsumer, tuple[str, int]] | None = None  # found by the last `have_read`
         self.commits = CommitLaw(self)
         self.touched_nodes: dict[str, SimNode] = {}
         self.world.on_event = self._check
@@ -207,7 +206,7 @@ class SimCluster:
             "metadata.fetch.max.wait.ms": 500,
             "controlled.shutdown.timeout.ms": 2_000,
             "replica.lag.time.max.ms": 1_500,
-            "replica.fetch.wait.max.ms": 200,
+            "replica.fetch.wait.max.ms": 500 if self.plan.is_brisk else 200,
             "replica.fetch.max.bytes": self.plan.replica_fetch_bytes,
             "replica.fetch.response.max.bytes": 2 * self.plan.replica_fetch_bytes,
             "num.replica.fetchers": self.plan.fetchers,
@@ -342,13 +341,20 @@ class SimCluster:
             check_unclean(self)
 
     def _end_requests(self) -> None:
-        """Run until every pending request has its response; `Laws.at_end` reports those that have none."""
-        if self.groups is not None or not self.plan.is_brisk:  # coordinators complete decided transactions
+        """Run until every pending request has its response and every decided transaction is complete;
+        `Laws.at_end` reports those that are not."""
+        if not self.plan.is_brisk:
             self.world.run(LAST_ANSWER_MS)
             return
         self.world.run(ARRIVAL_MS)
         waiting = [each for node in self.nodes.values() for each in node.requests]
-        self.world.run(LAST_ANSWER_MS, until=lambda: all(each.is_answered for each in waiting))
+        groups = self.groups
+        self.world.run(
+            LAST_ANSWER_MS,
+            until=lambda: (
+                all(each.is_answered for each in waiting) and (groups is None or groups.are_settled())
+            ),
+        )
 
     def require(self, limit_ms: int, condition: Callable[[], bool], text: str) -> None:
         """Liveness: run until the condition holds. Errors: AssertionError after the limit."""

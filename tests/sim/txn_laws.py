@@ -22,6 +22,7 @@ from headrace.coordinators.group.consumer_group import ConsumerGroup
 from headrace.coordinators.runtime.hosted_shard import ShardState
 from headrace.coordinators.runtime.loading import digest
 from headrace.coordinators.txn.shard import TransactionShard
+from headrace.coordinators.txn.states import ENDING
 from headrace.protocol.model import TopicPartition
 from history import Outcome
 from log_contents import buffers
@@ -31,10 +32,13 @@ from sim_streams import StreamsLaws, state_of
 from sim_transactions import COPY, SOURCE, TransactionalApp
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from cluster import SimCluster
     from headrace.protocol.messages.groups import CommittedOffset
     from history import Op
     from sim_members import Reads
+    from sim_node import SimNode
 
 
 class Watcher(SimConsumer):
@@ -120,8 +124,7 @@ class Groups:
         """OneOwner in the state of coordinators of the new protocol: a partition that one member has not
         revoked yet is assigned to no other."""
         for node in self._cluster.nodes.values():
-            coordinators: Any = None if node.core is None else node.core.coordinators._coordinators
-            for hosted in () if coordinators is None else coordinators._shards.values():
+            for hosted in _hosted(node):
                 for group in getattr(hosted._shard, "groups", {}).values():
                     if isinstance(group, ConsumerGroup):
                         _check_group(group)
@@ -226,6 +229,16 @@ class Groups:
             elif op.outcome is not Outcome.FAIL:
                 assert there in ([], values), f"AllOrNothing: {there} of {values}"
 
+    def are_settled(self) -> bool:
+        """Whether all coordinators are loaded, and no decided transaction waits for its markers."""
+        shards = [hosted for node in self._cluster.nodes.values() for hosted in _hosted(node)]
+        return all(hosted.state is ShardState.ACTIVE for hosted in shards) and not any(
+            transaction.state in ENDING
+            for hosted in shards
+            if isinstance(hosted._shard, TransactionShard)
+            for transaction in hosted._shard.transactions.values()
+        )
+
     def check_coordinators(self) -> None:
         """CoordinatorState: a coordinator's state equals the state replayed from its log."""
         for node in self._cluster.nodes.values():
@@ -256,6 +269,12 @@ class Groups:
                 assert copied == records, (
                     f"ExactlyOnce: {number}: {len(copied)} copies of {len(records)}: {copied} {records}"
                 )
+
+
+def _hosted(node: SimNode) -> Collection[Any]:
+    """The coordinators on a node."""
+    coordinators: Any = None if node.core is None else node.core.coordinators._coordinators
+    return () if coordinators is None else coordinators._shards.values()
 
 
 def _check_group(group: ConsumerGroup) -> None:
