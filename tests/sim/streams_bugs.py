@@ -135,6 +135,6 @@ FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     shares_tasks_within_a_process: 3,
     loads_no_topology: 6,
     loads_no_targets: 6,
-    reports_revocations_too_early: 5,
+    reports_revocations_too_early: 8,
     keeps_tasks_when_fenced: 7,
 }
