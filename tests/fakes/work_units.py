@@ -13,9 +13,11 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# The files whose tests have clusters on one Ray, and the same for `headrace quickstart` and the tutorial. A
-# worker that takes both runs them one after the other, since they are neighbours; its Ray ends after them.
-RAY, RAY_OF_COMMANDS = RAYS = ("ray", "ray of commands")
+# The files whose tests have clusters on one Ray; the same for programs of Ray beside a cluster; and for
+# `headrace quickstart` and the tutorial. Together they take the longest: two workers begin with the first
+# two, and the one that finishes first takes the third, on its Ray, which ends after these.
+RAY, RAY_OF_PROGRAMS, RAY_OF_COMMANDS = RAYS = ("ray", "ray of programs", "ray of commands")
+PROGRAMS = ("test_ray_data", "test_ray_pipelines", "test_ray_streams", "test_ray_torch")
 # Units that take a minute or more, the longest first: at the end they would keep one worker busy alone.
 LONG = (
     *RAYS,
@@ -76,6 +78,8 @@ def _shared(path: str) -> str:
         return ""
     if folder == "faults":
         return path
+    if PurePath(path).stem in PROGRAMS:
+        return RAY_OF_PROGRAMS
     return RAY_OF_COMMANDS if parts[-1] == "ray" else RAY
 
 
@@ -92,9 +96,20 @@ class Scheduling(LoadScopeScheduling):
         return unit_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if int(node.gateway.id.removeprefix("gw")) % 2 == 1:
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-        super()._assign_work_unit(node)
+        """As the overridden method, which searches the list of all tests for each test, and visits all that
+        the worker has finished whenever it finishes another one."""
+        is_at_the_back = int(node.gateway.id.removeprefix("gw")) % 2 == 1
+        unit, tests = self.workqueue.popitem(last=is_at_the_back)
+        earlier = self.assigned_work.get(node, {})
+        open_units = {name: known for name, known in earlier.items() if not all(known.values())}
+        self.assigned_work[node] = {**open_units, unit: tests}
+        node.send_runtest_some([self._positions[test] for test, is_done in tests.items() if not is_done])
+
+    @functools.cached_property
+    def _positions(self) -> dict[str, int]:
+        """The positions of all tests in the list that each worker has collected."""
+        assert self.collection is not None
+        return {test: position for position, test in enumerate(self.collection)}
 
 
 def new_scheduling(config: pytest.Config, log: object) -> Scheduling:
