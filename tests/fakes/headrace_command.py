@@ -28,6 +28,7 @@ OF_RAY = (
     "ray._private.arrow_serialization",
     "ray.dag",
 )
+STATUS_EVERY_S = 0.2  # more often, the queries of all servers would delay their start
 PATIENCE_S = 400.0  # time limits of a command and of a starting cluster, shorter than the one of pytest
 # The queries of `headrace status`, without the second in which each command loads Ray.
 ASK_STATUS = """
@@ -133,7 +134,7 @@ class Headrace:
             found.update(self.status(cluster))
             return bool(found["state"] == "running")
 
-        assert until(is_running, PATIENCE_S), f"not running: {found}"
+        assert until(is_running, PATIENCE_S, STATUS_EVERY_S), f"not running: {found}"
         return found
 
     @contextlib.contextmanager

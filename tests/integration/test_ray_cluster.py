@@ -81,7 +81,7 @@ class SteadyProducer:
 
     def _run(self) -> None:
         for number in itertools.count():
-            if self._stop.wait(0.001):
+            if self._stop.wait(0.004):
                 return
             partition, value = number % PARTITIONS, b"%010d" % number
             future = self._producer.send(self._topic, value, partition=partition)

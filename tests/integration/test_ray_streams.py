@@ -75,7 +75,7 @@ class Words(threading.Thread):
         self.is_over = threading.Event()
 
     def run(self) -> None:
-        while not self.is_over.wait(0.005):
+        while not self.is_over.wait(0.02):
             for word in WORDS:
                 self._producer.send(self._topic, b"", key=word.encode())
                 self.sent[word] += 1
