@@ -13,7 +13,7 @@ from headrace.controller.state import (
 from headrace.controller.state.elections import Elected
 from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.image import RECOVERED
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from msgspec.structs import replace
 from replication_machine import Cluster
@@ -132,19 +132,23 @@ MUTATIONS = {
 }
 
 
+@seed(1)  # shows each bug within a second; the one that Hypothesis derives from the name takes ten
+class SeededCluster(Cluster):
+    """The same random histories each time."""
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_planted_bug_is_found(name, monkeypatch) -> None:
-    """With the same random histories each time (derandomized) and without shrinking."""
+    """In histories of a fixed seed, without shrinking."""
     place, attribute, wrong = MUTATIONS[name]
     monkeypatch.setattr(place, attribute, wrong)
     found = settings(
         max_examples=1500,
         stateful_step_count=40,
-        derandomize=True,
         database=None,
         phases=(Phase.generate,),
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(Cluster, settings=found)
+        run_state_machine_as_test(SeededCluster, settings=found)
