@@ -50,7 +50,8 @@ WORDS = (
     r"|bur(?:y|ie[sd])"
 )
 WORST = re.compile(rf"\b({WORDS})\b", re.I)
-ANYWHERE = re.compile(WORDS.replace(" ", "[ _]?"), re.I)
+# In a name, and in a string that is written in pieces: "gives " f"way".
+ANYWHERE = re.compile(WORDS.replace(" ", r"[\W_]*(?:[bfru]+[\"'])?"), re.I)
 
 
 def words_of_name(name: str) -> str:
@@ -105,6 +106,14 @@ def test_planted_sentences_and_names_are_found() -> None:
     source = "class IsHeard:\n    def test_whoever_lags(self, nobody): self.givesWay = EVERYBODY\n"
     found = ["EVERYBODY", "Heard", "gives Way", "nobody", "whoever"]
     assert sorted(word for _, word in worst_words(source)) == found
+
+
+@pytest.mark.parametrize("words", ["nobody", "tells of", "gives way", "is away"])
+def test_words_in_pieces_of_a_string_are_found(words: str) -> None:
+    """The pieces end between words, also at the end of a line."""
+    for between in (" ", "\n    ", " f"):
+        pieces = between.join(f'"{piece} "' for piece in words.split())
+        assert [word for _, word in worst_words(f"text = ({pieces})\n")] == [words]
 
 
 # Words that add nothing to a name.
