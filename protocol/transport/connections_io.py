@@ -51,6 +51,8 @@ def received_bytes(descriptor: int, port: int) -> int:
 def peeked_received_bytes(descriptor: int) -> int:
     """As `received_bytes`, without a duplicate: the descriptor may have become that of another connection.
     For a first look at many connections."""
+    if descriptor < 0:  # not known yet
+        return 0
     try:
         connection = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
     except OSError:

@@ -131,6 +131,7 @@ class RawPeer:
         self.session = 0
 
     def send(self, *parts: bytes) -> None:
+        """Waits for room in the queue; without a connection, which ended, for SNDTIMEO (for ever)."""
         self.socket.send_multipart(parts)
 
     def ask(self, api_key: int, body: bytes, *frames: bytes, version: int = 0, number: int = 1) -> None:

@@ -361,7 +361,7 @@ BUGS: dict[str, Planted] = {
         ("to", "repartition"),
     ),
     "second_source_of_a_topic_is_lost": Planted(
-        DSL + "logical_graph:LogicalGraph._merge_sources", "first.merge(node)", "pass", ("merge",)
+        DSL + "logical_graph:LogicalGraph._merge_sources", "first.merge(node, serdes)", "pass", ("merge",)
     ),
     # what a result consists of
     "changelog_loses_its_timestamp": Planted(

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headrace.protocol.transport.connections_io import PendingHandshakes, disconnect, far_end
+from headrace.protocol.transport.connections_io import (
+    PendingHandshakes,
+    disconnect,
+    far_end,
+    peeked_received_bytes,
+    received_bytes,
+)
 from headrace.protocol.transport.peers import RouterLimits
 
 
@@ -41,6 +47,21 @@ def test_a_connection_of_our_port_is_ended(ends: tuple[socket.socket, socket.soc
     assert disconnect(ours.fileno(), port, yes)
     assert client.recv(1) == b""
     os.fstat(ours.fileno())
+
+
+def test_received_bytes_are_counted_and_0_where_unknown(
+    ends: tuple[socket.socket, socket.socket, int],
+) -> None:
+    """A peer whose descriptor is not known yet, or closed, must not end the listener."""
+    client, ours, port = ends
+    client.sendall(bytes(1000))
+    assert len(ours.recv(1000, socket.MSG_WAITALL)) == 1000
+    assert received_bytes(ours.fileno(), port) == peeked_received_bytes(ours.fileno()) >= 1000
+    with Path("/dev/null").open() as other:
+        closed = other.fileno()
+        assert received_bytes(closed, port) == peeked_received_bytes(closed) == 0
+    for unknown in (-1, closed):
+        assert received_bytes(unknown, port) == peeked_received_bytes(unknown) == 0
 
 
 def test_replaced_connection_with_the_same_descriptor_is_not_ended(
