@@ -129,22 +129,22 @@ def records_of(batch: Any) -> list[ColumnRecord]:
 
 
 def by_partition(batch: Any) -> Iterator[tuple[str, int, Any]]:
-    """Topic, partition and rows, in the order of their offsets."""
-    ends = _ends(batch)
-    if len(ends) > 1:
-        order = [(name, "ascending") for name in ("topic", "partition", "offset")]
-        batch = batch.sort_by(order)
-        ends = _ends(batch)
+    """Topic, partition and rows, in the order of their offsets: a batch of a consumer has the rows of each
+    partition in this order, in few runs."""
+    runs: dict[tuple[str, int], list[Any]] = {}
+    topics, partitions = batch.column("topic"), batch.column("partition")
     start = 0
-    for end in ends:
-        rows = batch.slice(start, end - start)
-        yield rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py(), rows
+    for end in _ends(topics, partitions):
+        place = topics[start].as_py(), partitions[start].as_py()
+        runs.setdefault(place, []).append(batch.slice(start, end - start))
         start = end
+    for (topic, partition), rows in runs.items():
+        yield topic, partition, rows[0] if len(rows) == 1 else pa.concat_batches(rows)
 
 
-def _ends(batch: Any) -> list[int]:
+def _ends(topics: Any, partitions: Any) -> list[int]:
     """Where topic or partition change, and the end."""
-    found: set[int] = set()
-    for column in (batch.column("topic").dictionary_encode().indices, batch.column("partition")):
-        found.update(pc.run_end_encode(column).run_ends.to_pylist())
+    found: set[int] = set(pc.run_end_encode(partitions).run_ends.to_pylist())
+    if not pc.all(pc.equal(topics, topics[0])).as_py():
+        found.update(pc.run_end_encode(topics.dictionary_encode().indices).run_ends.to_pylist())
     return sorted(found)
