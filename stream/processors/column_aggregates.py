@@ -7,7 +7,8 @@ uses: the states are those of the records one by one (docs/adr/0032-named-aggreg
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from ...clients.arrow.library import pa, pc
 from ..errors import StreamsError
@@ -17,8 +18,6 @@ from .arrow_paths import PathResult, serdes_of
 from .table_store import operator_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..processing import ProcessorContext
     from ..task.settings import TaskSettings
     from ..topology.column_paths import ColumnPath
@@ -26,9 +25,29 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 131_072  # then they are combined; with their keys they take some megabytes
 _TOO_LARGE = 2**63
+_US = 1000  # of a millisecond
 
-# The columns of a group: number, sum, smallest and largest value.
-_COUNT, _SUM, _MIN, _MAX = "value_count", "value_sum", "value_min", "value_max"
+# The columns of a group: number, sum, smallest and largest value, and what they are made of; of groups, they
+# are made of the columns themselves.
+_COUNT, _SUM, _MIN, _MAX, _LATEST, _ROW = "count", "sum", "min", "max", "latest", "row"
+_OF_ROWS = {
+    _COUNT: ("value", "count"),
+    _SUM: ("value", "sum"),
+    _MIN: ("value", "min"),
+    _MAX: ("value", "max"),
+    _LATEST: ("timestamp", "max"),
+    _ROW: (_ROW, "max"),
+}
+_OF_GROUPS = {
+    _COUNT: (_COUNT, "sum"),
+    _SUM: (_SUM, "sum"),
+    _MIN: (_MIN, "min"),
+    _MAX: (_MAX, "max"),
+    _LATEST: (_LATEST, "max"),
+    _ROW: (_ROW, "max"),
+}
+_LAST = ("timestamp", "offset", "raw_key", "data")
+"""Of the last row of a group."""
 _NEEDS = {
     "count": (_COUNT,),
     "sum": (_SUM,),
@@ -36,6 +55,8 @@ _NEEDS = {
     "min": (_MIN,),
     "max": (_MAX,),
 }
+
+_new = tuple.__new__  # in a third of the time of RecordContext(...)
 
 
 class AggregatePath:
@@ -49,8 +70,8 @@ class AggregatePath:
         self.last_section = path.aggregate.name
 
     def run(self, batch: Any) -> PathResult:
-        """The rows with their keys, and their values as numbers. Errors: any, for rows that have to be
-        processed as records: some cannot be read, are dropped, or have headers."""
+        """The rows with their keys, their values as numbers, and timestamps in us. Errors: any, for rows that
+        have to be processed as records: some cannot be read, are dropped, or have headers."""
         topic = batch.column("topic")[0].as_py()
         data, timestamps = batch.column("value"), batch.column("timestamp")
         if batch.column("key").null_count or data.null_count or timestamps.null_count:
@@ -63,20 +84,11 @@ class AggregatePath:
             "value": arrow_columns.decoded(data, self._value, topic, "value"),
             "data": data,
             "raw_key": batch.column("key"),
-            "timestamp": arrow_columns.timestamps_ms(batch, -1),
+            "timestamp": timestamps.view(pa.int64()),
             "offset": batch.column("offset"),
         }
-        latest_ms = pc.max(columns["timestamp"]).as_py()
+        latest_ms = pc.max(columns["timestamp"]).as_py() // _US
         return PathResult(pa.RecordBatch.from_pydict(columns), latest_ms)
-
-
-class _Partial(NamedTuple):
-    """What the rows of a key come to. `last`: timestamp, offset, bytes of key and value of the last one."""
-
-    key: Any
-    states: Sequence[Any]
-    latest_ms: int
-    last: tuple[int, int, bytes, bytes]
 
 
 class ColumnRuns:
@@ -92,79 +104,117 @@ class ColumnRuns:
         self._needs = sorted({column for kind in self._kinds for column in _NEEDS[kind]})
         self._waiting: list[Any] = []
         self._count = 0
+        self._groups: list[Any] = []  # tables of earlier rows by key
+        self._group_count = 0
         self._place = ("", -1)
         context.flush_before_stores(self)
 
     def __bool__(self) -> bool:
         """Whether rows wait."""
-        return self._count > 0
+        return self._count > 0 or self._group_count > 0
 
     def add(self, rows: Any) -> None:
         """Rows of an `AggregatePath`; those of a full run are combined."""
         where = self._context.record_context
         assert where is not None, "the task has set that of the last row"
         place = where.topic, where.partition
-        if self._waiting and place != self._place:
+        if self and place != self._place:
             self.flush()
         self._place = place
         self._waiting.append(rows)
         self._count += rows.num_rows
         if self._count >= MAX_ROWS:
+            self._combine()
+        if self._group_count >= MAX_ROWS:
             self.flush()
 
     def flush(self) -> None:
-        """Combine the rows that wait."""
-        waiting, self._waiting, self._count = self._waiting, [], 0
-        if not waiting:
+        """Add the rows that wait to the store."""
+        self._combine()
+        groups, self._groups, self._group_count = self._groups, [], 0
+        if not groups:
             return
-        context, store, (topic, partition) = self._context, self._store, self._place
-        before = context.record_context
-        empty, merges, get, put = self._aggregates.empty, self._merges, store.get, store.put
+        before = self._context.record_context
         try:
-            for key, partial, latest, last in self._partials(pa.Table.from_batches(waiting)):
-                timestamp, offset, raw_key, raw_value = last
-                context.record_context = RecordContext(
-                    timestamp, offset, topic, partition, (), raw_key, raw_value
-                )
-                found = get(key)
-                states, old_latest = (empty, -1) if found is None else found
-                merged = [
-                    merge(state, other) for merge, state, other in zip(merges, states, partial, strict=True)
-                ]
-                put(key, ValueAndTimestamp(merged, max(latest, old_latest)))
+            for table in self._merged(groups):
+                self._write(table)
         finally:
-            context.record_context = before
+            self._context.record_context = before
 
-    def _partials(self, rows: Any) -> list[_Partial]:
-        """By key, in the order of the last row of each."""
-        if _SUM in self._needs and _may_overflow(rows.column("value")):
-            middle = rows.num_rows // 2
-            return self._partials(rows.slice(0, middle)) + self._partials(rows.slice(middle))
-        ones = pa.repeat(pa.scalar(1, pa.int32()), rows.num_rows)
-        numbers = pc.subtract(pc.cumulative_sum(ones), 1)
-        columns = {name: rows.column(name) for name in ("key", "value", "timestamp")}
-        grouped = (
-            pa.table({**columns, "row": numbers})
-            .group_by("key", use_threads=False)
-            .aggregate(
-                [*(tuple(need.split("_")) for need in self._needs), ("timestamp", "max"), ("row", "max")]
-            )
-            .sort_by("row_max")
+    def _combine(self) -> None:
+        """Group the rows that wait by key: a key that comes again is not an object for each run."""
+        waiting, self._waiting, self._count = self._waiting, [], 0
+        for rows in self._divided(pa.Table.from_batches(waiting)) if waiting else ():
+            groups = self._grouped(rows, _OF_ROWS)
+            self._groups.append(groups)
+            self._group_count += groups.num_rows
+
+    def _divided(self, rows: Any) -> list[Any]:
+        """In order, so that each sum fits into 64 bits."""
+        if _SUM not in self._needs or not _may_overflow(rows.column("value")):
+            return [rows]
+        middle = rows.num_rows // 2
+        return self._divided(rows.slice(0, middle)) + self._divided(rows.slice(middle))
+
+    def _merged(self, groups: list[Any]) -> list[Any]:
+        """As one table, if each sum fits into 64 bits."""
+        if len(groups) == 1:
+            return groups
+        rows = pa.concat_tables(groups)
+        if _SUM in self._needs and _may_overflow(rows.column(_SUM)):
+            return groups
+        return [self._grouped(rows, _OF_GROUPS)]
+
+    def _grouped(self, rows: Any, columns: dict[str, tuple[str, str]]) -> Any:
+        """The groups of rows, or of groups: key, what the aggregates need, and columns of the last row."""
+        names = [*self._needs, _LATEST, _ROW]
+        numbered = {
+            **{name: rows.column(name) for name in {columns[name][0] for name in names} if name != _ROW},
+            "key": rows.column("key"),
+            _ROW: _numbers(1 << rows.num_rows.bit_length()).slice(0, rows.num_rows),
+        }
+        found = pa.table(numbered).group_by("key", use_threads=False)
+        grouped = found.aggregate([columns[name] for name in names])
+        by_name = {name: grouped.column("_".join(columns[name])) for name in names}
+        last = rows.select(_LAST).take(by_name.pop(_ROW))
+        return pa.table(
+            {"key": grouped.column("key"), **by_name, **{name: last.column(name) for name in _LAST}}
         )
-        last = rows.select(["timestamp", "offset", "raw_key", "data"]).take(grouped.column("row_max"))
-        found = {need: grouped.column(need).to_pylist() for need in self._needs}
-        states = zip(*(_states(kind, found) for kind in self._kinds), strict=True)
-        latest = grouped.column("timestamp_max").to_pylist()
-        places = zip(*(column.to_pylist() for column in last.columns), strict=True)
-        keys = grouped.column("key").to_pylist()
-        return list(map(_Partial, keys, states, latest, places))
+
+    def _write(self, groups: Any) -> None:
+        """Add groups to the store, in the order of the last row of each."""
+        context, store, (topic, partition) = self._context, self._store, self._place
+        empty, merges, get, put = self._aggregates.empty, self._merges, store.get, store.put
+        groups = groups.sort_by("offset")
+        columns = {name: groups.column(name).to_pylist() for name in groups.column_names}
+        states = zip(*(_states(kind, columns) for kind in self._kinds), strict=True)
+        last = (columns[name] for name in _LAST)
+        for key, partial, latest, timestamp, offset, raw_key, raw_value in zip(
+            columns["key"], states, columns[_LATEST], *last, strict=True
+        ):
+            context.record_context = _new(
+                RecordContext, (timestamp // _US, offset, topic, partition, (), raw_key, raw_value)
+            )
+            found = get(key)
+            states_before, latest_before = (empty, -1) if found is None else found
+            merged = [
+                merge(state, other)
+                for merge, state, other in zip(merges, states_before, partial)  # noqa: B905  # one each
+            ]
+            put(key, _new(ValueAndTimestamp, (merged, max(latest // _US, latest_before))))
 
 
-def _states(kind: str, columns: dict[str, list[int]]) -> list[Any]:
+def _states(kind: str, columns: dict[str, list[Any]]) -> list[Any]:
     """The states of an aggregate, by key."""
     if kind == "mean":
         return [list(pair) for pair in zip(columns[_SUM], columns[_COUNT], strict=True)]
     return columns[_NEEDS[kind][0]]
+
+
+@lru_cache(maxsize=2)
+def _numbers(count: int) -> Any:
+    """From 0 on."""
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int32()), count)), 1)
 
 
 def _may_overflow(values: Any) -> bool:

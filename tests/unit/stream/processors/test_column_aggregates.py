@@ -12,7 +12,7 @@ from headrace.protocol.model import TopicPartition
 from headrace.stream import Builder, Count, First, Max, Mean, Min, Store, Sum, TopN, tumbling
 from headrace.stream.processors import arrow_columns, column_aggregates
 from headrace.stream.processors.arrow_paths import records_of
-from headrace.stream.processors.column_aggregates import AggregatePath
+from headrace.stream.processors.column_aggregates import AggregatePath, ColumnRuns
 from headrace.stream.processors.named_tables import takes_columns
 from headrace.stream.state.memory_engine import MemoryEngine
 from headrace.stream.state.thread_cache import ThreadCache
@@ -150,6 +150,26 @@ def test_the_store_is_touched_once_for_each_key_of_a_run() -> None:
     run.commit()
     assert store.get("a").value == {"n": 3, "total": 3, "mean": 1.0, "low": 0, "high": 2}
     assert not waiting
+
+
+def test_groups_of_several_runs_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit writes each key once; but a key is written earlier when there are too many groups."""
+    monkeypatch.setattr(column_aggregates, "MAX_ROWS", 4)
+    run = Running(by_column=True)
+    written: list[Any] = []
+    store = run.task.stores["rows"]
+    monkeypatch.setattr(ColumnRuns, "_write", lambda _self, groups: written.append(groups))
+    for start in range(3):  # 3 runs of one key
+        run.add([(b"a", int64.dumps(start), 10 - start, ())] * 4)
+    assert not written
+    run.commit()
+    ((found,),) = [groups.to_pylist() for groups in written]
+    assert (found["key"], found["count"], found["sum"]) == ("a", 12, 12)
+    assert (found["min"], found["max"], found["offset"]) == (0, 2, 11)
+    assert store.get("a") is None
+    for number in range(2):  # a run of 4 keys is as many groups as may wait
+        run.add([(b"%d" % (4 * number + key), int64.dumps(1), 1, ()) for key in range(4)])
+    assert [groups.num_rows for groups in written] == [1, 4, 4]
 
 
 def test_keys_of_8_bytes_are_numbers() -> None:
