@@ -64,3 +64,11 @@ def test_a_state_that_grows_has_each_key_once() -> None:
     assert small.records == small.keys == large.keys // 10 == large.records // 10
     assert {group.system_of(cell) for cell in group.systems} == {HEADRACE}
     assert chosen("count-few")[0].system_of(JAVA) == JAVA
+
+
+def test_headrace_has_more_records_where_it_reads_by_column() -> None:
+    """A rate needs some commits, and it reads many times the records in a second."""
+    for name in ("named", "arrow"):
+        (group,) = chosen(name)
+        assert group.input(FULL, HEADRACE).records == 4 * group.input(FULL, JAVA).records == 4 * FULL.records
+    assert chosen("join")[0].input(FULL, HEADRACE).records == FULL.records
