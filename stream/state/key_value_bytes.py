@@ -81,6 +81,8 @@ class InMemoryKeyValueBytes:
         for key, value in zip(keys, values, strict=True):
             self.put(key, value)
 
+    restore_rows = put_rows
+
     def rows(self, from_key: bytes | None, to_key: bytes | None, forward: bool) -> Rows:
         if self._keys is None:
             self._keys = SortedKeys(self._values)
@@ -172,6 +174,8 @@ class PersistentKeyValueBytes:
     restore: Callable[[bytes, bytes | None], None]
     put_rows: Callable[[list[bytes], list[bytes | None]], None]
     """`put` of each."""
+    restore_rows: Callable[[list[bytes], list[bytes | None]], None]
+    """`restore` of each."""
 
     def __init__(self, has_headers: bool = False) -> None:
         self._has_headers = has_headers
@@ -181,7 +185,7 @@ class PersistentKeyValueBytes:
         self._overlay = Overlay(files, may_divide=True)
         self.get = partial(self._overlay.get, VALUES)
         self.put = self.restore = partial(self._overlay.put, VALUES)
-        self.put_rows = partial(self._overlay.put_rows, VALUES)
+        self.put_rows = self.restore_rows = partial(self._overlay.put_rows, VALUES)
 
     @property
     def uncommitted_bytes(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.serdes import BAD_DATA
 from .deferred import DeferredWrites
+from .formats.timestamped import pack_long
 from .iterators import OpenIterators
 from .serdes import always_written, bad_value, bind_serde, kept_types
 from .value_formats import PLAIN, TIMESTAMPED, ValueFormat
@@ -171,14 +172,26 @@ class TypedStore:
         return False
 
     def restore(self, records: Iterable[ChangelogRecord]) -> None:
-        put, restored = self._inner.restore, self._format.restored
-        if self._format is PLAIN:
-            for record in records:
-                put(record.key, record.value)
-            return
+        is_timestamped, is_plain = self._is_timestamped, self._format is PLAIN
+        restored = self._format.restored
+        keys: list[bytes] = []
+        values: list[bytes | None] = []
         for record in records:
             value = record.value
-            put(record.key, None if value is None else restored(value, record.timestamp, record.headers))
+            if value is not None:
+                if is_timestamped:
+                    value = pack_long(record.timestamp) + value
+                elif not is_plain:
+                    value = restored(value, record.timestamp, record.headers)
+            keys.append(record.key)
+            values.append(value)
+        restore_rows = getattr(self._inner, "restore_rows", None)
+        if restore_rows is not None:
+            restore_rows(keys, values)
+            return
+        restore = self._inner.restore
+        for key, value in zip(keys, values, strict=True):
+            restore(key, value)
 
     def flush(self) -> None:
         """Nothing is held back."""
