@@ -21,6 +21,7 @@ _NS_PER_MS = 1e6
 _READS = frozenset(("get", "fetch", "fetch_session"))  # of one entry: those that a cache may answer
 _OPERATIONS = {
     "put": "put",
+    "put_once": "put",
     "put_if_absent": "put-if-absent",
     "put_all": "put-all",
     "get": "get",

@@ -184,7 +184,7 @@ class ColumnRuns:
     def _write(self, groups: Any) -> None:
         """Add groups to the store, in the order of the last row of each."""
         context, store, (topic, partition) = self._context, self._store, self._place
-        empty, merges, get, put = self._aggregates.empty, self._merges, store.get, store.put
+        empty, merges, get, put = self._aggregates.empty, self._merges, store.get, store.put_once
         groups = groups.sort_by("offset")
         columns = {name: groups.column(name).to_pylist() for name in groups.column_names}
         states = zip(*(_states(kind, columns) for kind in self._kinds), strict=True)

@@ -179,6 +179,13 @@ class DeferredWrites:
                 return False
         return fits(value)
 
+    def settle_any(self) -> None:
+        """`settle`, if something waits."""
+        if self._others:
+            self._settle_others()
+        if self.waiting:
+            self.settle()
+
     def settle(self) -> None:
         """Write what waits, each value with the context of its record. A failure leaves the rest waiting."""
         self._settle_others()

@@ -158,6 +158,12 @@ class CachedKeyValueStore(TypedKeyValueStore):
         if not self._deferred.put(key, key, value):
             self._put(key, value)
 
+    def put_once(self, key: Any, value: Any) -> None:
+        """`put` of a key that is not expected to be written again before a commit: it goes to the cache at
+        once, where `put` would have it wait."""
+        self._deferred.settle_any()
+        self._put(key, value)
+
     def _put(self, key: Any, value: Any) -> None:
         key_bytes, entry = self._entry_of(key, value, self._context.record_context)
         self._cache.put(key_bytes, entry, True)

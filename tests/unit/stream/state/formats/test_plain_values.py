@@ -68,6 +68,17 @@ def test_a_value_of_another_type_is_refused() -> None:
         plain_values.dumps([object()])
 
 
+def test_an_error_leaves_nothing_behind() -> None:
+    """All values are written by one packer."""
+    before = plain_values.dumps({"a": 1})
+    for refused, error in (([1, object()], TypeError), (["a", "\ud800"], UnicodeEncodeError)):
+        with pytest.raises(error):
+            plain_values.dumps(refused)
+        assert plain_values.dumps({"a": 1}) == before
+    assert plain_values.loads(plain_values.dumps([1, (2, 2**70)])) == [1, (2, 2**70)]
+    assert plain_values.dumps({"a": 1}) == before
+
+
 def test_an_unknown_extension_is_refused() -> None:
     """A later release may have written it."""
     with pytest.raises(ValueError, match="extension 9 is not known"):
