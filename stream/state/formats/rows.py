@@ -15,7 +15,12 @@ from . import plain_values
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-rows: Serde[Row] = Serde("rows", plain_values.dumps, lambda data: Row(plain_values.loads(data)))
+
+def _dump_row(row: Row) -> bytes:
+    return plain_values.dumps(dict(row) if type(row) is Row else row)  # of a dict: without `_extension`
+
+
+rows: Serde[Row] = Serde("rows", _dump_row, lambda data: Row(plain_values.loads(data)))
 
 
 def states(tags: Sequence[str], empty: Sequence[Any]) -> Serde[Sequence[Any]]:
