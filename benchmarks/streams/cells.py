@@ -17,6 +17,7 @@ GOALS = {JAVA: 1.0, QUIX: 3.0}
 START_MS = 1_700_000_000_000
 ROWS, TEN_TIMES = "rows", "ten times the rows"  # both of headrace
 BY_COLUMN_GOAL, GROWTH_GOAL = 10.0, 1.15
+BY_COLUMN_RECORDS = 32_000_000  # some seconds
 
 
 class Input(NamedTuple):
@@ -54,7 +55,7 @@ QUICK = Sizes(3_000_000, 500_000, 1_000_000, 4.0, pairs=1, warm=1, is_quick=True
 @dataclass(frozen=True)
 class Group:
     """One application in each of `systems`. `goal` 0: that of the system it is compared with. `grows`: the
-    systems are sizes of the state, and their peak memory is compared. `more`: headrace has so many times the
+    systems are sizes of the state, and their peak memory is compared. `least`: headrace has at least so many
     records in its topic, because it would read the others before it has committed a few times."""
 
     id: str
@@ -67,7 +68,7 @@ class Group:
     metric: str = RECORDS_PER_CPU_S
     goal: float = 0.0
     grows: bool = False
-    more: int = 1
+    least: int = 0
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
@@ -100,7 +101,8 @@ class Group:
             return Input(keys, keys, GROWN_BYTES)
         if self.workload == "restore":
             return Input(sizes.restored, self.keys, RESTORED_BYTES)
-        return Input(sizes.records * (self.more if cell == HEADRACE else 1), self.keys)
+        least = self.least if cell == HEADRACE else 0
+        return Input(max(sizes.records, least), self.keys)
 
     def table(self) -> Input:
         """The table of a join: every key once."""
@@ -125,7 +127,7 @@ GROUPS = (
         FEW,
         systems=(HEADRACE, JAVA),
         goal=BY_COLUMN_GOAL,
-        more=4,
+        least=BY_COLUMN_RECORDS,
     ),
     Group(
         "arrow",
@@ -135,7 +137,7 @@ GROUPS = (
         systems=(HEADRACE, JAVA),
         commit_ms=100,
         goal=BY_COLUMN_GOAL,
-        more=4,
+        least=BY_COLUMN_RECORDS,
     ),
     Group(
         "growth",

@@ -11,7 +11,17 @@ from headrace.benchmarks.report.statistics import SPREAD
 from headrace.benchmarks.report.stored_page import goal_line, stored_page
 
 from . import operations
-from .cells import FULL, GROUPS, GROWN_BYTES, PARTITIONS, PEAK_MB, RATE, RECORDS_PER_CPU_S, SECONDS
+from .cells import (
+    BY_COLUMN_RECORDS,
+    FULL,
+    GROUPS,
+    GROWN_BYTES,
+    PARTITIONS,
+    PEAK_MB,
+    RATE,
+    RECORDS_PER_CPU_S,
+    SECONDS,
+)
 from .operations import OPERATIONS, judged
 from .registry import ALL
 
@@ -31,7 +41,7 @@ METHOD = """\
   is that until it runs.
 - Named aggregates and the Arrow section read records by column; Kafka Streams does the same work with an
   aggregator and a serde of 24 bytes, and with the functions of "filter and map". The topic of headrace has
-  four times the records there: it would read the others before it has committed a few times.
+  {by_column:,} records there: it would read the others before it has committed a few times.
 - Memory: the last value of 500 bytes of each key is kept, of {grown:,} keys and of a tenth, and the largest
   resident size of the process is compared.
 - Kafka Streams runs in one JVM per group (`-Xms1G -Xmx1G`), with {warm} run before that does not count;
@@ -63,6 +73,7 @@ def page(results: dict[str, Any]) -> str:
     method = METHOD.format(
         kafka=machine["kafka"], servers=", ".join(map(str, machine["server_cores"])),
         partitions=PARTITIONS, warm=warm, spread=SPREAD, grown=FULL.grown, grown_bytes=GROWN_BYTES,
+        by_column=BY_COLUMN_RECORDS,
         query_keys=operations.QUERY_KEYS, askers=operations.ASKERS, pace=operations.PACE_S * 1000,
         snapshot_keys=operations.SNAPSHOT_KEYS, tasks=operations.TASKS, round=operations.ROUND_S * 1000,
     )  # fmt: skip
