@@ -109,19 +109,20 @@ class Hub:
             return
 
         def on_outcome(reply: Reply | None, error: KafkaError | None) -> None:
-            if self._silence.ended(submitted.pending):  # only the first outcome counts
+            if self._silence.ended(pending):  # only the first outcome counts
                 if self._gone:
                     self.loop.call_soon(self._drop_gone)
                 self._tell(on_done, reply, error)
 
         submitted = _SubmittedRequest(self.network, node, leaders, on_outcome)
-        self._silence.started(submitted.pending, wait_ms)
+        pending = submitted.pending
+        self._silence.started(pending, wait_ms)
         if self._ticker is None:
             self._ticker = self.loop.call_later(TICK_MS / 1000, self._tick)
         try:
             submitted.begin(self.tasks, api, body, frames, timeout_ms=timeout_ms, expect_reply=expect_reply)
         except BaseException:
-            self._silence.ended(submitted.pending)
+            self._silence.ended(pending)
             raise
 
     async def request(

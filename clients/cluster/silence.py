@@ -73,6 +73,7 @@ class Silence:
         if pending not in self._pending:
             return False
         del self._pending[pending]
+        pending.tell = _ignore  # a reference cycle would keep the frames of the request
         return True
 
     def tick(self) -> frozenset[Address]:
@@ -98,6 +99,10 @@ class Silence:
 
     def _is_silent(self, pending: Pending) -> bool:
         return self._ticks >= pending.silent_at
+
+
+def _ignore(_error: KafkaError) -> None:
+    """The request has its outcome."""
 
 
 def _is_past(pending: Pending, view: ClusterView) -> bool:

@@ -1,6 +1,8 @@
 """The hub that the clients of one cluster share, and its end."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -87,3 +89,37 @@ async def test_callbacks_are_not_called_after_the_end() -> None:
     await hub.close()
     held[1](None, NetworkError("gone"))
     assert len(received) == 1
+
+
+class Frame(bytearray):
+    """A frame with weak references."""
+
+
+async def test_frames_are_free_once_their_request_has_its_outcome() -> None:
+    """At once, not at the next garbage collection: a producer would keep megabytes of sent batches."""
+    fake = FakeCluster()
+    hub = fake.make_hub("node0:9000", ConnectionConfig())
+    await hub.metadata.refresh(hub.now_ms() + 1000)
+    outcomes: list[Any] = []
+
+    def send(*_args: Any, on_done: Any, **_facts: Any) -> Any:
+        outcomes.append(on_done)
+        return lambda: None
+
+    hub.network.submit = send  # type: ignore[method-assign]
+    frame = Frame(b"batch")
+    left = weakref.ref(frame)
+    gc.disable()
+    try:
+
+        def done(_reply: Any, _error: Any, batch: Frame = frame) -> None:
+            assert batch == b"batch"
+
+        hub.submit(0, METADATA, MetadataRequest(()), (frame,), timeout_ms=1, on_done=done)
+        del frame, done
+        assert left() is not None
+        outcomes.pop()(None, NetworkError("gone"))
+        assert left() is None
+    finally:
+        gc.enable()
+    await hub.close()
