@@ -35,7 +35,11 @@ START_TIMEOUT_S = 120.0
 RUN_TIMEOUT_S = 300.0
 POLL_S = 0.01
 # the timestamps of the records are fixed: retention by time would delete them
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "log.retention.ms": "-1"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",
+}
 
 
 class Servers:

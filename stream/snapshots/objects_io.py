@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import uuid
@@ -15,6 +16,11 @@ from .manifest import SnapshotError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ...protocol.records.header import Buffer
+
+
+CHUNK_BYTES = 1 << 18
+
 
 class Objects(Protocol):
     """Objects by name, with slashes. Errors of all: SnapshotError."""
@@ -24,8 +30,8 @@ class Objects(Protocol):
 
     def get(self, name: str) -> bytes: ...
 
-    def fetch(self, name: str, target: Path) -> None:
-        """Write the object to a file."""
+    def fetch(self, name: str, target: Path) -> str:
+        """Write the object to a file; returns its SHA-256 in hexadecimal digits."""
 
     def ages_ms(self, prefix: str) -> dict[str, int]:
         """The objects whose names begin with `prefix`, which ends with a slash, and their ages."""
@@ -62,8 +68,13 @@ class FolderObjects:
         except OSError as error:
             raise SnapshotError(f"cannot read {self._folder / name}: {error.strerror}") from error
 
-    def fetch(self, name: str, target: Path) -> None:
-        target.write_bytes(self.get(name))
+    def fetch(self, name: str, target: Path) -> str:
+        path = self._folder / name
+        try:
+            with path.open("rb", buffering=0) as file:
+                return _written(iter(lambda: file.read(CHUNK_BYTES), b""), target)
+        except OSError as error:
+            raise SnapshotError(f"cannot copy {path} to {target}: {error.strerror}") from error
 
     def ages_ms(self, prefix: str) -> dict[str, int]:
         folder, now = self._folder / prefix, time.time()
@@ -94,13 +105,9 @@ class ObstoreObjects:
     def get(self, name: str) -> bytes:
         return bytes(self._call("read", name, lambda: self._obstore.get(self._store, name).bytes()))
 
-    def fetch(self, name: str, target: Path) -> None:
-        def write() -> None:
-            with target.open("wb") as file:
-                for chunk in self._obstore.get(self._store, name):
-                    file.write(chunk)
-
-        self._call("read", name, write)
+    def fetch(self, name: str, target: Path) -> str:
+        found: str = self._call("read", name, lambda: _written(self._obstore.get(self._store, name), target))
+        return found
 
     def ages_ms(self, prefix: str) -> dict[str, int]:
         now = datetime.now(UTC)
@@ -130,6 +137,16 @@ class ObstoreObjects:
             return function()
         except Exception as error:
             raise SnapshotError(f"cannot {action} {name}: {error}") from error
+
+
+def _written(chunks: Iterable[Buffer], target: Path) -> str:
+    """Write a file and hash it in one pass: a chunk is still in the processor's cache."""
+    found = hashlib.sha256()
+    with target.open("wb") as file:
+        for chunk in chunks:
+            found.update(chunk)
+            file.write(chunk)
+    return found.hexdigest()
 
 
 def open_objects(place: str, application_id: str) -> Objects:

@@ -243,9 +243,9 @@ class Refusing(FolderObjects):
         self._count()
         super().put(name, source)
 
-    def fetch(self, name: str, target: Path) -> None:
+    def fetch(self, name: str, target: Path) -> str:
         self._count()
-        super().fetch(name, target)
+        return super().fetch(name, target)
 
 
 @pytest.mark.parametrize("after", range(4))
