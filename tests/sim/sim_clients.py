@@ -310,6 +310,7 @@ class SimConsumer(SimClient):
             )
         self.fetcher = Fetcher(limits, Backoff(20, 300, self.random), None)
         self.may_seek = may_seek
+        self._out_of_range: dict[TopicPartition, int] = {}  # positions that retention had deleted
         self.is_reading = True  # pending requests still get their responses after it stops
         self.topics = cluster.topics
         self._added_of: ClusterView | None = None  # the view whose partitions of `topics` are all added
@@ -389,6 +390,8 @@ class SimConsumer(SimClient):
         is_deleted = self.cluster.may_erase and isinstance(error, OffsetOutOfRangeError)
         is_cut = isinstance(error, LogTruncationError | OffsetOutOfRangeError) and is_unclean(tp)
         assert is_deleted or is_cut, f"ConsistentRead: {self.name}: {error!r}"
+        if is_deleted and "retain" in self.cluster.plan.faults:
+            self._out_of_range[tp] = self.position_of(tuple(tp))
         offset = error.divergent_offset if isinstance(error, LogTruncationError) else -1
         self.fetcher.seek(tp, None if offset < 0 else offset, EARLIEST_TIMESTAMP)
         if is_cut:
@@ -409,6 +412,9 @@ class SimConsumer(SimClient):
                             reads.append((record.offset, (record.value or b"").rstrip(b" ")))
                 self.fetcher.batch_consumed(batch)
             if reads:
+                # Retention deletes on the leader first: a new leader may still have the records, as in Kafka.
+                if reads[0][0] < self._out_of_range.pop(tp, 0):
+                    self.process.move(tuple(tp))
                 self.process.poll(tuple(tp), reads)
             if reads and self.may_seek and self.random.random() < 0.02:
                 self.fetcher.seek(tp, self.random.randrange(reads[-1][0] + 1))
