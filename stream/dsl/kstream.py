@@ -422,7 +422,7 @@ class KStream(Generic[K, V]):
             return KStream(stream_joins.join_table(self._handle, table, joiner, is_left=is_left, **options))
         if isinstance(other, GlobalKTable):
             if "key" not in options:
-                raise TypeError("a join with a global table needs key=, the function that gives its key")
+                raise TypeError("a join with a global table needs key=, the function that returns its key")
             getters = other.value_getter_supplier
             return KStream(
                 stream_joins.join_global_table(self._handle, getters, joiner, is_left=is_left, **options)

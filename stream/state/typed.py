@@ -179,7 +179,7 @@ class TypedStore:
         for record in records:
             value = record.value
             if value is not None:
-                if is_timestamped:
+                if is_timestamped:  # inlined from the format: a call for each record
                     value = pack_long(record.timestamp) + value
                 elif not is_plain:
                     value = restored(value, record.timestamp, record.headers)

@@ -105,6 +105,23 @@ def librdkafka(scene: Scene, login: Login) -> dict[str, Any]:
     return found
 
 
+_OF_PYTHON = {
+    "bootstrap.servers": "bootstrap_servers",
+    "security.protocol": "security_protocol",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+}
+
+
+def kafka_python(scene: Scene, login: Login) -> dict[str, Any]:
+    """The same under kafka-python's names."""
+    return {_OF_PYTHON[name]: value for name, value in librdkafka(scene, login).items()}
+
+
 def prepare(scene: Scene) -> None:
     """A topic of alice with two records, her group, and SCRAM credentials of all users."""
     with Asking(scene) as asking:

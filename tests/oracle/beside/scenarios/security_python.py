@@ -11,7 +11,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from ..scene import Scene, scenario
 from ..secured_io import BOB, OAUTHBEARER
-from ..secured_users import WAYS, Login, prepare
+from ..secured_users import WAYS, Login, kafka_python, prepare
 from .security_clients import logins
 
 CLIENT = "security"
@@ -23,7 +23,7 @@ warnings.filterwarnings("ignore", module="kafka")
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]
-    """Always gives the same one."""
+    """Returns the same token each time."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -35,23 +35,9 @@ class _Token(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def _config(scene: Scene, login: Login) -> dict[str, Any]:
-    way, files = login.way, scene.system.files
-    assert files is not None
-    found: dict[str, Any] = {
-        "bootstrap_servers": scene.system.address_of(way.listener),
-        "bootstrap_timeout_ms": BOOTSTRAP_MS if login.is_wrong else TIMEOUT_MS,
-        "security_protocol": way.listener,
-    }
-    if way.has_tls:
-        found["ssl_cafile"] = files.path("ca.pem")
-    if not way.mechanism:
-        found["ssl_certfile"] = files.path(f"{login.certificate}.pem")
-        found["ssl_keyfile"] = files.path(f"{login.certificate}.key")
-    else:
-        found["sasl_mechanism"] = way.mechanism
-    if way.has_password:
-        found |= {"sasl_plain_username": login.user, "sasl_plain_password": login.password}
-    if way.mechanism == OAUTHBEARER:
+    found = kafka_python(scene, login)
+    found["bootstrap_timeout_ms"] = BOOTSTRAP_MS if login.is_wrong else TIMEOUT_MS
+    if login.way.mechanism == OAUTHBEARER:
         found["sasl_oauth_token_provider"] = _Token(login.token(scene))
     return found
 
