@@ -45,6 +45,7 @@ from . import (
     config,
     consume,
     delegation_token,
+    doctor,
     feature,
     group,
     logs,
@@ -192,6 +193,7 @@ for _command in (
     consume.consume,
     logs.log,
     bench.bench,
+    doctor.doctor,
     quickstart.quickstart,
     completion.completion,
 ):

@@ -27,6 +27,7 @@ READING = {
     "config describe": "",
     "config keys": "",
     "consume": "orders -e",
+    "doctor": "",
     "feature list": "",
     "group describe": "--all",
     "group list": "",
