@@ -111,7 +111,7 @@ def group(limit: int, used: int = 0) -> dict[str, Any]:
     return {"memory": msgspec.structs.replace(SOUND.memory, group_limit_bytes=limit, group_used_bytes=used)}
 
 
-E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO
+E, W, N = Severity.ERROR, Severity.WARNING, Severity.INFO
 MACHINE: list[tuple[str, Severity, dict[str, Any]]] = [
     ("open-files", E, {"limits": LimitFacts(open_files=1024)}),
     ("open-files", W, {"limits": LimitFacts(open_files=65_536)}),
