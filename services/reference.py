@@ -42,6 +42,7 @@ from ..stream.ray.config import WorkersConfig
 from ..stream.task.states import TRANSITIONS as TASK_TRANSITIONS
 from ..stream.task.states import TaskState
 from ..stream.worker.states import INSTANCE_TRANSITIONS, InstanceState
+from .web.settings import WebConfig
 
 if typing.TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -92,6 +93,11 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
         "Streams workers on Ray",
         "Keyword arguments of `stream.run` (`cpus=0.5`, `worker_cpus=0.5`), or `config={...}`.",
         WorkersConfig,
+    ),
+    (
+        "Web server",
+        "Set with `headrace rest -X key=value`; further keys are those of its clients.",
+        WebConfig,
     ),
 )
 

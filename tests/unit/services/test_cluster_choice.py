@@ -98,6 +98,7 @@ CHANGING = {
     "role create": "readers",
     "role delete": "readers",
     "role grant": "readers --user ann",
+    "rest": "--port 0",
     "role revoke": "readers --user ann",
     "quota alter": "--user ann --set producer_byte_rate=5",
     "stream reset": "shop -t orders --to-earliest --execute",

@@ -1,0 +1,1 @@
+"""REST: the paths of Confluent's REST proxy, versions 2 and 3, and reading and tailing of topics."""

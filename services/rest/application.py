@@ -1,0 +1,70 @@
+"""The REST application: its routes, and what its requests share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from ..web.calls_io import JsonApplication
+from ..web.routes import Route, RouteTable
+from ..web.server_io import WebServer
+from . import v3_clusters, v3_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..web.calls_io import Call
+    from ..web.client_pool_io import ClientPool
+    from ..web.guard_io import AsgiApp
+    from ..web.settings import WebConfig
+
+
+class Health(msgspec.Struct):
+    """The state of the server, and of the cluster if it was asked for."""
+
+    status: Literal["ok"] = "ok"
+    cluster_id: str | None = None
+    nodes: int | None = None
+
+
+async def health(_call: Call) -> Health:
+    """The server runs; it says nothing about the cluster."""
+    return Health()
+
+
+async def ready(call: Call) -> Health:
+    """The cluster responds."""
+    found = await call.clients.admin.describe_cluster()
+    return Health(cluster_id=found.cluster_id, nodes=len(found.nodes))
+
+
+class RestApplication:
+    """REST as a part of a web server."""
+
+    def __init__(self, pool: ClientPool, web: WebConfig) -> None:
+        self.table = RouteTable((*self.own_routes(), *v3_clusters.ROUTES, *v3_topics.ROUTES))
+        self.asgi: AsgiApp = JsonApplication(self.table, pool, web)
+
+    def own_routes(self) -> tuple[Route, ...]:
+        """Routes about the server itself."""
+        return (
+            Route(
+                "GET", "/health", health, "Whether the server runs", "Server", None, Health, needs_user=False
+            ),
+            Route("GET", "/health/cluster", ready, "Whether the cluster responds", "Server", None, Health),
+        )
+
+    async def close(self) -> None:
+        """End streams and consumers."""
+
+
+def rest_server(
+    web: WebConfig,
+    *,
+    bootstrap: str | Iterable[str] | None = None,
+    client_config: Mapping[str, Any] | None = None,
+) -> WebServer:
+    """A server with REST alone; as a context manager it runs for the block."""
+    make = {"": lambda pool: RestApplication(pool, web)}
+    return WebServer(make, web, bootstrap=bootstrap, client_config=client_config, purpose="REST")
