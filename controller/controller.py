@@ -120,7 +120,7 @@ class Controller:
             control.ElectLeadersRequest: _answered(
                 control.ElectLeadersResponse,
                 lambda r, _: leaders.decide_elect_leaders(
-                    self._cluster, r, self._config.max_partitions_per_request
+                    self._cluster, r, self._config.max_partitions_per_request, fencing.notes
                 ),
             ),
             control.AlterPartitionReassignmentsRequest: _answered(

@@ -17,6 +17,7 @@ MODULES = (
     "cluster_io",
     "consumer_io",
     "group_io",
+    "replicas_admin_io",
     "roles_admin_io",
     "security_admin_io",
     "transaction_io",

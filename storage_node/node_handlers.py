@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol.messages import registry
 from .replica.delete_records import DeleteRecordsHandler
+from .replica.describing import describe_replicas
 from .replica.epoch_ends import answer_epoch_ends
 from .replica.fetch import FetchHandler, FetchLimits
 from .replica.list_offsets import ListOffsetsHandler
@@ -126,6 +127,9 @@ class Handlers:
             self._replies.reply(request, answer)
         elif key in (registry.DESCRIBE_LOG_DIRS.key, registry.ALTER_REPLICA_LOG_DIRS.key):
             self.log_dirs.handle(request, now_ms)
+        elif key == registry.DESCRIBE_REPLICAS.key:
+            described = describe_replicas(self._table, request.body, self._max_partitions, now_ms)
+            self._replies.reply(request, described)
         elif key in TransactionsHandler.api_keys:
             self.transactions.handle(request, now_ms, wall_ms)
         else:

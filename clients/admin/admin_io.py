@@ -41,6 +41,7 @@ from .groups_io import GroupEngine
 from .log_dirs_io import LogDirsEngine
 from .quorum_io import QuorumEngine
 from .quotas_io import QuotaEngine
+from .replicas_io import ReplicasEngine
 from .replication_io import ReplicationEngine
 from .requester_io import AdminRequester, error_of
 from .roles_io import RolesEngine
@@ -75,6 +76,7 @@ class AdminEngine:
         self.security = SecurityEngine(self._requester)
         self.roles = RolesEngine(self._requester)
         self.log_dirs = LogDirsEngine(self._requester)
+        self.replicas = ReplicasEngine(self._requester)
         self.groups = GroupEngine(self._requester)
         self.transactions = TransactionEngine(self._requester)
 

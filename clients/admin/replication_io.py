@@ -55,6 +55,7 @@ class ReplicationEngine:
         election_type: ElectionType,
         partitions: Iterable[TopicPartition] | None,
         *,
+        node_id: int | None = None,
         timeout: float | None,
     ) -> Results[TopicPartition, None]:
         """None for each partition, or the error. With None as partitions: all that needed an election."""
@@ -62,7 +63,7 @@ class ReplicationEngine:
         if partitions is not None:
 
             async def ask(wanted: list[TopicPartition]) -> Outcomes:
-                return await self._elect(election_type, wanted, call)
+                return await self._elect(election_type, wanted, node_id, call)
 
             return await self._requester.retried(list(partitions), ask, call)
 
@@ -146,9 +147,14 @@ class ReplicationEngine:
 
         await self._requester.one(f"node {node_id}", ask, call)
 
-    async def _elect(self, election_type: ElectionType, wanted: list[TopicPartition], call: Call) -> Outcomes:
+    async def _elect(
+        self, election_type: ElectionType, wanted: list[TopicPartition], node_id: int | None, call: Call
+    ) -> Outcomes:
         request = control.ElectLeadersRequest(
-            ElectionType(election_type), _named(wanted), self._requester.left_ms(call)
+            ElectionType(election_type),
+            _named(wanted),
+            self._requester.left_ms(call),
+            -1 if node_id is None else node_id,
         )
         response = await self._requester.ask(apis.ELECT_LEADERS, request, call)
         return _outcomes(response, wanted, call, ElectionNotNeededError)

@@ -11,6 +11,7 @@ from ..cluster.async_cluster_io import AsyncClusterIo
 from ..cluster.attach_io import attach
 from ..cluster.network import Address
 from ..config import AdminConfig
+from .replicas_admin_io import AsyncReplicasAdmin
 from .roles_admin_io import AsyncRolesAdmin
 from .security_admin_io import AsyncSecurityAdmin
 
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncAdmin(AsyncSecurityAdmin, AsyncRolesAdmin):
+class AsyncAdmin(AsyncSecurityAdmin, AsyncRolesAdmin, AsyncReplicasAdmin):
     """Describes and changes topics, configs, groups and transactions, nodes and controllers of a cluster.
     Belongs to one event loop.
 
@@ -192,12 +193,16 @@ class AsyncAdmin(AsyncSecurityAdmin, AsyncRolesAdmin):
         election_type: ElectionType,
         partitions: Iterable[TopicPartition] | None = None,
         *,
+        node_id: int | None = None,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Elect the preferred leaders, or (UNCLEAN) any replica of partitions without a leader, which may
-        lose records. With None all partitions; those that need no election are not in the result."""
+        """Elect the preferred leaders, or (UNCLEAN) any replica of partitions without a leader, or the one on
+        `node_id`, which may lose records. With None all partitions; those that need no election are not in
+        the result."""
         return await self._run(
-            self._engine.replication.elect_leaders(election_type, partitions, timeout=timeout)
+            self._engine.replication.elect_leaders(
+                election_type, partitions, node_id=node_id, timeout=timeout
+            )
         )
 
     async def alter_partition_reassignments(

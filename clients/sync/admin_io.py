@@ -12,6 +12,7 @@ from ..cluster.attach_io import attach
 from ..cluster.cluster_io import ClusterIo
 from ..cluster.network import Address
 from ..config import AdminConfig
+from .replicas_admin_io import ReplicasAdmin
 from .roles_admin_io import RolesAdmin
 from .security_admin_io import SecurityAdmin
 
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Admin(SecurityAdmin, RolesAdmin):
+class Admin(SecurityAdmin, RolesAdmin, ReplicasAdmin):
     """Describes and changes topics, configs, groups and transactions, nodes and controllers of a cluster.
     Thread-safe.
 
@@ -181,11 +182,17 @@ class Admin(SecurityAdmin, RolesAdmin):
         election_type: ElectionType,
         partitions: Iterable[TopicPartition] | None = None,
         *,
+        node_id: int | None = None,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Elect the preferred leaders, or (UNCLEAN) any replica of partitions without a leader, which may
-        lose records. With None all partitions; those that need no election are not in the result."""
-        return self._run(self._engine.replication.elect_leaders(election_type, partitions, timeout=timeout))
+        """Elect the preferred leaders, or (UNCLEAN) any replica of partitions without a leader, or the one on
+        `node_id`, which may lose records. With None all partitions; those that need no election are not in
+        the result."""
+        return self._run(
+            self._engine.replication.elect_leaders(
+                election_type, partitions, node_id=node_id, timeout=timeout
+            )
+        )
 
     def alter_partition_reassignments(
         self,

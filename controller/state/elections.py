@@ -27,6 +27,7 @@ class Ballot(NamedTuple):
     candidates: Set[int]  # the nodes that may lead: active, with the replica's log dir online
     last_leader: int = NO_NODE  # the last known leader, if it may lead with ISR and ELR empty; else -1
     avoided: Set[int] = frozenset()  # replicas without free space: elected last
+    chosen: int = NO_NODE  # the replica that an operator chose
 
 
 class Elected(NamedTuple):
@@ -87,6 +88,13 @@ def unclean(ballot: Ballot) -> Elected:
     return NO_LEADER
 
 
+def unclean_chosen(ballot: Ballot) -> Elected:
+    """The replica that an operator chose, in sync or not, and no other one."""
+    if ballot.chosen not in ballot.replicas or ballot.chosen not in ballot.candidates:
+        return NO_LEADER
+    return Elected(ballot.chosen, is_clean=_may_lead(ballot, ballot.chosen))
+
+
 STRATEGIES: dict[str, Callable[[Ballot], Elected]] = {
     "offline": offline,
     "preferred": preferred,
@@ -94,6 +102,7 @@ STRATEGIES: dict[str, Callable[[Ballot], Elected]] = {
     "controlled-shutdown": controlled_shutdown,
     "drain": drain,
     "unclean": unclean,
+    "unclean-chosen": unclean_chosen,
 }
 
 

@@ -21,7 +21,7 @@ from ...protocol.errors import (
 from ...protocol.messages.control import ElectLeadersRequest, ElectLeadersResponse, PartitionError
 from ...protocol.model import MAX_TOPIC_NAME_LENGTH, NO_NODE
 from .decision import Decision
-from .elections import preferred, unclean
+from .elections import preferred, unclean, unclean_chosen
 from .partition_changes import Target
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataImage, TopicImage
     from ...protocol.metadata.records import PartitionChangeRecord
     from .cluster_state import ClusterState
+    from .node_notes import NodeNotes
 
 MAX_ELECTIONS = 1000  # Bound: elections of one step of time, as in Kafka; the next step does more
 
@@ -42,11 +43,15 @@ class ElectionType(IntEnum):
 
 
 def decide_elect_leaders(
-    cluster: ClusterState, request: ElectLeadersRequest, max_partitions: int
+    cluster: ClusterState, request: ElectLeadersRequest, max_partitions: int, notes: NodeNotes
 ) -> Decision:
     """Each partition succeeds or fails on its own. Errors of the whole request: InvalidRequestError."""
     if request.election_type not in tuple(ElectionType):
         raise InvalidRequestError(f"election type {request.election_type}")
+    if request.node_id != NO_NODE and (
+        request.election_type != ElectionType.UNCLEAN or request.topics is None
+    ):
+        raise InvalidRequestError("a node is chosen only for unclean elections of given partitions")
     asked = _asked(cluster.image, request, max_partitions)
     records: list[PartitionChangeRecord] = []
     results = []
@@ -56,7 +61,10 @@ def decide_elect_leaders(
             if (name, number) in seen:
                 raise InvalidRequestError("the partition is named twice in one request")
             seen.add((name, number))
-            records.append(_elect(cluster, name, number, request.election_type))
+            record = _elect(cluster, name, number, request)
+            records.append(record)
+            if request.election_type == ElectionType.UNCLEAN:
+                notes.add(_unclean_note(cluster.image, name, record, request.node_id), is_warning=True)
         except ElectionNotNeededError as error:
             if request.topics is not None:
                 results.append(PartitionError(name, number, error.code, str(error)))
@@ -102,12 +110,14 @@ def _asked(image: MetadataImage, request: ElectLeadersRequest, max_partitions: i
     return [(topic.topic, number) for topic in request.topics for number in topic.partitions]
 
 
-def _elect(cluster: ClusterState, name: str, number: int, election_type: int) -> PartitionChangeRecord:
+def _elect(
+    cluster: ClusterState, name: str, number: int, request: ElectLeadersRequest
+) -> PartitionChangeRecord:
     topic = cluster.image.topics.get(name)
     if topic is None or not 0 <= number < len(topic.partitions):
         raise UnknownTopicOrPartitionError(f"there is no partition {number} of topic {name[:249]!r}")
     partition = topic.partitions[number]
-    if election_type == ElectionType.PREFERRED:
+    if request.election_type == ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
             raise ElectionNotNeededError(f"node {partition.leader} leads already")
         record = _preferred(cluster, topic, number)
@@ -118,10 +128,27 @@ def _elect(cluster: ClusterState, name: str, number: int, election_type: int) ->
         return record
     if partition.leader != NO_NODE:
         raise ElectionNotNeededError(f"node {partition.leader} leads")
-    record = cluster.change(topic, number, Target(elect=unclean))
+    target, why = Target(elect=unclean), f"none of {partition.replicas} is active"
+    if request.node_id != NO_NODE:
+        if request.node_id not in partition.replicas:
+            raise InvalidRequestError(f"node {request.node_id} has no replica: {partition.replicas}")
+        target = Target(elect=unclean_chosen, chosen=request.node_id)
+        why = f"node {request.node_id} is not active, or its log dir is offline"
+    record = cluster.change(topic, number, target)
     if record is None or record.leader is None:
-        raise EligibleLeadersNotAvailableError(f"none of {partition.replicas} is active")
+        raise EligibleLeadersNotAvailableError(why)
     return record
+
+
+def _unclean_note(image: MetadataImage, name: str, record: PartitionChangeRecord, chosen: int) -> str:
+    """The line about an unclean election on request: it may lose acknowledged records."""
+    before = image.topics[name].partitions[record.partition]
+    how = "the first live replica" if chosen == NO_NODE else "chosen in the request"
+    return (
+        f"unclean election of {name}-{record.partition}: node {record.leader} leads ({how}); ISR "
+        f"{before.isr}, ELR {before.elr}, last known leader {before.last_known_elr}, leader epoch "
+        f"{before.leader_epoch} before"
+    )
 
 
 def _preferred(cluster: ClusterState, topic: TopicImage, number: int) -> PartitionChangeRecord | None:

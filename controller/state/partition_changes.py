@@ -43,6 +43,7 @@ class Target(NamedTuple):
     recovery_state: int | None = None
     lossy: frozenset[int] = frozenset()  # replicas that may have lost records: they leave the ELR
     elect: Callable[[Ballot], Elected] = offline
+    chosen: int = NO_NODE  # by an operator, for `unclean_chosen`
 
 
 @dataclass(slots=True)
@@ -148,6 +149,7 @@ def _elect(partition: PartitionRegistration, draft: _Draft, target: Target, rule
         rules.candidates,
         last_leader,
         rules.avoided,
+        target.chosen,
     )
     draft.leader, is_clean = target.elect(ballot)
     if draft.leader == NO_NODE or draft.leader in draft.isr:

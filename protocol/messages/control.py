@@ -366,11 +366,13 @@ class PartitionError(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ElectLeadersRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Elect leaders. `election_type`: 0 preferred, 1 unclean. `topics` null: every partition."""
+    """Elect leaders. `election_type`: 0 preferred, 1 unclean. `topics` null: every partition. `node_id`: with
+    an unclean election of given partitions, elect this replica and no other one; -1: any."""
 
     election_type: int
     topics: tuple[TopicPartitions, ...] | None
     timeout_ms: int = 60_000
+    node_id: int = -1
 
 
 class ElectLeadersResponse(msgspec.Struct, array_like=True, frozen=True):

@@ -12,6 +12,7 @@ from . import (
     log_dirs,
     quorum,
     quotas,
+    replicas,
     roles,
     sasl,
     security,
@@ -110,6 +111,7 @@ ALTER_ROLES = _api(10_006, roles, "AlterRoles", Role.FORWARDED)
 DESCRIBE_ROLES = _api(10_007, roles, "DescribeRoles", Role.FORWARDED)
 ALTER_NAMESPACES = _api(10_008, roles, "AlterNamespaces", Role.FORWARDED)
 DESCRIBE_NAMESPACES = _api(10_009, roles, "DescribeNamespaces", Role.FORWARDED)
+DESCRIBE_REPLICAS = _api(10_010, replicas, "DescribeReplicas")
 
 ALL_APIS: tuple[Api, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Api))
 

@@ -258,6 +258,7 @@ _OF_HEADRACE: dict[Api, tuple[tuple[Need, ...], str]] = {
     registry.DESCRIBE_ROLES: (_DESCRIBES_CLUSTER, ""),
     registry.ALTER_NAMESPACES: (_ALTERS_CLUSTER, ""),
     registry.DESCRIBE_NAMESPACES: (_DESCRIBES_CLUSTER, ""),
+    registry.DESCRIBE_REPLICAS: (_DESCRIBES_CLUSTER, ""),
 }
 
 # Served to Kafka clients alone; a node answers them itself, or with the apis above.

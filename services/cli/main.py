@@ -38,6 +38,7 @@ from ..cluster_files_io import UnknownClusterError
 from . import (
     acl,
     audit,
+    balance,
     bench,
     client_metrics,
     cluster,
@@ -185,6 +186,7 @@ for _command in (
     audit.audit,
     security.security,
     feature.feature,
+    balance.balance,
     partition.partition,
     group.group,
     stream.group,

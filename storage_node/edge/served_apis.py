@@ -15,6 +15,7 @@ SERVED_APIS = (
     registry.DESCRIBE_CLUSTER,
     registry.OFFSET_FOR_LEADER_EPOCH,
     registry.DESCRIBE_LOG_DIRS,
+    registry.DESCRIBE_REPLICAS,
     registry.ALTER_REPLICA_LOG_DIRS,
     registry.WRITE_TXN_MARKERS,
     registry.DESCRIBE_PRODUCERS,

@@ -228,7 +228,10 @@ class FetchHandler:
                 is_cold = True
             elif data:
                 has_found, parts[index] = True, data
-                total += sum(map(len, data))
+                size = sum(map(len, data))
+                total += size
+                if item.partition is not None:
+                    item.partition.fetched_bytes += size
             elif starved is None and item.partition is not None and _is_behind(item, answer):
                 starved = item.partition.key
         if is_cold and not (has_found or has_failed or is_last):

@@ -74,6 +74,7 @@ class Partition:
         "_min_insync_replicas",
         "context",
         "epoch_start_offset",
+        "fetched_bytes",
         "flushed_offset",
         "high_watermark",
         "in_sync",
@@ -92,6 +93,7 @@ class Partition:
         "node_id",
         "oldest_unflushed_ms",
         "partition_epoch",
+        "produced_bytes",
         "replicas",
         "state",
         "topic_partition",
@@ -127,6 +129,7 @@ class Partition:
             self.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
             log.high_watermark = self.high_watermark
         self.epoch_start_offset = 0  # log end offset when this node was elected leader
+        self.produced_bytes = self.fetched_bytes = 0  # of clients, since the start
         self.is_flushing = False
         self.is_damaged = False  # stored bytes are corrupt; reported once
         self.min_isr = 1  # what acks=all needs: see effective_min_isr

@@ -293,6 +293,7 @@ class ProduceHandler:
         end_offset = info.last_offset + 1
         if not info.is_repeated:
             self._counters.produced(size_bytes, end_offset - info.base_offset)
+            partition.produced_bytes += size_bytes
         if acks and not partition.is_acked(end_offset, acks):
             produce.waiting.append(Waiting(index, partition, partition.leader_epoch, end_offset))
         produce.answers[index] = ProducePartitionResponse(

@@ -71,6 +71,7 @@ CHANGING = {
     "user create": "ann --password-stdin",
     "user delete": "ann",
     "user passwd": "ann --password-stdin",
+    "balance": "--execute",
     "bench consume": "",
     "bench latency": "",
     "bench mixed": "",

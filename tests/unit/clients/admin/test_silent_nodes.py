@@ -124,6 +124,7 @@ SHORT_CALLS: dict[str, Callable[..., Any]] = {
     "describe_configs": lambda admin, **t: admin.describe_configs(Resource("broker", "1"), **t),
     "alter_configs": lambda admin, **t: admin.alter_configs({"t": {"x": 1}}, **t),
     "describe_log_dirs": lambda admin, **t: admin.describe_log_dirs(**t),
+    "describe_replicas": lambda admin, **t: admin.describe_replicas(**t),
     "list_offsets": lambda admin, **t: admin.list_offsets({PLACE: LATEST}, **t),
     "delete_records": lambda admin, **t: admin.delete_records({PLACE: 1}, **t),
     "elect_leaders": lambda admin, **t: admin.elect_leaders(ElectionType.PREFERRED, [PLACE], **t),

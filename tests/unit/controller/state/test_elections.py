@@ -80,3 +80,12 @@ def test_a_drained_leader_stays_without_a_successor() -> None:
     """Node 1 is drained: 2 is elected if it is in sync, else 1 stays."""
     assert elected("drain", (2,), {2, 3}, leader=1).leader == 2
     assert elected("drain", (1,), {2, 3}, leader=1) == Elected(1, is_clean=True)
+
+
+def test_a_chosen_replica_is_elected_or_none() -> None:
+    """Not the first of the replicas but the chosen one, clean only if it is in sync; without it nobody."""
+    choose = STRATEGIES["unclean-chosen"]
+    assert choose(ballot((1,), {2, 3})._replace(chosen=3)) == Elected(3, is_clean=False)
+    assert choose(ballot((3,), {2, 3})._replace(chosen=3)) == Elected(3, is_clean=True)
+    assert choose(ballot((1,), {2})._replace(chosen=3)) == NO_LEADER, "it is not active"
+    assert choose(ballot((1,), {2, 4})._replace(chosen=4)) == NO_LEADER, "it has no replica"

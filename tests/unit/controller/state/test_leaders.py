@@ -71,6 +71,33 @@ def test_unclean_elections_on_request_need_no_config() -> None:
     assert driver.elect(UNCLEAN, "t", 0) == [errors.EligibleLeadersNotAvailableError.code]
 
 
+def test_an_unclean_election_can_choose_the_replica() -> None:
+    """Of the replicas 2 and 3, both out of sync, the second one leads because the request names it; a line of
+    the log says so. A node without a replica, and one that is not active, are errors and elect nobody."""
+    driver = Driver()
+    driver.join(1, 2, 3, 4)
+    driver.place("t", (1, 2, 3))
+    assert driver.alter_partition("t", 0, (1,)).error_code == 0
+    driver.fence(1)
+
+    def choose(node_id: int, kind: int = UNCLEAN) -> int:
+        request = ElectLeadersRequest(kind, (TopicPartitions("t", (0,)),), node_id=node_id)
+        reply = driver.ask(request)
+        return reply.error_code or reply.results[0].error_code
+
+    driver.core.notes.take()
+    assert choose(4) == errors.InvalidRequestError.code
+    assert choose(1) == errors.EligibleLeadersNotAvailableError.code
+    assert choose(3, PREFERRED) == errors.InvalidRequestError.code
+    assert led(driver) == [-1]
+    assert driver.core.notes.take() == ()
+    assert choose(3) == 0
+    assert (led(driver), driver.partitions("t")[0].isr) == ([3], (3,))
+    (note,) = driver.core.notes.take()
+    assert note.is_warning
+    assert note.text.startswith("unclean election of t-0: node 3 leads (chosen in the request); ISR")
+
+
 def test_null_elects_all_partitions() -> None:
     """Partitions that need no election are left out of the response."""
     driver = a_cluster(3)

@@ -94,6 +94,7 @@ AlterRoles: Alter Cluster
 DescribeRoles: Describe Cluster
 AlterNamespaces: Alter Cluster
 DescribeNamespaces: Describe Cluster
+DescribeReplicas: Describe Cluster
 """
 
 

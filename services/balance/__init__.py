@@ -1,0 +1,1 @@
+"""`headrace balance` and `headrace node remove`: what moves where, and the steps that move it."""
