@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from ...clients.admin.admin_types import TopicPartitionReplica
+from ...runtime.waiting_io import let_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def move_dirs(
             for each in _ended(admin, active):
                 advance(active.pop(each).size_bytes)
             if active:
-                time.sleep(pace.poll_s)
+                let_pass(pace.poll_s)
     finally:
         if active:
             admin.alter_replica_log_dirs({each: move.before for each, move in active.items()})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...clients.admin.admin_types import NodeState
 from ...protocol.errors import HeadraceError
 from ...protocol.model import TopicPartition
+from ...runtime.waiting_io import let_pass
 from ..network_status import pieces
 from .model import LogDirFacts, NodeFacts, PartitionFacts, Snapshot
 
@@ -67,7 +68,7 @@ def facts_of(admin: Admin, sample_s: float) -> Facts:
     dirs = admin.describe_log_dirs(active)
     silent = tuple(dirs.errors)
     if sample_s > 0:
-        time.sleep(max(sample_s - (time.monotonic() - started), 0))
+        let_pass(max(sample_s - (time.monotonic() - started), 0))
     rates = rates_of(first, _answers(admin, active)) if sample_s > 0 else {}
     known = {node_id: dirs[node_id] for node_id in active if node_id not in silent}
     sizes = _sizes(known)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.admin.admin_types import ElectionType, NodeState, Resource
 from ...protocol.errors import HeadraceError, NoReassignmentInProgressError
+from ...runtime.waiting_io import let_pass
 from ..network_status import pieces
 from ..replication_throttle import FETCHING, SENDING, clear_throttle, set_throttle
 
@@ -64,7 +65,7 @@ class Runner:
         *,
         ignored: Iterable[int] = (),
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = let_pass,
     ) -> None:
         """`ignored`: nodes whose death does not stop the run, because they are being removed."""
         self._admin, self._pace, self._advance = admin, pace, advance

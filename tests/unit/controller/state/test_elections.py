@@ -83,7 +83,7 @@ def test_a_drained_leader_stays_without_a_successor() -> None:
 
 
 def test_a_chosen_replica_is_elected_or_none() -> None:
-    """Not the first of the replicas but the chosen one, clean only if it is in sync; without it nobody."""
+    """Not the first of the replicas but the chosen one, clean only if it is in sync; else none."""
     choose = STRATEGIES["unclean-chosen"]
     assert choose(ballot((1,), {2, 3})._replace(chosen=3)) == Elected(3, is_clean=False)
     assert choose(ballot((3,), {2, 3})._replace(chosen=3)) == Elected(3, is_clean=True)

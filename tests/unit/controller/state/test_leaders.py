@@ -73,7 +73,7 @@ def test_unclean_elections_on_request_need_no_config() -> None:
 
 def test_an_unclean_election_can_choose_the_replica() -> None:
     """Of the replicas 2 and 3, both out of sync, the second one leads because the request names it; a line of
-    the log says so. A node without a replica, and one that is not active, are errors and elect nobody."""
+    the log says so. A node without a replica, and one that is not active, are errors."""
     driver = Driver()
     driver.join(1, 2, 3, 4)
     driver.place("t", (1, 2, 3))
