@@ -16,7 +16,7 @@ from ..runtime.config_references import is_provider_key
 from .durations import duration_ms
 from .foreign_names import advice_for
 from .producer_config import ProducerConfig as ProducerConfig
-from .producer_config import RequestConfig
+from .producer_config import RequestConfig, TracingConfig
 from .security_config import SecurityConfig
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class ConnectionConfig(SecurityConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConsumerConfig(RequestConfig):
+class ConsumerConfig(TracingConfig):
     """Config keys of a consumer."""
 
     auto_offset_reset: str = key(

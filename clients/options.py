@@ -55,6 +55,9 @@ class ProducerOptions(ConnectionOptions, total=False):
     partitioner_adaptive: bool
     partitioner_adaptive_partitioning_enable: bool
     partitioner_ignore_keys: bool
+    enable_tracing: bool
+    tracing_message_keys: bool
+    tracing_sampling_unit: str
     request_timeout_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
@@ -84,6 +87,8 @@ class ConsumerOptions(ConnectionOptions, total=False):
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     exclude_internal_topics: bool
+    enable_tracing: bool
+    tracing_message_keys: bool
     default_api_timeout_ms: int
     request_timeout_ms: int
     retry_backoff_ms: int

@@ -41,7 +41,21 @@ class RequestConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProducerConfig(RequestConfig):
+class TracingConfig(RequestConfig):
+    """Keys of the traces that producers and consumers make."""
+
+    enable_tracing: bool = key(
+        "enable.tracing",
+        False,
+        doc="Make spans of sampled records with the tracer provider of the process; see TRACING.md.",
+    )
+    tracing_keys: bool = key(
+        "tracing.message.keys", False, doc="Spans have the key of their record, at most 256 characters of it."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig(TracingConfig):
     """Keys of a producer.
 
     batch.size is 64 KiB, four times Kafka's: batch builders grow on demand, so a larger limit costs no memory
@@ -157,6 +171,13 @@ class ProducerConfig(RequestConfig):
     )
     partitioner_ignore_keys: bool = key(
         "partitioner.ignore.keys", False, doc="Ignore keys in the choice of the partition."
+    )
+    tracing_unit: str = key(
+        "tracing.sampling.unit",
+        "batch",
+        choices=("batch", "record"),
+        doc="Whether the sampler decides once for each batch, and its first record is traced, or for each"
+        " record; records below a span of the application follow that.",
     )
 
     def __post_init__(self) -> None:

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     from ..protocol.errors import KafkaError
     from ..protocol.messages.control import AlterPartitionRequest
-    from ..protocol.messages.data import FetchRequest
+    from ..protocol.messages.data import FetchRequest, TracedBatch
     from ..protocol.messages.envelope import Api
+    from ..protocol.model import TopicPartition
     from ..protocol.records.header import Buffer
     from .embedded.coordinator_read import CoordinatorRead
     from .log.future_log import FutureLog
@@ -162,6 +163,19 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteSpan:
+    """Make spans of an operation that ends now, one for each context of the batch. `began_ms`: monotonic."""
+
+    operation: str
+    topic_partition: TopicPartition
+    batch: TracedBatch
+    began_ms: int
+    client_id: str = ""
+    acks: int | None = None
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class EndTurn:
     """Call `StorageNode.end_turn` when the event loop has passed on all requests that have arrived: the
     coordinators decide on the requests of one turn together."""
@@ -191,6 +205,7 @@ Effect = (
     | SendHeartbeat
     | WakeAt
     | Note
+    | NoteSpan
     | EndTurn
     | EndNode
 )

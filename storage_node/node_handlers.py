@@ -76,7 +76,8 @@ class Handlers:
             max_waiting=config.purgatory_max_requests,
             verifier=TransactionVerifier(table, output, live_config, fetches, settle, metadata_key),
         )
-        self.fetch = FetchHandler(table, disks, fetches, replies, counters, limits, reader)
+        self.produce.traces = replicas.traces
+        self.fetch = FetchHandler(table, disks, fetches, replies, counters, limits, reader, replicas.traces)
         self.replica_fetch = ReplicaFetchHandler(
             table,
             replicas.isr_manager,
@@ -87,6 +88,7 @@ class Handlers:
             counters,
             limits,
             reader,
+            replicas.traces,
         )
         self.list_offsets = ListOffsetsHandler(table, disks, output, replies, max_partitions=max_partitions)
         self.delete_records = DeleteRecordsHandler(

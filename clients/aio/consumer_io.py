@@ -150,7 +150,13 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
                     return
                 continue
             first = batch.index
+            sampled = engine.reader.sampled(batch)
             try:
+                while sampled and batch.is_active and batch.index < batch.ready and not buffer.has_group_work:
+                    record = batch.records[batch.index]
+                    batch.index += 1  # as below
+                    with self.process_span(record):
+                        yield record
                 while batch.is_active and batch.index < batch.ready and not buffer.has_group_work:
                     record = batch.records[batch.index]
                     batch.index += 1  # before the yield: `position` there is that of the next record
@@ -177,6 +183,8 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
                 is_over = await self._fill(
                     partial(engine.reader.fill, batch, max_records), timeout, self._iter_timeout
                 )
+                if batch and engine.tracing is not None:
+                    engine.tracing.polled(batch)
                 engine.reader.returned(len(batch))
             except BaseException:
                 engine.reader.rewind()

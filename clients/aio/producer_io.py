@@ -22,10 +22,11 @@ from .transaction_io import AsyncTransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self, Unpack
 
-    from ..arrow.sending_io import ArrowData
+    from ..arrow.sending_io import ArrowData, ArrowSend
     from ..cluster.async_cluster_io import AsyncSharedCluster
     from ..options import ProducerOptions
     from ..producer.delivery_io import AsyncRecordFuture, Delivery
@@ -96,6 +97,15 @@ class AsyncProducer(AsyncTransactionalProducer[K, V], Generic[K, V]):
         argument that is no iterable of records.
         """
         check_records(records)
+        sent = None if self._path.tracing is None else self._path.tracing.begin_call(topic)
+        if sent is None:
+            return await self._send_all(topic, records)
+        with sent.failing():
+            result = await self._send_all(topic, sent.mark_first(records))
+        sent.follow_all(result)
+        return result
+
+    async def _send_all(self, topic: str, records: Iterable[Any]) -> BatchResult:
         outcomes: list[RecordFuture | asyncio.Future[RecordFuture]] = []
         lines = self._path.lines
         for number, item in enumerate(records):
@@ -131,6 +141,16 @@ class AsyncProducer(AsyncTransactionalProducer[K, V], Generic[K, V]):
         sending = ArrowSend(self._preparer, self.config, topic, data, names)
         if sending.needs_records:
             return await self.send_many(topic, sending.records())
+        sent = None if path.tracing is None else path.tracing.begin_call(topic)
+        if sent is None:
+            return await self._send_rows(topic, sending)
+        with sent.failing():
+            result = await self._send_rows(topic, sending)
+        sent.follow_all(result)
+        return result
+
+    async def _send_rows(self, topic: str, sending: ArrowSend) -> BatchResult:
+        path = self._path
         while topic in path.lines:  # records that were sent before come first
             await path.lines.until_one_ended()
         steps, error, deadline_ms = sending.steps(path.engine), None, 0
@@ -241,6 +261,10 @@ class AsyncProducer(AsyncTransactionalProducer[K, V], Generic[K, V]):
 
     def _transactions(self) -> TransactionManager | None:
         return self._engine.transactions
+
+    def _commit_span(self) -> AbstractContextManager[None]:
+        tracing = self._path.tracing
+        return super()._commit_span() if tracing is None else tracing.committing()
 
     async def _until_buffered(self) -> None:
         await self._path.lines.until_buffered()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ClosedError, HeadraceError, TransactionAbortableError, TransactionAbortedError
@@ -12,6 +12,7 @@ from ..producer.delivery_io import RecordFuture
 from ..producer.producer_io import ProducerEngine
 from ..producer.record_preparer_io import known_partition
 from ..records import ProducerRecord, RecordMetadata
+from ..tracing.enabling_io import producer_tracing
 from .lines_io import Lines, future_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class SendPath:
         self.engine = ProducerEngine(hub, config, preparer.partitioner, None, is_plain=preparer.is_plain)
         self.lines = Lines(self.engine, hub, config, preparer)
         self._preparer = preparer
+        self.tracing = producer_tracing(config, hub.client_id)
         if self.engine.transactions is not None:
             preparer.on_failed = self.engine.transactions.on_error
         else:
@@ -101,6 +103,26 @@ class SendPath:
         return None
 
     def _buffer(self, topic: str, record: ProducerRecord[Any, Any]) -> Buffered:
+        if self.tracing is None:
+            return self._buffer_untraced(topic, record)
+        sent = self.tracing.begin(record.topic or topic, record.headers, record.key)
+        if sent is None:
+            buffered = self._buffer_untraced(topic, record)
+            if isinstance(buffered, RecordFuture):
+                self.tracing.appended(buffered._index)  # noqa: SLF001 - as in the synchronous producer
+            return buffered
+        try:
+            buffered = self._buffer_untraced(topic, replace(record, headers=sent.headers))
+        except BaseException as error:
+            sent.fail(error)
+            raise
+        if isinstance(buffered, RecordFuture):
+            sent.follow(buffered)
+        else:
+            buffered.add_done_callback(sent.follow_waiting)
+        return buffered
+
+    def _buffer_untraced(self, topic: str, record: ProducerRecord[Any, Any]) -> Buffered:
         preparer = self._preparer
         # Order: not before records of the topic that wait in line.
         if record.timestamp is None and not record.headers and topic not in self.lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import HeadraceError, InvalidTxnStateError, TransactionAbortableError
@@ -9,6 +10,7 @@ from ..records import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self
 
@@ -77,6 +79,10 @@ class AsyncTransactionalProducer(AsyncSending[K, V], Generic[K, V]):
         """Fail the records that are not in a batch yet: the transaction was aborted."""
         raise NotImplementedError
 
+    def _commit_span(self) -> AbstractContextManager[None]:
+        """Around the commit of a transaction."""
+        return nullcontext()
+
     async def init_transactions(self) -> None:
         """Initialize the transactional.id; otherwise the first `begin_transaction` does.
 
@@ -107,8 +113,9 @@ class AsyncTransactionalProducer(AsyncSending[K, V], Generic[K, V]):
         outcome is not known (call again), InvalidTxnStateError, ProducerFencedError.
         """
         half = self._transaction_manager
-        await self._until_buffered()
-        await self._io.call(half.commit())
+        with self._commit_span():
+            await self._until_buffered()
+            await self._io.call(half.commit())
 
     async def prepare_transaction(self) -> PreparedTransaction:
         """Wait until all records of the transaction are acknowledged, and leave it open, after `close` too.

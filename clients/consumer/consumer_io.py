@@ -17,6 +17,7 @@ from ...runtime.freed_memory import keep_freed_memory
 from ...runtime.limited_log_io import LimitedLog
 from ..cluster.backoff import Backoff
 from ..group.joining_io import join_group
+from ..tracing.enabling_io import consumer_tracing
 from .arguments import checked_partitions, reset_timestamp
 from .effects import (
     Effect,
@@ -96,6 +97,7 @@ class ConsumerEngine:
     ) -> None:
         self._hub, self.config, self._topics = hub, config, TopicDiscovery(topics)
         self.interceptors = interceptors
+        self.tracing = consumer_tracing(config, hub.client_id)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random)
         limits = FetchLimits(
             config.fetch_max_wait_ms,
@@ -116,7 +118,7 @@ class ConsumerEngine:
             check_crcs=config.check_crcs,
             on_ready=interceptors.consumed if interceptors.see_records else None,
         )
-        self.reader = RecordReader(self.buffer, self._collector, codec, interceptors)
+        self.reader = RecordReader(self.buffer, self._collector, codec, interceptors, self.tracing)
         self._assigned: tuple[TopicPartition, ...] = ()
         self._timer: asyncio.TimerHandle | None = None
         metadata = hub.metadata

@@ -9,6 +9,7 @@ from .column_builder import ColumnBuilder, ColumnSelection
 
 if TYPE_CHECKING:
     from ...protocol.records.codec import RecordCodec
+    from ..tracing.consuming_io import ConsumerTracing
     from .fetch_buffer_io import FetchBuffer
     from .fetch_collector import FetchCollector
     from .fetch_state import FetchedBatch
@@ -27,10 +28,15 @@ class RecordReader:
     """
 
     def __init__(
-        self, buffer: FetchBuffer, collector: FetchCollector, codec: RecordCodec, interceptors: Interceptors
+        self,
+        buffer: FetchBuffer,
+        collector: FetchCollector,
+        codec: RecordCodec,
+        interceptors: Interceptors,
+        tracing: ConsumerTracing | None = None,
     ) -> None:
         self._buffer, self._collector, self._codec = buffer, collector, codec
-        self._interceptors = interceptors
+        self._interceptors, self.tracing = interceptors, tracing
         self.max_column_bytes = MAX_COLUMN_BYTES
         self.polls = 0  # calls that asked for records
         self._is_deserializing = False  # the application's deserializers run
@@ -42,6 +48,8 @@ class RecordReader:
         taken: list[Any] = []
         try:
             size, _ = self.fill(taken, max_records)
+            if size and self.tracing is not None:
+                self.tracing.polled(taken)
             self._collector.returned(size)
         except BaseException:
             self.rewind()
@@ -56,6 +64,8 @@ class RecordReader:
         """
         self.polls += 1
         buffer, collector = self._buffer, self._collector
+        if self.tracing is not None:
+            self.tracing.asked()
         while True:
             with buffer.lock:
                 if not taken:
@@ -151,6 +161,8 @@ class RecordReader:
         """The next batch to iterate over; call `end_iteration` then."""
         self.polls += 1
         buffer, collector = self._buffer, self._collector
+        if self.tracing is not None:
+            self.tracing.asked()
         while True:
             with buffer.lock:
                 self._check_not_deserializing()
@@ -165,6 +177,12 @@ class RecordReader:
             if batch is None or batch.is_ready:
                 return batch
             self._prepare(batch)
+
+    def sampled(self, batch: FetchedBatch) -> frozenset[int]:
+        """The indexes of the sampled records in a batch to iterate over; empty without tracing."""
+        if self.tracing is None:
+            return frozenset()
+        return self.tracing.sampled(batch.records, batch.index, batch.ready)
 
     def end_iteration(self, batch: FetchedBatch, count: int) -> None:
         """The application stops iterating over the batch, after `count` records of it."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ..consumer.fetcher import Fetcher
     from ..consumer.interceptors import Interceptors
     from ..consumer.positions import Positions
+    from ..tracing.consuming_io import ConsumerTracing
     from .group_metadata import GroupMetadata, OffsetAndMetadata
     from .subscription import Subscription
 
@@ -67,6 +68,8 @@ class PartitionReader(Protocol):
 
     @property
     def interceptors(self) -> Interceptors: ...
+    @property
+    def tracing(self) -> ConsumerTracing | None: ...
     def change(self, action: Callable[[Fetcher], T]) -> T: ...
     def positions(self, *, processed: bool) -> Positions: ...
     def drop(self, tps: Iterable[TopicPartition]) -> None: ...
@@ -281,6 +284,8 @@ class Membership:
         self._submitted.update(submitted)
         future = self._committer.submit(offsets, deadline_ms)
         future.add_done_callback(lambda done: self._commit_ended(done, submitted))
+        if self._engine.tracing is not None:
+            future.add_done_callback(self._engine.tracing.commit_began())
         return future
 
     def fetch_positions(self, tps: Iterable[TopicPartition]) -> None:

@@ -47,7 +47,7 @@ class Delivery:
 
     __slots__ = (
         "_callbacks", "_event", "base_offset", "error", "io_thread", "is_done", "is_reported",
-        "log_append_time_ms", "partition", "parts", "record_errors", "topic",
+        "log_append_time_ms", "partition", "parts", "record_errors", "topic", "traceparents",
     )  # fmt: skip
 
     def __init__(self, topic: str, partition: int, io_thread: int | None) -> None:
@@ -59,6 +59,7 @@ class Delivery:
         self.error: BaseException | None = None
         self.parts: list[tuple[int, Delivery]] | None = None
         self.record_errors: dict[int, BaseException] | None = None  # rising indexes
+        self.traceparents: tuple[str, ...] = ()  # of sampled records, for the leader
         self._event: threading.Event | None = None
         self._callbacks: list[Callable[[], None]] | None = None
 

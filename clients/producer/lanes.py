@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextvars import ContextVar
 
     from ...protocol.records.codec import BatchBuilder, RecordCodec
     from .delivery_io import RecordFuture
@@ -55,6 +56,15 @@ class Lanes(Protocol):
 
     def bind(self, send_slowly: Callable[..., RecordFuture]) -> Callable[..., RecordFuture]:
         """The `send` of a producer of plain bytes; `send_slowly` takes the lock for every record."""
+
+    def bind_traced(
+        self, send_slowly: Callable[..., RecordFuture], variable: ContextVar[Any]
+    ) -> Callable[..., RecordFuture]:
+        """As `bind`, with tracing: `send_slowly` takes all records that are sent in another context of
+        OpenTelemetry (the value of `variable`) than the idle one, which at first is the present one."""
+
+    def set_idle_context(self, context: object) -> None:
+        """Records that are sent in this context have no sampled span above them."""
 
     def try_send(self, topic: str, value: object, key: object, partition: object) -> RecordFuture | None:
         """Append a record without headers, with the time of now. None if that needs the lock."""
@@ -108,6 +118,15 @@ class LockedLanes:
     def bind(self, send_slowly: Callable[..., RecordFuture]) -> Callable[..., RecordFuture]:
         """See `Lanes`."""
         return send_slowly
+
+    def bind_traced(
+        self, send_slowly: Callable[..., RecordFuture], variable: ContextVar[Any]
+    ) -> Callable[..., RecordFuture]:
+        """See `Lanes`."""
+        return send_slowly
+
+    def set_idle_context(self, context: object) -> None:
+        """See `Lanes`."""
 
     def try_send(self, topic: str, value: object, key: object, partition: object) -> RecordFuture | None:
         """See `Lanes`."""

@@ -15,6 +15,7 @@ from ...protocol.errors import ClosedError, HeadraceError, KafkaError
 from ...protocol.messages.registry import PRODUCE
 from ...protocol.records.codec import active_codec
 from ...runtime.effect_performer import EffectPerformer, ignore, on
+from ...runtime.tracing.contexts import traceparents_of
 from ..cluster.metadata_io import plain_name
 from ..losses_io import (
     Losses,
@@ -115,6 +116,7 @@ class ProducerEngine:
             hub.loop, self._lock, self._turn, self._accumulator, config.buffer_memory
         )
         self._memory_listeners: list[Callable[[], None]] = []
+        self.is_traced = config.enable_tracing
         self.losses = Losses()
         # Only for a loop of the user: at exit the other clients are closed.
         left = partial(counts_without_outcome, self._accumulator.live)
@@ -186,6 +188,8 @@ class ProducerEngine:
             else:
                 assert batch is not None
                 found = batch.delivery, index
+            if headers and self.is_traced and not isinstance(found, str):
+                found[0].traceparents += traceparents_of(headers)  # before the batch is sent
             if accumulator.needs_wake and not self._wake_is_sent:
                 self._wake()
         if accumulator.has_grown:

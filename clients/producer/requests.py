@@ -19,7 +19,8 @@ def request_of(
 ) -> ProduceRequest:
     """The ProduceRequest without its batches."""
     partitions = tuple(
-        ProducePartition(target.topic_id, target.partition, target.leader_epoch) for target in send.targets
+        ProducePartition(target.topic_id, target.partition, target.leader_epoch, batch.delivery.traceparents)
+        for target, batch in zip(send.targets, send.batches, strict=True)
     )
     return ProduceRequest(acks, timeout_ms, partitions, transactional_id)
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import ConfigError, HeadraceError
 from ..consumer.arguments import named_partitions
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import concurrent.futures
     import re
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
 
     from ...protocol.model import TopicPartition
     from ..cluster.cluster_io import ClusterIo
@@ -159,6 +161,15 @@ class GroupConsumer(Generic[K, V]):
         named = named_partitions(tps)
         wanted = self._engine.assignment() if named is None else named
         return self._io.call(group.committed(wanted, self._deadline_ms(timeout)))
+
+    # --- traces -----------------------------------------------------------------------------------------
+
+    def process_span(self, record: Record[Any, Any]) -> AbstractContextManager[Any]:
+        """`with consumer.process_span(record):` around the processing of a record that `poll` has returned:
+        with enable.tracing a span if the record is sampled, which is then current. Iterations over records
+        need no call."""
+        tracing = self._engine.tracing
+        return nullcontext() if tracing is None else tracing.process(record)
 
     # --- inside -----------------------------------------------------------------------------------------
 

@@ -26,14 +26,16 @@ from ..producer.producer_io import ProducerEngine
 from ..producer.record_preparer_io import RecordPreparer, check_records, known_partition
 from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
 from ..serdes import bytes_
+from ..tracing.enabling_io import producer_tracing
 from .transaction_io import TransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self, Unpack
 
-    from ..arrow.sending_io import ArrowData, Need
+    from ..arrow.sending_io import ArrowData, ArrowSend, Need
     from ..cluster.cluster_io import SharedCluster
     from ..cluster.hub_io import Hub
     from ..options import ProducerOptions
@@ -75,6 +77,9 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         """See `Lanes`: records that join open batches at once. `send` takes the first of the others."""
         self._max_block_s = self.config.max_block_ms / 1000
         self._is_closed = False
+        self._tracing = tracing = producer_tracing(self.config, self._io.hub.client_id)
+        if tracing is not None:
+            self._send_any = tracing.around_send(self._send_any)  # type: ignore[method-assign]
         # Over the method of the class, unless a subclass has its own: one call less for every record.
         send_any = self._send_any
         if self._engine.transactions is not None:
@@ -82,7 +87,8 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
             self._preparer.on_failed = self._record_failed
         else:
             self._preparer.losses = self._engine.losses
-        send = self._engine.lanes.bind(send_any)
+        lanes = self._engine.lanes
+        send = lanes.bind(send_any) if tracing is None else tracing.bind(lanes, send_any)
         if type(self).send is Producer.send:
             self.send = send  # type: ignore[method-assign]
 
@@ -93,6 +99,9 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
 
     def _transactions(self) -> TransactionManager | None:
         return self._engine.transactions
+
+    def _commit_span(self) -> AbstractContextManager[None]:
+        return super()._commit_span() if self._tracing is None else self._tracing.committing()
 
     def _until_buffered(self) -> None:
         """Nothing to wait for: `send` returns when the record is in a batch."""
@@ -166,6 +175,12 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         others. Errors: ClosedError; TypeError for an argument that is no iterable of records.
         """
         check_records(records)
+        sent = None if self._tracing is None else self._tracing.begin_call(topic)
+        if sent is not None:
+            return sent.around(partial(self._send_all, topic), records)
+        return self._send_all(topic, records)
+
+    def _send_all(self, topic: str, records: Iterable[Any]) -> BatchResult:
         outcomes: list[RecordFuture | Run] = []
         full: BufferExhaustedError | None = None  # after one timeout the others do not wait
         for sizes, items in self._preparer.groups(records):
@@ -210,6 +225,12 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         sending = ArrowSend(self._preparer, self.config, topic, data, names)
         if sending.needs_records:
             return self.send_many(topic, sending.records())
+        sent = None if self._tracing is None else self._tracing.begin_call(topic)
+        if sent is not None:
+            return sent.around(lambda _: self._send_rows(topic, sending), ())
+        return self._send_rows(topic, sending)
+
+    def _send_rows(self, topic: str, sending: ArrowSend) -> BatchResult:
         steps, error, ends_at = sending.steps(self._engine), None, 0.0
         while True:
             try:

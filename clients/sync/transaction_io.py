@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import HeadraceError, InvalidTxnStateError, TransactionAbortableError
@@ -10,6 +11,7 @@ from ..records import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self
 
@@ -78,6 +80,10 @@ class TransactionalProducer(Sending[K, V], Generic[K, V]):
         """Fail the records that are not in a batch yet: the transaction was aborted."""
         raise NotImplementedError
 
+    def _commit_span(self) -> AbstractContextManager[None]:
+        """Around the commit of a transaction."""
+        return nullcontext()
+
     def init_transactions(self) -> None:
         """Initialize the transactional.id; otherwise the first `begin_transaction` does.
 
@@ -108,8 +114,9 @@ class TransactionalProducer(Sending[K, V], Generic[K, V]):
         outcome is not known (call again), InvalidTxnStateError, ProducerFencedError.
         """
         half = self._transaction_manager
-        self._until_buffered()
-        self._io.call(half.commit())
+        with self._commit_span():
+            self._until_buffered()
+            self._io.call(half.commit())
 
     def prepare_transaction(self) -> PreparedTransaction:
         """Wait until all records of the transaction are acknowledged, and leave it open, after `close` too.

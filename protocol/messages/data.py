@@ -102,12 +102,14 @@ class DescribeClusterResponse(msgspec.Struct, array_like=True, frozen=True):
 class ProducePartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One record batch for one partition: the frame with the index of this entry.
 
-    `leader_epoch` -1 skips the epoch check.
+    `leader_epoch` -1 skips the epoch check. `traceparents`: those of sampled records in the batch; null from
+    clients that do not know, and the server then looks for them.
     """
 
     topic_id: bytes
     partition: int
     leader_epoch: int = -1
+    traceparents: tuple[str, ...] | None = None
 
 
 class ProduceRequest(msgspec.Struct, array_like=True, frozen=True):
@@ -185,6 +187,14 @@ class FetchRequest(msgspec.Struct, array_like=True, frozen=True):
     may_follow: bool = False  # the client accepts responses from followers
 
 
+class TracedBatch(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A batch with sampled records, and their `traceparent` headers."""
+
+    base_offset: int
+    last_offset: int
+    traceparents: tuple[str, ...]
+
+
 class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The next `frame_count` frames of the message belong to this partition: each has whole batches. With
     read_committed they end at the last stable offset, and `aborted` lists aborted transactions by producer id
@@ -194,6 +204,7 @@ class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=Fa
     `last_fetched_epoch`, and its end offset; such a response has no records, and the follower must truncate.
     With OFFSET_OUT_OF_RANGE a follower gets the leader's log end offset as `diverging_end_offset`.
     `has_producers`: the only frame is the producer snapshot at the fetch offset, which the follower wanted.
+    `traced`: for a follower, the sampled batches among the records that the leader remembers.
     """
 
     error_code: int
@@ -209,6 +220,7 @@ class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=Fa
     preferred_read_replica: int = -1  # the client should fetch from this replica
     aborted: tuple[tuple[int, int], ...] = ()
     has_producers: bool = False
+    traced: tuple[TracedBatch, ...] = ()
 
 
 class FetchResponse(msgspec.Struct, array_like=True, frozen=True):

@@ -14,6 +14,9 @@ cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         void *tp_dict
     void PyType_Modified(PyTypeObject *kind)
+    ctypedef struct PyObject
+    int PyContextVar_Get(object variable, PyObject *default_value, PyObject **value) except -1
+    void Py_XDECREF(PyObject *thing)
 
 cdef extern from "<time.h>" nogil:
     ctypedef int clockid_t
@@ -128,6 +131,8 @@ cdef class CompiledLanes:
     cdef object _send_slowly
     cdef Py_ssize_t _max_record_bytes
     cdef bint _ignore_keys
+    cdef object _context_variable
+    cdef object _idle_context
 
     def __cinit__(self, Py_ssize_t max_record_bytes, bint ignore_keys):
         self._lanes = {}
@@ -145,6 +150,15 @@ cdef class CompiledLanes:
         self._send_slowly = send_slowly
         return self.send
 
+    def bind_traced(self, send_slowly, variable):
+        self._send_slowly = send_slowly
+        self._context_variable = variable
+        self._idle_context = variable.get()
+        return self.send_traced
+
+    def set_idle_context(self, context):
+        self._idle_context = context
+
     def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=()):
         """send(topic, value=None, *, key=None, partition=None, timestamp=None, headers=())
 --
@@ -155,6 +169,26 @@ Send one record; see `Producer.send`."""
             future = self._try(topic, value, key, partition, timestamp)
             if future is not None:
                 return future
+        return self._send_slowly(
+            topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
+        )
+
+    def send_traced(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=()):
+        """send(topic, value=None, *, key=None, partition=None, timestamp=None, headers=())
+--
+
+Send one record; see `Producer.send`."""
+        cdef object future
+        cdef PyObject *context = NULL
+        cdef bint is_idle
+        if headers is _NO_HEADERS:
+            PyContextVar_Get(self._context_variable, NULL, &context)
+            is_idle = context == <PyObject *>self._idle_context
+            Py_XDECREF(context)
+            if is_idle:
+                future = self._try(topic, value, key, partition, timestamp)
+                if future is not None:
+                    return future
         return self._send_slowly(
             topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
         )

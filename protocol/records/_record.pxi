@@ -102,3 +102,19 @@ cdef class Record:
 
     def __reduce__(self):
         return Record, self._facts()
+
+
+def with_header(list records not None, str name not None, Py_ssize_t start):
+    """Positions, from `start` on, of the records with a header of this name."""
+    cdef Py_ssize_t position
+    cdef list found = []
+    cdef object record, headers
+    for position in range(max(start, 0), len(records)):
+        record = records[position]
+        headers = (<Record>record)._headers if type(record) is Record else record.headers
+        if headers is not _NO_HEADERS:
+            for header in headers:
+                if header[0] == name:
+                    found.append(position)
+                    break
+    return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...protocol.errors import ConfigError
 from ...runtime.config import GIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
 from ...runtime.listener_address import reachable_host
+from ...runtime.otlp_config import TracingServerConfig
 from ...runtime.server_security_config import ServerSecurityConfig
 from ..log.cleaner.config import CleanerConfig
 from ..log.log_defaults import LogDefaults
@@ -29,6 +30,7 @@ class NodeConfig(
     GatewayConfig,
     AuditConfig,
     AuthorizationConfig,
+    TracingServerConfig,
     ServerSecurityConfig,
 ):
     """Keys of a storage node."""

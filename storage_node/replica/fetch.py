@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..counters import NodeCounters
     from ..log.lending import Part
     from ..log.log import Log
+    from .batch_traces import BatchTraces
     from .cold_reads import ColdRead
     from .disk_failures import DiskFailures
     from .partition import Partition, PartitionKey
@@ -90,6 +91,7 @@ class FetchHandler:
         counters: NodeCounters,
         limits: FetchLimits,
         reader: RecordReader,
+        traces: BatchTraces | None = None,
     ) -> None:
         self._table = table
         self._disks = disks
@@ -99,6 +101,7 @@ class FetchHandler:
         self._limits = limits
         self.cold = reader.cold
         self.reader = reader
+        self._traces = traces
         # By connection: a partition whose records had no space in the last response; it is read first.
         self._starved: dict[int, PartitionKey] = {}
 
@@ -121,7 +124,7 @@ class FetchHandler:
             self._select(entries, body.rack)
         wait_ms = min(body.max_wait_ms, self._limits.max_wait_ms)
         delayed = DelayedFetch(request, entries, min(body.min_bytes, body.max_bytes), self)
-        delayed.until_ms = now_ms + max(wait_ms, COLD_WAIT_MS)
+        delayed.began_ms, delayed.until_ms = now_ms, now_ms + max(wait_ms, COLD_WAIT_MS)
         if wait_ms <= 0 or delayed.min_bytes <= 0 or not entries:
             self.wait_for_disk(delayed, now_ms)
         else:
@@ -131,12 +134,12 @@ class FetchHandler:
         """Respond with what is readable; wait only if all of it must be read from a disk."""
         delayed.min_bytes = 0
         delayed.is_last = True
-        if self.answer(delayed.request, delayed.entries, now_ms):
+        if self.answer(delayed, now_ms):
             return
         try:
             self._purgatory.park(delayed, delayed.keys(), delayed.until_ms, now_ms)
         except ThrottlingQuotaExceededError:
-            self.answer(delayed.request, delayed.entries, now_ms, is_last=True)
+            self.answer(delayed, now_ms, is_last=True)
 
     def cold_read(self, read: ColdRead, now_ms: int) -> None:
         """A ReadCold effect is done: complete the fetches that wait for it."""
@@ -196,13 +199,12 @@ class FetchHandler:
         """The client has disconnected."""
         self._replies.no_reply(request)
 
-    def answer(
-        self, request: Incoming, entries: list[_FetchEntry], now_ms: int, *, is_last: bool = False
-    ) -> bool:
+    def answer(self, delayed: DelayedFetch, now_ms: int, *, is_last: bool = False) -> bool:
         """Read within the limits and respond. False if all records must be read from disks, unless `is_last`.
 
         The first batch is returned however large it is.
         """
+        request, entries = delayed.request, delayed.entries
         body: FetchRequest = request.body
         left = min(body.max_bytes, self._limits.max_bytes, self._limits.room())
         answers: list[FetchPartitionResponse | None] = [None] * len(entries)
@@ -236,6 +238,8 @@ class FetchHandler:
                 starved = item.partition.key
         if is_cold and not (has_found or has_failed or is_last):
             return False
+        if self._traces is not None and has_found:
+            self._trace(self._traces, delayed, parts)
         self._note_starved(request.peer.session, starved)
         self._counters.fetched_bytes += total
         response = FetchResponse(tuple(answer for answer in answers if answer is not None))
@@ -243,6 +247,13 @@ class FetchHandler:
         frames = cast("list[Buffer]", [part for data in parts for part in data])
         self._replies.reply(request, response, frames)
         return True
+
+    def _trace(self, traces: BatchTraces, delayed: DelayedFetch, parts: list[list[Part]]) -> None:
+        client_id = delayed.request.peer.client_id
+        for item, data in zip(delayed.entries, parts, strict=True):
+            if data and item.partition is not None:
+                offset = item.entry.fetch_offset
+                traces.fetched(item.partition, offset, data, delayed.began_ms, client_id)
 
     def _turns(self, entries: list[_FetchEntry], session: int) -> Sequence[int]:
         """The order in which entries are read: as requested, beginning with the one that was starved last
@@ -377,7 +388,7 @@ class DelayedFetch:
     `is_last`: its max_wait_ms is over; it waits only for cold reads, until `until_ms`.
     """
 
-    __slots__ = ("_handler", "entries", "is_last", "min_bytes", "request", "until_ms")
+    __slots__ = ("_handler", "began_ms", "entries", "is_last", "min_bytes", "request", "until_ms")
 
     def __init__(
         self, request: Incoming, entries: list[_FetchEntry], min_bytes: int, handler: FetchHandler
@@ -385,7 +396,7 @@ class DelayedFetch:
         self.request = request
         self.entries = entries
         self.min_bytes = min_bytes
-        self.until_ms = 0
+        self.began_ms = self.until_ms = 0
         self.is_last = False
         self._handler = handler
 
@@ -401,11 +412,11 @@ class DelayedFetch:
             return True
         if not self.is_last and not self._handler.is_ready(self.entries, self.min_bytes):
             return False
-        return self._handler.answer(self.request, self.entries, now_ms)
+        return self._handler.answer(self, now_ms)
 
     def on_expire(self, now_ms: int) -> None:
         """The wait is over: respond with what is readable."""
         if self.is_last:
-            self._handler.answer(self.request, self.entries, now_ms, is_last=True)
+            self._handler.answer(self, now_ms, is_last=True)
         else:
             self._handler.wait_for_disk(self, now_ms)

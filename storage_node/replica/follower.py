@@ -288,6 +288,8 @@ class ReplicaFetcher:
             if _is_under_throttle(partition):
                 self._parts.throttle.take(len(piece), now_ms)
         self._parts.flushes.maybe_flush(partition)
+        if answer.traced and self._parts.traces is not None:
+            self._parts.traces.replicated(partition, answer.traced, now_ms)
         followed.failures = 0
         followed.leader_watermark, followed.leader_start = answer.high_watermark, answer.log_start_offset
         self._learn_offsets(followed)

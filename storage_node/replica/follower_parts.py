@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..configs.node_config import NodeConfig
     from ..counters import NodeCounters
+    from .batch_traces import BatchTraces
     from .disk_failures import DiskFailures
     from .flush_scheduler import FlushScheduler
     from .log_starts import LogStarts
@@ -57,3 +58,4 @@ class FollowerParts:
     moves: Moves
     throttle: Throttle
     counters: NodeCounters
+    traces: BatchTraces | None = None

@@ -37,6 +37,7 @@ from ..log.append_rules import check_before_recompression
 from ..log.tail_cache import stable_buffer
 from ..log.verification import NO_GUARD, NO_TRANSACTION, UNCHECKED
 from .appending import Acked, check_in_sync
+from .batch_traces import Appended
 from .delayed_entries import DelayedEntries, Waiting
 from .partition import ACKS_ALL
 from .recompressor import QueuedBatch, Recompressor
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from ..log.config import LogConfig
     from ..log.log import Log
     from .appending import LeaderAppender
+    from .batch_traces import BatchTraces
     from .partition import Partition
     from .partition_table import PartitionTable
     from .step_output import StepOutput
@@ -81,6 +83,8 @@ class _Produce:
     waiting: list[Waiting]
     unappended: int = 0
     is_held: bool = False  # counted among the requests that wait for coordinators
+    began_ms: int = 0
+    traced: list[Appended] | None = None  # sampled batches that were appended
 
     @property
     def held_bytes(self) -> int:
@@ -114,6 +118,7 @@ class ProduceHandler:
         self._max_partitions = max_partitions
         self._max_waiting = max_waiting
         self._verifier = verifier
+        self.traces: BatchTraces | None = None
         self._held_requests = self._held_bytes = 0
         self.recompressor = Recompressor(lambda item: output.effects.append(Recompress(item)))
 
@@ -129,6 +134,8 @@ class ProduceHandler:
         self._check_shape(body, frames)
         deadline_ms = now_ms + min(max(body.timeout_ms, 0), self._max_wait_ms)
         produce = _Produce(request, frames, deadline_ms, [_PENDING] * len(frames), [])
+        if self.traces is not None:
+            produce.began_ms, produce.traced = now_ms, []
         if body.transactional_id is not None:
             self._take_transactional(produce, now_ms, wall_ms)
             return
@@ -277,7 +284,25 @@ class ProduceHandler:
             acks=produce.request.body.acks,
             guard=guard,
         )
+        if produce.traced is not None:
+            self._trace(produce, index, partition, frame, info, now_ms)
         self._appended(produce, index, partition, log, info, len(frame))
+
+    def _trace(
+        self,
+        produce: _Produce,
+        index: int,
+        partition: Partition,
+        frame: Buffer,
+        info: AppendInfo,
+        now_ms: int,
+    ) -> None:
+        assert self.traces is not None, "checked by the caller"
+        assert produce.traced is not None, "checked by the caller"
+        given = produce.request.body.partitions[index].traceparents
+        batch = self.traces.appended(partition, frame, given, info, now_ms)
+        if batch is not None:
+            produce.traced.append(Appended(index, partition, batch))
 
     def _appended(
         self,
@@ -344,6 +369,8 @@ class ProduceHandler:
                 acks=produce.request.body.acks,
                 guard=guard,
             )
+            if produce.traced is not None:
+                self._trace(produce, index, partition, item.batch, info, now_ms)
             self._appended(produce, index, partition, log, info, size_bytes)
         except KafkaError as error:
             produce.answers[index] = self._failed(entry, error)
@@ -367,6 +394,7 @@ class ProduceHandler:
         request = produce.request
         body: ProduceRequest = request.body
         if body.acks == 0:
+            self._end_spans(produce)
             self._replies.no_reply(request)
         elif not produce.waiting:
             self._answer(produce)
@@ -391,7 +419,16 @@ class ProduceHandler:
         if error is not None:  # appended, but not acknowledged
             produce.answers[item.index] = self._failed(ProducePartition(*item.partition.key), error)
 
+    def _end_spans(self, produce: _Produce) -> None:
+        for appended in produce.traced or ():
+            assert self.traces is not None, "without it nothing is traced"
+            peer, acks = produce.request.peer, produce.request.body.acks
+            error_code = produce.answers[appended.entry].error_code
+            self.traces.acknowledged(appended, produce.began_ms, peer.client_id, acks, error_code)
+
     def _answer(self, produce: _Produce) -> None:
+        if produce.traced:
+            self._end_spans(produce)
         self._replies.reply(produce.request, ProduceResponse(tuple(produce.answers)))
 
 

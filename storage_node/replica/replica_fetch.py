@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
     from ..log.log import Log
+    from .batch_traces import BatchTraces
     from .disk_failures import DiskFailures
     from .fetch import FetchLimits
     from .isr_manager import IsrManager
@@ -74,6 +75,7 @@ class ReplicaFetchHandler:
         counters: NodeCounters,
         limits: FetchLimits,
         reader: RecordReader,
+        traces: BatchTraces | None = None,
     ) -> None:
         self._table = table
         self._isr_manager = isr_manager
@@ -83,7 +85,7 @@ class ReplicaFetchHandler:
         self._replies = replies
         self._counters = counters
         self._limits = limits
-        self._reader = reader
+        self._reader, self._traces = reader, traces
         self._next_id = 1
         self.sessions: dict[int, FetchSession] = {}
         self._followed: dict[PartitionKey, dict[FetchSession, None]] = {}
@@ -400,9 +402,10 @@ class ReplicaFetchHandler:
             data = self._records(partition, log, asked, session, limit, now_ms, is_first=is_first)
         if data is None:
             return None
-        return _PartitionResponse(
-            FetchPartitionResponse(0, watermark, end, start, len(data)), data, is_reaction_due=bool(data)
-        )
+        traces = self._traces
+        traced = () if traces is None else traces.within(partition.key, asked.fetch_offset, data)
+        answer = FetchPartitionResponse(0, watermark, end, start, len(data), traced=traced)
+        return _PartitionResponse(answer, data, is_reaction_due=bool(data))
 
     def _records(
         self,

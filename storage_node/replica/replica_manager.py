@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...runtime.files.file_layer import DiskFullError
 from ..effects import ProposeIsr
 from .appending import LeaderAppender
+from .batch_traces import BatchTraces
 from .disk_failures import DiskFailures
 from .fetchers import Fetchers
 from .flush_scheduler import FlushScheduler
@@ -55,6 +56,10 @@ class ReplicaManager:
     ) -> None:
         table, output = self.table, self.output = PartitionTable(), StepOutput()
         self.throttles = Throttles(config)
+        settings = config.now
+        self.traces = (
+            BatchTraces(output, settings.tracing_compressed_ratio) if settings.enable_tracing else None
+        )
         self.flushes = FlushScheduler(table, output)
         self.isr_manager = IsrManager(table, output, counters)
         self.disks = DiskFailures(table, manager, output, self)
@@ -70,6 +75,7 @@ class ReplicaManager:
             self.moves,
             self.throttles.follower,
             counters,
+            self.traces,
         )
         self.fetchers = Fetchers(parts, follower_limits, config)
         self.logs = PartitionLogs(table, manager, config, output, self.disks, tails)

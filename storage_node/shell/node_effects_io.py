@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ...runtime.clock_io import monotonic_ms, wall_ms
-from ...runtime.effect_performer import EffectPerformer, on
+from ...runtime.effect_performer import EffectPerformer, ignore, on
 from .. import effects as e
 from ..links.replication_io import Replication
 from .checkpoints_io import Checkpoints
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...runtime.shell_io import TaskOwner
     from ..links.controller_link_io import ControllerLink
     from ..node import StorageNode
+    from .spans_io import NodeSpans
     from .workers_io import Workers
 
 
@@ -41,6 +42,7 @@ class NodeEffects:
         is_ending: Callable[[], bool],
         is_closed: Callable[[], bool],
         log: Callable[[e.Note], None],
+        spans: NodeSpans | None = None,
     ) -> None:
         self._core, self._workers, self._tasks = core, workers, tasks
         self._is_ending, self._is_closed = is_ending, is_closed
@@ -69,6 +71,7 @@ class NodeEffects:
             on(e.SendHeartbeat, lambda _: link.heartbeat_now()),
             on(e.WakeAt, lambda effect: self._set_timer(effect.deadline_ms)),
             on(e.Note, log),
+            on(e.NoteSpan, ignore if spans is None else spans.record),
             on(e.EndNode, lambda effect: tasks.fail(effect.error)),
         )
 

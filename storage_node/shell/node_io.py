@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ..edge.native_sasl import NativeSasl, SaslProvider
     from ..effects import Note
     from ..embedded.contract import CoordinatorFactory
+    from .spans_io import NodeSpans
 
 log = logging.getLogger("headrace.storage_node")
 
@@ -111,6 +112,7 @@ class NodeServer:
         self._forwarder: Forwarder | None = None
         self._effects: NodeEffects | None = None
         self._cleaners: CleanerThreads | None = None
+        self._spans: NodeSpans | None = None
         self._is_stopping = False
         self._is_closed = False
         self._released = asyncio.Event()
@@ -189,6 +191,7 @@ class NodeServer:
             is_ending=self._is_ending,
             is_closed=lambda: self._is_closed,
             log=self._log_note,
+            spans=self._open_spans(),
         )
         self._forwarder = Forwarder(link, replies, core, tasks, effects.perform, self._gateway.check)
         self._cleaners = CleanerThreads(core, self._workers, tasks, effects.perform)
@@ -198,6 +201,14 @@ class NodeServer:
         for purge in self._manager.loader.purge_tasks():  # deletions that a crash interrupted
             effects.start_purge(purge)
         return link
+
+    def _open_spans(self) -> NodeSpans | None:
+        if not self._config.enable_tracing:
+            return None
+        from .spans_io import NodeSpans  # imports OpenTelemetry
+
+        self._spans = NodeSpans(self._config, self.node_id, self.cluster_id, self.port)
+        return self._spans
 
     async def _until_active(self, link: ControllerLink) -> None:
         """Wait until the node is unfenced, stopped or has failed."""
@@ -264,6 +275,8 @@ class NodeServer:
             await self._close_sockets()
             self._tasks.stop()
             await self._end_jobs()
+            if self._spans is not None:
+                await self._spans.close()
             self._workers.close()
             self._manager.abandon()
         finally:

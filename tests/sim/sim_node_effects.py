@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.protocol.errors import KafkaError, KafkaStorageError, NetworkError
 from headrace.protocol.messages import registry
 from headrace.protocol.model import NO_NODE
-from headrace.runtime.effect_performer import EffectPerformer, on
+from headrace.runtime.effect_performer import EffectPerformer, ignore, on
 from headrace.storage_node import effects as e
 from headrace.storage_node.links import membership as m
 
@@ -48,6 +48,7 @@ class NodeEffects:
             on(e.SendHeartbeat, lambda _: self._submit(m.ReportChanged())),
             on(e.WakeAt, lambda effect: self._set_timer("core", effect.deadline_ms, self._expire)),
             on(e.Note, lambda effect: self.notes.append(effect.text)),
+            on(e.NoteSpan, ignore),
             on(e.EndNode, lambda _: self.die(power=True)),
         )
 

@@ -1,0 +1,1 @@
+"""Spans of producers and consumers, and the trace context in the headers of their records."""

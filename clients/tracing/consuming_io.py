@@ -1,0 +1,204 @@
+"""Spans of a consumer: `poll`, `process` and `commit`, only for sampled records.
+
+Which records are sampled is known from their headers alone. A `poll` span is in the trace of the first of them
+and links to all; a `process` span is in the trace of its record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from opentelemetry import context as otel_context
+from opentelemetry import propagate, trace
+from opentelemetry.trace import Link, SpanKind
+
+from ...protocol.model import TopicPartition
+from ...runtime.tracing.contexts import TRACEPARENT, context_of
+from ...runtime.tracing.names import COMMIT, POLL, PROCESS, span_name
+from ...runtime.tracing.sdk_io import attach, detach, names, remote, shown_key, under
+from ..consumer.header_search_io import with_header
+from .failures import fail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, SpanContext
+
+    from ..config import ConsumerConfig
+    from ..group.group_metadata import OffsetAndMetadata
+    from ..records import Headers, Record
+
+# Bound: links of one span, and sampled records that wait for a commit.
+MAX_LINKS = 128
+
+
+class _Delivered(NamedTuple):
+    """A sampled record that the application got, and whose offset is not committed."""
+
+    topic: str
+    partition: int
+    offset: int
+    context: SpanContext
+
+
+class ConsumerTracing:
+    """Makes the spans of one consumer."""
+
+    def __init__(self, provider: trace.TracerProvider, config: ConsumerConfig, client_id: str) -> None:
+        self._tracer, self._names = provider.get_tracer("headrace"), names()
+        self._client_id, self._group = client_id, config.group
+        self._shows_keys = config.tracing_keys
+        self._asked_ns = 0
+        # Shared with the event loop, which commits: a deque, each of whose methods is atomic
+        self._delivered: deque[_Delivered] = deque(maxlen=MAX_LINKS if config.group else 0)
+
+    # --- poll -------------------------------------------------------------------------------------------
+
+    def asked(self) -> None:
+        """The application asks for records."""
+        if not self._asked_ns:
+            self._asked_ns = time.time_ns()
+
+    def polled(self, records: list[Any], start: int = 0) -> None:
+        """These records, from `start` on, are about to be returned."""
+        positions = with_header(records, TRACEPARENT, start)
+        if positions:
+            self._make_poll(records, positions, len(records) - start)
+        self._asked_ns = 0
+
+    def sampled(self, records: list[Any], start: int, end: int) -> frozenset[int]:
+        """Positions of the sampled records in a batch to iterate over; there is a `poll` span for it."""
+        positions = [position for position in with_header(records, TRACEPARENT, start) if position < end]
+        found = self._make_poll(records, positions, end - start) if positions else frozenset()
+        self._asked_ns = 0
+        return found
+
+    def _make_poll(self, records: list[Any], positions: list[int], count: int) -> frozenset[int]:
+        """The `poll` span, if any record is sampled; gives the positions of these."""
+        sampled: dict[int, SpanContext] = {}
+        for position in positions:
+            context = context_of(records[position].headers)
+            if context is not None:
+                sampled[position] = remote(context)
+        for position, creator in sampled.items():
+            record = records[position]
+            self._delivered.append(_Delivered(record.topic, record.partition, record.offset, creator))
+        if sampled:
+            first = records[next(iter(sampled))]
+            contexts = list(sampled.values())
+            span = self._tracer.start_span(
+                span_name(POLL, first.topic),
+                under(contexts[0]),
+                SpanKind.CLIENT,
+                self._facts(POLL, first.topic, batch_count=count),
+                [Link(context) for context in contexts[:MAX_LINKS]],
+                start_time=self._asked_ns or None,
+            )
+            span.end()
+        return frozenset(sampled)
+
+    # --- process ----------------------------------------------------------------------------------------
+
+    def process(self, record: Record[Any, Any]) -> AbstractContextManager[Span | None]:
+        """Around the processing of a record: its span is the current one. None if it is not sampled."""
+        context = context_of(record.headers) if record.headers else None
+        if context is None:
+            return contextlib.nullcontext()
+        return self._processing(record, remote(context))
+
+    @contextlib.contextmanager
+    def _processing(self, record: Record[Any, Any], creator: SpanContext) -> Iterator[Span]:
+        span = self.start_process(record, creator)
+        token = attach(trace.set_span_in_context(span, self._baggage_of(record)))
+        try:
+            yield span
+        except GeneratorExit:  # the application ends the iteration
+            raise
+        except BaseException as error:
+            fail(span, error, self._names.attributes({"error": type(error).__name__}))
+            raise
+        finally:
+            span.end()
+            detach(token)
+
+    def start_process(self, record: Record[Any, Any], creator: SpanContext) -> Span:
+        """A `process` span in the trace of the record, with a link to the span that is current."""
+        current = trace.get_current_span().get_span_context()
+        return self._tracer.start_span(
+            span_name(PROCESS, record.topic),
+            under(creator),
+            SpanKind.CONSUMER,
+            self._facts(
+                PROCESS,
+                record.topic,
+                partition=str(record.partition),
+                offset=record.offset,
+                key=shown_key(record.key) if self._shows_keys else None,
+                is_tombstone=True if record.value is None else None,
+            ),
+            [Link(current)] if current.is_valid else (),
+        )
+
+    def _baggage_of(self, record: Record[Any, Any]) -> Context:
+        """The present context with what the configured propagator finds in the headers."""
+        carrier = {name: value.decode(errors="replace") for name, value in record.headers if value}
+        return propagate.extract(carrier, otel_context.get_current())
+
+    # --- commit -----------------------------------------------------------------------------------------
+
+    def commit_began(self) -> Callable[[Any], None]:
+        """The callback for the outcome of a commit that begins now."""
+        began_ns = time.time_ns()
+
+        def ended(done: Any) -> None:
+            if not done.cancelled() and done.exception() is None:
+                self.committed(done.result(), began_ns)
+
+        return ended
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], began_ns: int) -> None:
+        """These offsets were committed: a span if sampled records are below them. On the event loop."""
+        covered: list[_Delivered] = []
+        for _ in range(len(self._delivered)):
+            item = self._delivered.popleft()
+            offset = offsets.get(_partition_of(item))
+            if offset is not None and item.offset < offset.offset:
+                covered.append(item)
+            else:
+                self._delivered.append(item)
+        if covered:
+            self._make_commit(covered, began_ns)
+
+    def _make_commit(self, covered: Sequence[_Delivered], began_ns: int) -> None:
+        contexts = list({item.context.span_id: item.context for item in covered}.values())
+        topic = covered[0].topic
+        self._tracer.start_span(
+            span_name(COMMIT, topic),
+            under(contexts[0]),
+            SpanKind.CLIENT,
+            self._facts(COMMIT, topic),
+            [Link(context) for context in contexts],
+            start_time=began_ns,
+        ).end()
+
+    def _facts(self, operation: str, topic: str, **facts: Any) -> dict[str, Any]:
+        return self._names.of_operation(
+            operation, topic, client_id=self._client_id, group=self._group, **facts
+        )
+
+
+def headers_with(headers: Headers, span: Span) -> Headers:
+    """The headers of a record that is sent while `span` processes another."""
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier, trace.set_span_in_context(span))
+    kept = tuple(pair for pair in headers if pair[0] not in carrier)
+    return (*kept, *((name, value.encode()) for name, value in carrier.items()))
+
+
+def _partition_of(item: _Delivered) -> TopicPartition:
+    return TopicPartition(item.topic, item.partition)

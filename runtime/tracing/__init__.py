@@ -1,0 +1,1 @@
+"""Traces that go with the record: names, contexts in record headers, and the OpenTelemetry SDK."""
