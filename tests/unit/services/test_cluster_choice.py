@@ -13,7 +13,15 @@ from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError,
 pytestmark = pytest.mark.usefixtures("home")
 # A complete command line of every command that reads. Those of NEEDS_NO_CLUSTER connect to none, and
 # `status` is about the default cluster, because scripts start it when `status` fails.
-NEEDS_NO_CLUSTER = {"version", "config keys", "log dump", "completion", "stream describe"}
+NEEDS_NO_CLUSTER = {
+    "version",
+    "config keys",
+    "log dump",
+    "completion",
+    "stream describe",
+    "server status",
+    "deploy systemd",
+}
 NEVER_FALLS_BACK = {"status", "security ray-env", "security status"}
 READING = {
     "acl explain": "--user ann --operation read --topic orders",
@@ -27,6 +35,7 @@ READING = {
     "config describe": "",
     "config keys": "",
     "consume": "orders -e",
+    "deploy systemd": "",
     "doctor": "",
     "feature list": "",
     "group describe": "--all",
@@ -45,6 +54,7 @@ READING = {
     "audit": "",
     "security ray-env": "",
     "security status": "",
+    "server status": "-c pyproject.toml",
     "status": "",
     "stream describe": "copying_app:app",
     "stream diff": "copying_app:app",
@@ -61,7 +71,7 @@ READING = {
     "version": "",
 }
 # A complete command line of every command that can change something. Those of HAS_OWN_CLUSTER start one.
-HAS_OWN_CLUSTER = {"up", "quickstart"}
+HAS_OWN_CLUSTER = {"up", "quickstart", "server node", "server controller", "server format"}
 CHANGING = {
     "acl create": "--user ann --operation read --topic orders",
     "acl delete": "--topic orders",
@@ -102,6 +112,9 @@ CHANGING = {
     "rest": "--port 0",
     "role revoke": "readers --user ann",
     "quota alter": "--user ann --set producer_byte_rate=5",
+    "server controller": "",
+    "server format": "",
+    "server node": "",
     "stream reset": "shop -t orders --to-earliest --execute",
     "stream run": "copying_app:app",
     "stream scale": "shop 2",

@@ -1,0 +1,1 @@
+"""Files for deployments, made from the code that they describe."""

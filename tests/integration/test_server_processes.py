@@ -1,0 +1,214 @@
+"""`headrace server`: a controller and three nodes as processes, from config files like Kafka's."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+from headrace.clients.admin.admin_types import NewTopic
+from headrace.clients.sync.admin_io import Admin
+from headrace.protocol.errors import NetworkError
+from headrace.runtime.ports_io import reserve_ports
+from headrace.services.server.control_io import FILE, ask
+from steady_load import SteadyLoad
+from waiting import wait_for
+
+REPLICATED = {"offsets.topic.replication.factor": 3, "transaction.state.log.replication.factor": 3}
+
+
+class Process:
+    """One server with its config file; `start` returns at once."""
+
+    def __init__(self, folder: Path, role: str, number: int, config: dict[str, Any]) -> None:
+        self.folder, self.role, self.data = folder, role, folder / f"{role}-{number}"
+        self.file = folder / f"{role}-{number}.properties"
+        self.file.write_text("# of a test\n" + "".join(f"{key}={value}\n" for key, value in config.items()))
+        self.port = config.get("listener.port", 0)
+        self.log = folder / f"{role}-{number}.log"
+        self.child: subprocess.Popen[bytes]
+
+    def start(self, **environment: str) -> None:
+        with self.log.open("ab") as stream:
+            self.child = subprocess.Popen(
+                [sys.executable, "-m", "headrace", "server", self.role, "--config", str(self.file)],
+                stdout=stream,
+                stderr=stream,
+                env={**os.environ, **environment},
+            )
+
+    def is_ready(self) -> bool:
+        assert self.child.poll() is None, self.log.read_text()[-3000:]
+        try:
+            return bool(ask(str(self.data), "status")["pid"] == self.child.pid)
+        except (NetworkError, FileNotFoundError):
+            return False
+
+    def stop(self) -> None:
+        self.child.terminate()
+        assert self.child.wait(60) == 0, self.log.read_text()[-3000:]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Process]]:
+    """The controller first; all serve."""
+    folder = tmp_path_factory.mktemp("servers")
+    port, *ports = reserve_ports(4)
+    address = {"controller.quorum.bootstrap.servers": f"127.0.0.1:{port}"}
+    controller = {"process.roles": "controller", "node.id": 7, "listener.port": port, **address}
+    found = [Process(folder, "controller", 7, {**controller, "log.dirs": folder / "controller-7"})]
+    for number, native in enumerate(ports, 1):
+        config = {"node.id": number, "log.dirs": folder / f"node-{number}", "listener.port": native}
+        found.append(Process(folder, "node", number, {**address, **config, **REPLICATED}))
+    for server in found:
+        server.start()
+    try:
+        wait_for(lambda: all(server.is_ready() for server in found), "all servers serve")
+        yield found
+    finally:
+        for server in reversed(found):
+            if server.child.poll() is None:
+                server.child.terminate()
+        for server in reversed(found):
+            server.child.wait(60)
+
+
+@pytest.fixture(scope="module")
+def bootstrap(servers: list[Process]) -> str:
+    return ",".join(f"127.0.0.1:{server.port}" for server in servers[1:])
+
+
+def all_in_sync(admin: Admin, *topics: str) -> bool:
+    found = admin.describe_topics(*topics)
+    return all(len(part.isr) == 3 for topic in topics for part in found[topic].partitions)
+
+
+def test_killed_server_and_rolling_restart_under_load(servers: list[Process], bootstrap: str) -> None:
+    """SIGKILL of one node, its restart, then a clean restart of every node: no send and no poll fails,
+    nothing acknowledged is missing."""
+    with Admin(bootstrap) as admin:
+        topic = NewTopic("steady", partitions=3, replication_factor=3, configs={"min.insync.replicas": 2})
+        assert not admin.create_topics(topic).errors
+        load = SteadyLoad(bootstrap, "steady")
+        try:
+            wait_for(lambda: load.acknowledged > 20 or load.errors, "records are acknowledged")
+            for server in servers[1:]:
+                if server is servers[1]:
+                    server.child.kill()
+                    server.child.wait()
+                else:
+                    server.stop()
+                    assert not (server.data / FILE).exists()
+                before = load.acknowledged
+                wait_for(lambda: load.acknowledged > before + 5, "two nodes acknowledge")  # noqa: B023
+                server.start()
+                wait_for(server.is_ready, "the node serves again")
+                wait_for(lambda: all_in_sync(admin, "steady"), "all replicas are in sync")
+        finally:
+            outcome = load.stop()
+    assert outcome.errors == []
+    assert (outcome.missing, outcome.acknowledged > 40) == (0, True)
+
+
+def test_status_and_stacks_come_from_the_running_process(
+    servers: list[Process], command_line: CommandLine
+) -> None:
+    """The control socket is for the owner alone; a data dir without a server is reported."""
+    node, controller = servers[1], servers[0]
+    assert (node.data / FILE).stat().st_mode & 0o777 == 0o600
+    status = command_line.json("server", "status", "--config", str(node.file))
+    assert (status["name"], status["state"], status["pid"]) == ("node-1", "active", node.child.pid)
+    code, out, _ = command_line("server", "status", "--config", str(controller.file), "--stacks")
+    assert code == 0
+    assert "sigtimedwait" in out
+    assert "controller-7" in out
+
+
+def test_service_manager_gets_ready_alive_and_stopping(servers: list[Process], tmp_path: Path) -> None:
+    """As systemd: a socket in the environment, and a watchdog of 0.2 s. The node is one more of the
+    cluster."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        text = servers[1].file.read_text()
+        address = next(line for line in text.splitlines() if line.startswith("controller."))
+        config = dict([address.split("=", 1)], **{"node.id": 9, "log.dirs": tmp_path / "node-9"})
+        server = Process(tmp_path, "node", 9, config)
+        server.start(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="200000")
+        lines = [manager.recv(4096).decode()]
+        while not lines[-1].startswith("WATCHDOG=1"):
+            lines.append(manager.recv(4096).decode())
+        server.stop()
+        while not lines[-1].startswith("STOPPING=1"):
+            lines.append(manager.recv(4096).decode())
+    states = [line.partition("\n")[0] for line in lines]
+    assert states[-1] == "STOPPING=1"
+    assert states.index("READY=1") < states.index("WATCHDOG=1")
+
+
+def test_server_that_cannot_start_ends_with_one_line(servers: list[Process]) -> None:
+    """A locked data dir, and a key of the other role."""
+    node = servers[1]
+    for arguments, text in (
+        ((), "another process holds its .lock"),
+        (("-X", "metadata.log.dir=/x"), "metadata.log.dir is a key of a controller"),
+    ):
+        command = [
+            sys.executable,
+            "-m",
+            "headrace",
+            "server",
+            "node",
+            "-c",
+            str(node.file),
+            "--log-level",
+            "ERROR",
+        ]
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode in (1, 2)
+        assert text in next(line for line in done.stderr.splitlines() if line.startswith("headrace: "))
+    assert node.child.poll() is None
+
+
+def test_second_controller_joins_a_formatted_one(tmp_path: Path) -> None:
+    """`format --standalone` begins a quorum once; the second controller becomes a voter by itself."""
+    ports = reserve_ports(2)
+    address = ",".join(f"127.0.0.1:{port}" for port in ports)
+    both = [
+        Process(
+            tmp_path,
+            "controller",
+            number,
+            {
+                "controller.id": number,
+                "metadata.log.dir": tmp_path / f"controller-{number}",
+                "listener.port": port,
+                "controller.quorum.bootstrap.servers": address,
+            },
+        )
+        for number, port in enumerate(ports, 1)
+    ]
+    command = [sys.executable, "-m", "headrace", "server", "format", "--standalone", "-c", str(both[0].file)]
+    codes = [
+        subprocess.run(command, capture_output=True, timeout=60, check=False).returncode for _ in range(2)
+    ]
+    assert codes == [0, 1]
+    for server in both:
+        server.start()
+    try:
+        wait_for(lambda: all(server.is_ready() for server in both), "both controllers serve")
+
+        def voters() -> Any:
+            return ask(str(both[0].data), "status")["quorum"]["voters"]
+
+        wait_for(lambda: len(voters()) == 2, "two voters", evidence=lambda: str(voters()))
+    finally:
+        for server in both:
+            server.child.send_signal(signal.SIGTERM)
+        for server in both:
+            assert server.child.wait(60) == 0
