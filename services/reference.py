@@ -42,6 +42,7 @@ from ..stream.ray.config import WorkersConfig
 from ..stream.task.states import TRANSITIONS as TASK_TRANSITIONS
 from ..stream.task.states import TaskState
 from ..stream.worker.states import INSTANCE_TRANSITIONS, InstanceState
+from .rest.settings import RestConfig
 from .web.settings import WebConfig
 
 if typing.TYPE_CHECKING:
@@ -99,6 +100,7 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
         "Set with `headrace rest -X key=value`; further keys are those of its clients.",
         WebConfig,
     ),
+    ("REST", "Set with `headrace rest -X key=value`.", RestConfig),
 )
 
 

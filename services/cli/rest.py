@@ -12,6 +12,7 @@ from .interrupts import interrupts
 from .output import note
 
 if TYPE_CHECKING:
+    from ..rest.settings import RestConfig
     from ..web.settings import WebConfig
 
 _POLL_S = 1.0
@@ -31,31 +32,33 @@ def rest(settings: Settings, *, host: str | None, port: int | None) -> None:
     """
     from ..rest.application import rest_server
 
-    web, client_config = web_config(settings, host, port)
+    rest_config, web, client_config = web_configs(settings, host, port)
+    target = settings.addresses()
     with (
         interrupts(),
-        rest_server(web, bootstrap=settings.addresses(), client_config=client_config) as server,
+        rest_server(web, rest_config, bootstrap=target, client_config=client_config) as server,
     ):
         note(f"REST is at {server.url}")
         while not server.wait(_POLL_S):
             pass
 
 
-def web_config(settings: Settings, host: str | None, port: int | None) -> tuple[WebConfig, dict[str, str]]:
-    """(config of the web server, config of its clients), from the options and the -X pairs. Errors:
+def web_configs(
+    settings: Settings, host: str | None, port: int | None
+) -> tuple[RestConfig, WebConfig, dict[str, str]]:
+    """Configs of REST, of the web server and of its clients, from the options and the -X pairs. Errors:
     ConfigError."""
+    from ..rest.settings import RestConfig
     from ..web.settings import WebConfig
 
-    mine = {name: value for name, value in settings.config.items() if _is_of_server(name)}
-    given: dict[str, object] = {"host": host, "port": port}
-    web = WebConfig.of({**mine, **{name: value for name, value in given.items() if value is not None}})
-    others = {name: value for name, value in settings.config.items() if name not in mine}
-    return web, {**settings.client_config_without_pairs(), **others}
-
-
-def _is_of_server(name: str) -> bool:
-    """Whether a key is one of the web server and not of clients."""
-    from ..web.settings import WebConfig
-
-    dotted = name.replace("_", ".")
-    return dotted in WebConfig.keys() and not any(dotted in each.keys() for each in ClientConfigs)  # noqa: SIM118
+    pairs = {name.replace("_", "."): value for name, value in settings.config.items()}
+    of_clients = {name for schema in ClientConfigs for name in schema.keys()}  # noqa: SIM118 - a classmethod
+    found: list[dict[str, str]] = []
+    for schema in (RestConfig, WebConfig):
+        names = set(schema.keys()) - of_clients
+        found.append({name: pairs.pop(name) for name in names if name in pairs})
+    rest_pairs, web_pairs = found
+    given = {"host": host, "port": None if port is None else str(port)}
+    web_pairs |= {name: value for name, value in given.items() if value is not None}
+    client_config = {**settings.client_config_without_pairs(), **pairs}
+    return RestConfig.of(rest_pairs), WebConfig.of(web_pairs), client_config

@@ -9,7 +9,11 @@ import msgspec
 from ..web.calls_io import JsonApplication
 from ..web.routes import Route, RouteTable
 from ..web.server_io import WebServer
-from . import v3_clusters, v3_topics
+from . import v2_topics, v3_acls, v3_clusters, v3_configs, v3_groups, v3_produce, v3_read, v3_topics
+from .settings import RestConfig
+from .tails import Tails, TailSettings
+from .v2_consumers import ConsumerRoutes, Consumers
+from .v3_tail import TailRoutes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,8 +46,16 @@ async def ready(call: Call) -> Health:
 class RestApplication:
     """REST as a part of a web server."""
 
-    def __init__(self, pool: ClientPool, web: WebConfig) -> None:
-        self.table = RouteTable((*self.own_routes(), *v3_clusters.ROUTES, *v3_topics.ROUTES))
+    def __init__(self, pool: ClientPool, web: WebConfig, rest: RestConfig) -> None:
+        limits = TailSettings(rest.max_tails, rest.tail_max_event_bytes, rest.tail_heartbeat_ms / 1000)
+        self._tails = Tails(pool, limits)
+        self._consumers = Consumers(pool, rest)
+        parts = (
+            *(v2_topics, ConsumerRoutes(self._consumers)),
+            *(v3_clusters, v3_topics, v3_configs, v3_acls, v3_groups),
+            *(v3_produce, v3_read, TailRoutes(self._tails)),
+        )
+        self.table = RouteTable((*self.own_routes(), *(route for part in parts for route in part.ROUTES)))
         self.asgi: AsgiApp = JsonApplication(self.table, pool, web)
 
     def own_routes(self) -> tuple[Route, ...]:
@@ -57,14 +69,17 @@ class RestApplication:
 
     async def close(self) -> None:
         """End streams and consumers."""
+        await self._tails.close()
+        await self._consumers.close()
 
 
 def rest_server(
     web: WebConfig,
+    rest: RestConfig | None = None,
     *,
     bootstrap: str | Iterable[str] | None = None,
     client_config: Mapping[str, Any] | None = None,
 ) -> WebServer:
     """A server with REST alone; as a context manager it runs for the block."""
-    make = {"": lambda pool: RestApplication(pool, web)}
+    make = {"": lambda pool: RestApplication(pool, web, rest or RestConfig())}
     return WebServer(make, web, bootstrap=bootstrap, client_config=client_config, purpose="REST")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -340,28 +340,6 @@ class RecordHeader(msgspec.Struct):
     value: str | None = None
 
 
-class RecordData(msgspec.Struct):
-    """A key or value to produce: `data` is base64 text for BINARY, text for STRING, any JSON for JSON."""
-
-    data: Any = None
-    type: str | None = None
-    subject: str | None = None
-    subject_name_strategy: str | None = None
-    schema: Any = None
-    schema_id: int | None = None
-    schema_version: Any = None
-
-
-class ProduceRecord(msgspec.Struct):
-    """A record to produce. `timestamp`: RFC 3339."""
-
-    partition_id: int | None = None
-    headers: list[RecordHeader] = []
-    key: RecordData | None = None
-    value: RecordData | None = None
-    timestamp: str | None = None
-
-
 class ProducedData(msgspec.Struct, omit_defaults=True):
     """Type and size of a produced key or value."""
 
@@ -381,18 +359,6 @@ class ProducedRecord(msgspec.Struct, omit_defaults=True):
     key: ProducedData | None = None
     value: ProducedData | None = None
     message: str = ""
-
-
-class BatchEntry(ProduceRecord, kw_only=True):
-    """A record of a batch; `id` identifies it in the response."""
-
-    id: str
-
-
-class ProduceBatch(msgspec.Struct):
-    """Records to produce."""
-
-    entries: list[BatchEntry]
 
 
 class BatchSuccess(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.web")
 CLOSE_TIMEOUT_S = 5.0
+# Bound: topics of a user that requests need not look up.
+MAX_KNOWN_TOPICS = 10_000
 
 
 class UserClients:
@@ -35,7 +37,7 @@ class UserClients:
         self.cluster, self.credentials = cluster, credentials
         self.users, self.used_at_s = 0, now_s
         self.is_dropped = False
-        self._cluster_id = ""
+        self._cluster_id, self._known_topics = "", set[str]()
         self._admin: AsyncAdmin | None = None
         self._producer: AsyncProducer | None = None
 
@@ -56,6 +58,14 @@ class UserClients:
         if not self._cluster_id:
             self._cluster_id = (await self.admin.describe_cluster()).cluster_id
         return self._cluster_id
+
+    async def check_topic(self, name: str) -> None:
+        """Errors: UnknownTopicOrPartitionError, now and not after a wait of the producer for the topic."""
+        if name not in self._known_topics:
+            (await self.admin.describe_topics(name)).raise_for_errors()
+            if len(self._known_topics) >= MAX_KNOWN_TOPICS:
+                self._known_topics.clear()
+            self._known_topics.add(name)
 
     @property
     def producer(self) -> AsyncProducer:
@@ -101,6 +111,11 @@ class ClientPool:
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
         return entry
+
+    @staticmethod
+    def keep(entry: UserClients) -> None:
+        """Acquire clients that are in use for another task; `release` them once more."""
+        entry.users += 1
 
     def release(self, entry: UserClients) -> None:
         """Give clients of `acquire` back."""

@@ -110,7 +110,7 @@ class _Exchange:
         self._headers = headers
         self.origin = _text(headers.get(b"origin"))
         self._method: str = scope["method"]
-        self._has_started = False
+        self._has_started, self._is_read = False, False
 
     @property
     def is_preflight(self) -> bool:
@@ -130,12 +130,16 @@ class _Exchange:
             raise Problem(400, "the Content-Length header is not a number")
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """The next part of the request. Errors: Problem 408."""
+        """The next part of the request, then its end: of the client's connection. Errors: Problem 408."""
+        if self._is_read:
+            return await self._receive()
         try:
             async with asyncio.timeout(self._config.body_timeout_ms / 1000):
-                return await self._receive()
+                message = await self._receive()
         except TimeoutError:
             raise Problem(408, "the request's body did not arrive in time: body.timeout.ms") from None
+        self._is_read = not message.get("more_body")
+        return message
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         """Send a part of the response. Errors: ClientGoneError if the client does not read."""

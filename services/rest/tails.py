@@ -1,0 +1,325 @@
+"""Tails: records of topics as server-sent events, as they are appended.
+
+All tails of a topic by one user share one consumer, and its records are encoded once. They are kept for a
+while (a ring): a tail that starts earlier, or whose client is slow, reads by a consumer of its own until it
+has caught up; the number of these is bounded, the others wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ...protocol.errors import ApiTimeoutError, HeadraceError, NetworkError, NoClusterError
+from ...protocol.model import TopicPartition
+from ..web.calls_io import encode
+from ..web.problems import Problem, problem_of, text_of_error
+from .v3_read import document
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from ...clients.aio.consumer_io import AsyncConsumer
+    from ...clients.records import Record
+    from ..web.client_pool_io import ClientPool, UserClients
+
+log = logging.getLogger("headrace.web")
+# Bounds of the ring of one topic.
+RING_EVENTS, RING_BYTES = 2000, 4 * 1024 * 1024
+# Bound: bytes of events that are sent at once.
+PART_BYTES = 64 * 1024
+# Bound: consumers of tails that catch up.
+MAX_CATCHING_UP = 16
+POLL_S, POLL_RECORDS = 5.0, 500
+_OPTIONS: dict[str, Any] = {
+    "enable_auto_commit": False,
+    "auto_offset_reset": "earliest",
+    "fetch_max_wait_ms": 500,
+}
+
+
+class Event(NamedTuple):
+    """A record as the lines of an event, without its id."""
+
+    partition: int
+    offset: int
+    lines: bytes
+
+
+class TailSettings(NamedTuple):
+    """Limits of tails."""
+
+    max_tails: int
+    max_event_bytes: int
+    heartbeat_s: float
+
+
+class Tails:
+    """All tails of the server."""
+
+    def __init__(self, pool: ClientPool, settings: TailSettings) -> None:
+        self._pool, self.settings = pool, settings
+        self._topics: dict[tuple[int, str, str], TopicTail] = {}
+        self._catching_up = asyncio.Semaphore(MAX_CATCHING_UP)
+        self.count = 0
+        self.ending = asyncio.Event()
+
+    def admit(self) -> None:
+        """Errors: Problem 503 if there are too many."""
+        if self.count >= self.settings.max_tails:
+            raise Problem(
+                503, f"{self.count} tails are open, which is max.tails", 50301, {"retry-after": "5"}
+            )
+
+    async def events(
+        self, clients: UserClients, topic: str, wanted: str, starts: Mapping[TopicPartition, int]
+    ) -> AsyncIterator[bytes]:
+        """The events from these positions on, in parts, and heartbeats. It ends with the server, or by an
+        error, which is the last event."""
+        self.count += 1
+        shared = self._shared(clients, topic, wanted)
+        try:
+            async for part in _Tail(shared, starts, self).parts():
+                yield part
+        except HeadraceError as error:
+            yield error_event(error)
+        finally:
+            self.count -= 1
+            shared.tails -= 1
+            if not shared.tails:
+                self._topics = {key: each for key, each in self._topics.items() if each is not shared}
+                await shared.close()
+                self._pool.release(clients)
+
+    def _shared(self, clients: UserClients, topic: str, wanted: str) -> TopicTail:
+        key = (id(clients), topic, wanted)
+        shared = self._topics.get(key)
+        if shared is None or shared.failure is not None:
+            self._pool.keep(clients)  # the request that began ends earlier than the other tails
+            shared = self._topics[key] = TopicTail(clients, topic, wanted, self.settings.max_event_bytes)
+        shared.tails += 1
+        return shared
+
+    @contextlib.asynccontextmanager
+    async def own_consumer(
+        self, clients: UserClients, positions: Mapping[TopicPartition, int]
+    ) -> AsyncIterator[AsyncConsumer]:
+        """A consumer for a tail that catches up; it waits for one of the others to end."""
+        async with self._catching_up:
+            consumer = clients.cluster.consumer(**_OPTIONS)
+            try:
+                await _assign(consumer, positions)
+                yield consumer
+            finally:
+                await consumer.close()
+
+    async def close(self) -> None:
+        """End all tails."""
+        self.ending.set()
+        for shared in list(self._topics.values()):
+            await shared.close()
+
+
+class TopicTail:
+    """The consumer of a topic and its latest records, for all tails of one user."""
+
+    def __init__(self, clients: UserClients, topic: str, wanted: str, max_event_bytes: int) -> None:
+        self.clients, self.topic = clients, topic
+        self._wanted, self._max_event_bytes = wanted, max_event_bytes
+        self.tails = 0
+        self.failure: BaseException | None = None
+        self._ring: deque[Event] = deque()
+        self._ring_bytes = 0
+        self.first = 0  # the number of the first event in the ring
+        self.base: dict[int, int] = {}  # position before the first event in the ring, by partition
+        self._changed = asyncio.get_running_loop().create_future()
+        self._is_ready = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def end(self) -> int:
+        """The number of the next event."""
+        return self.first + len(self._ring)
+
+    async def until_ready(self) -> None:
+        """Wait until the consumer has its positions. Errors: its failure."""
+        await self._is_ready.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def since(self, number: int) -> Iterable[Event]:
+        """The events from a number on, which is in the ring."""
+        ring = self._ring
+        return [ring[index] for index in range(number - self.first, len(ring))]
+
+    async def until_changed(self, timeout_s: float) -> bool:
+        """Wait for an event; False after a timeout. Errors: the failure of the consumer."""
+        changed = self._changed
+        await asyncio.wait((changed,), timeout=timeout_s)
+        if self.failure is not None:
+            raise self.failure
+        return changed.done()
+
+    def event(self, record: Record[bytes, bytes]) -> Event:
+        """The event of a record; large keys and values are left out."""
+        shown = document(record, self._wanted)
+        for each in (shown.key, shown.value):
+            if each is not None and each.size > self._max_event_bytes:
+                each.data = None
+        # JSON with raw line ends, as records may have between tokens, would be several lines of data
+        data = encode(shown).replace(b"\r", b" ").replace(b"\n", b" ")
+        return Event(record.partition, record.offset, b"data: " + data + b"\n\n")
+
+    async def close(self) -> None:
+        """End the consumer."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, HeadraceError):
+            await self._task
+
+    async def _run(self) -> None:
+        consumer = self.clients.cluster.consumer(**_OPTIONS)
+        try:
+            await self._follow(consumer)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - every tail of the topic gets it
+            self.failure = error
+        finally:
+            self._is_ready.set()
+            self._wake()
+            await consumer.close()
+
+    async def _follow(self, consumer: AsyncConsumer) -> None:
+        partitions = await self._partitions()
+        ends = await consumer.end_offsets(*(TopicPartition(self.topic, each) for each in partitions))
+        await _assign(consumer, ends)
+        self.base = {tp.partition: offset for tp, offset in ends.items()}
+        self._is_ready.set()
+        while True:
+            records = await consumer.poll(POLL_S, POLL_RECORDS)
+            if records:
+                self._add(records)
+                continue
+            try:
+                now = await self._partitions()
+            except (ApiTimeoutError, NetworkError, NoClusterError) as error:
+                log.warning("tail of %s: the cluster does not respond: %s", self.topic, error)
+            else:
+                if len(now) > len(partitions):
+                    raise _MorePartitionsError
+
+    async def _partitions(self) -> list[int]:
+        found = (await self.clients.admin.describe_topics(self.topic))[self.topic]
+        return [each.partition for each in found.partitions]
+
+    def _add(self, records: list[Record[bytes, bytes]]) -> None:
+        for record in records:
+            event = self.event(record)
+            self._ring.append(event)
+            self._ring_bytes += len(event.lines)
+        while len(self._ring) > RING_EVENTS or self._ring_bytes > RING_BYTES:
+            oldest = self._ring.popleft()
+            self._ring_bytes -= len(oldest.lines)
+            self.base[oldest.partition] = oldest.offset + 1
+            self.first += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
+        if not changed.done():
+            changed.set_result(None)
+
+
+class _MorePartitionsError(HeadraceError):
+    """The topic has new partitions; clients connect again and get them, too."""
+
+
+class _Tail:
+    """The tail of one client."""
+
+    def __init__(self, shared: TopicTail, starts: Mapping[TopicPartition, int], tails: Tails) -> None:
+        self._shared, self._tails = shared, tails
+        self._positions = {tp.partition: offset for tp, offset in starts.items()}
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Events and heartbeats."""
+        shared, heartbeat_s = self._shared, self._tails.settings.heartbeat_s
+        yield self._opening()
+        await shared.until_ready()
+        while not self._tails.ending.is_set():
+            if self._is_behind():
+                async for part in self._catch_up():
+                    yield part
+            number = shared.first
+            while number >= shared.first and not self._tails.ending.is_set():
+                if number == shared.end:
+                    if not await shared.until_changed(heartbeat_s):
+                        yield b": \n\n"
+                    continue
+                events = shared.since(number)
+                number = shared.end
+                for part in self._parts_of(events):
+                    yield part
+
+    def _opening(self) -> bytes:
+        """The first event: clients of browsers wait so long before they connect again, and then from here."""
+        return b"retry: 2000\nid: " + self._id() + b"\nevent: open\ndata: {}\n\n"
+
+    def _is_behind(self) -> bool:
+        """Whether records are missing between the positions and the ring."""
+        base = self._shared.base
+        return any(offset < base.get(partition, 0) for partition, offset in self._positions.items())
+
+    async def _catch_up(self) -> AsyncIterator[bytes]:
+        """Events that are not in the ring any more, up to those that are."""
+        shared = self._shared
+        positions = {TopicPartition(shared.topic, each): offset for each, offset in self._positions.items()}
+        async with self._tails.own_consumer(shared.clients, positions) as consumer:
+            while self._is_behind():
+                records = await consumer.poll(self._tails.settings.heartbeat_s, POLL_RECORDS)
+                if not records:
+                    yield b": \n\n"
+                    for tp in positions:  # transaction markers and compacted records have no event
+                        self._positions[tp.partition] = await consumer.position(tp)
+                for part in self._parts_of([shared.event(record) for record in records]):
+                    yield part
+                if self._tails.ending.is_set():
+                    return
+
+    def _parts_of(self, events: Iterable[Event]) -> Iterable[bytes]:
+        """The events of partitions that are read, without those that were sent."""
+        positions, lines, size = self._positions, list[bytes](), 0
+        for event in events:
+            if event.offset < positions.get(event.partition, 1 << 63):
+                continue
+            positions[event.partition] = event.offset + 1
+            lines += (b"id: ", self._id(), b"\n", event.lines)
+            size += len(event.lines)
+            if size >= PART_BYTES:
+                yield b"".join(lines)
+                lines, size = [], 0
+        if lines:
+            yield b"".join(lines)
+
+    def _id(self) -> bytes:
+        """The positions after the event: a client that connects again continues there."""
+        return ",".join(f"{partition}:{offset}" for partition, offset in self._positions.items()).encode()
+
+
+async def _assign(consumer: AsyncConsumer, positions: Mapping[TopicPartition, int]) -> None:
+    await consumer.assign(list(positions))
+    for tp, offset in positions.items():
+        await consumer.seek(tp, offset)
+
+
+def error_event(error: BaseException) -> bytes:
+    """The last event of a tail that fails; the client may connect again."""
+    if isinstance(error, _MorePartitionsError):
+        return b": the topic has more partitions\n\n"
+    problem = problem_of(error) or Problem(500, text_of_error(error), 50002)
+    return b"event: error\ndata: " + msgspec.json.encode(problem.body()) + b"\n\n"
