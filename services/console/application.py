@@ -1,4 +1,5 @@
-"""The ASGI application of the console: routes, sessions, tokens of forms, the read-only switch, error pages."""
+"""The ASGI application of the console: routes, sessions, tokens of forms, the read-only switch, error
+pages."""
 
 from __future__ import annotations
 
@@ -62,7 +63,10 @@ class Console:
             Route("/sign-in", self._sign_in, methods=["GET", "POST"]),
             Route("/sign-out", self._sign_out, methods=["POST"]),
         ]
-        routes += [Route(page.path, self._endpoint(page.handler, page.method), methods=[page.method]) for page in PAGES]
+        routes += [
+            Route(page.path, self._endpoint(page.handler, page.method), methods=[page.method])
+            for page in PAGES
+        ]
         self._starlette = Starlette(
             routes=routes,
             exception_handlers={HTTPException: self._http_error, Problem: self._error},
@@ -150,14 +154,14 @@ class Console:
         return self._render_error(visit, problem)
 
     def _render_error(self, visit: Visit, problem: Problem) -> Response:
-        is_away = problem.status == 503
+        retries = problem.status == 503
         response = visit.render(
             "error.html",
             problem.status,
             code=problem.status,
-            title="The cluster does not answer" if is_away else problem.body().title,
+            title="The cluster does not answer" if retries else problem.body().title,
             detail=visible(problem.detail),
-            is_away=is_away and visit.request.method == "GET",
+            retries=retries and visit.request.method == "GET",
         )
         response.headers.update({**problem.headers, "cache-control": "no-store"})
         return response
@@ -198,7 +202,9 @@ class Console:
         target = local_path(visit.field("to") or "/")
         token = visit.field("token")
         credentials = (
-            Credentials(token=token) if token else Credentials(visit.field("username"), visit.raw_field("password"))
+            Credentials(token=token)
+            if token
+            else Credentials(visit.field("username"), visit.raw_field("password"))
         )
         name = credentials.username or "token"
         if credentials.is_anonymous or not (credentials.password or credentials.token):

@@ -32,8 +32,8 @@ FETCH = {"fetch_max_bytes": 8 << 20, "max_partition_fetch_bytes": 1 << 20, "fetc
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The records of a page. `cursor` continues the search, None at the end. `stopped`: the bound that ended the
-    page before it was full."""
+    """The records of a page. `cursor` continues the search, None at the end. `stopped`: the bound that ended
+    the page before it was full."""
 
     rows: tuple[RecordRow, ...]
     scanned: int
@@ -50,7 +50,7 @@ async def partitions_of(clients: UserClients, search: Search) -> list[TopicParti
         return found
     if search.partition >= len(found):
         raise UnknownTopicOrPartitionError(
-            f"partition {search.partition} of topic {search.topic!r} does not exist: it has {len(found)} partitions"
+            f"topic {search.topic!r} has {len(found)} partitions, so none with number {search.partition}"
         )
     return [found[search.partition]]
 
@@ -67,7 +67,9 @@ async def read_page(clients: UserClients, search: Search) -> Page:
     return Page(page.rows, page.scanned, page.cursor, page.stopped, round((time.monotonic() - began) * 1000))
 
 
-async def _bounds(clients: UserClients, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+async def _bounds(
+    clients: UserClients, places: list[TopicPartition]
+) -> dict[TopicPartition, tuple[int, int]]:
     starts = await clients.admin.list_offsets(dict.fromkeys(places, EARLIEST))
     ends = await clients.admin.list_offsets(dict.fromkeys(places, LATEST))
     if places and len(starts.errors) == len(places):
@@ -81,7 +83,9 @@ async def _forward(
 ) -> Page:
     ranges = {tp: (start, end) for tp, (start, end) in bounds.items()}
     if search.cursor:
-        ranges = {tp: (max(search.cursor.get(tp.partition, end), start), end) for tp, (start, end) in bounds.items()}
+        ranges = {
+            tp: (max(search.cursor.get(tp.partition, end), start), end) for tp, (start, end) in bounds.items()
+        }
     elif search.start == "offset":
         ranges = {tp: (min(max(search.offset, start), end), end) for tp, (start, end) in bounds.items()}
     elif search.start == "time":
@@ -101,8 +105,8 @@ async def _forward(
 async def _newest(
     clients: UserClients, search: Search, bounds: Mapping[TopicPartition, tuple[int, int]]
 ) -> Page:
-    """The newest records before the cursor, newest first. With a filter it steps back, in growing ranges, until
-    the page is full or a bound is reached."""
+    """The newest records before the cursor, newest first. With a filter it steps back, in growing ranges,
+    until the page is full or a bound is reached."""
     deadline = time.monotonic() + LONGEST_S
     ends = {tp.partition: min(search.cursor.get(tp.partition, end), end) for tp, (_, end) in bounds.items()}
     rows, scanned, size, step = list[RecordRow](), 0, 0, search.limit
@@ -219,7 +223,8 @@ class _Scan:
         return not self.stopped
 
     async def _skip_invisible(self, consumer: AsyncConsumer[bytes, bytes]) -> None:
-        """Offsets at the end of a range may have no visible record: markers of transactions, compacted ones."""
+        """Offsets at the end of a range may have no visible record: markers of transactions, compacted
+        ones."""
         for tp, end in list(self._ends.items()):
             position = await consumer.position(tp)
             if position > self.positions[tp] and position >= end:
@@ -229,7 +234,10 @@ class _Scan:
 
 def consumer_of(clients: UserClients, search: Search) -> AsyncConsumer[bytes, bytes]:
     """A consumer for one search."""
-    options: Any = {**FETCH, "isolation_level": "read_committed" if search.is_committed else "read_uncommitted"}
+    options: Any = {
+        **FETCH,
+        "isolation_level": "read_committed" if search.is_committed else "read_uncommitted",
+    }
     return clients.cluster.consumer(enable_auto_commit=False, auto_offset_reset="earliest", **options)
 
 

@@ -1,7 +1,7 @@
 """Bytes of records as text for a page: formats, their detection, and visible control characters. Pure.
 
-A decoder never fails: bytes that are not of the requested format are shown as hex, with a note. The result has
-no control or bidirectional character of the record, so neither a terminal nor a browser interprets one.
+A decoder never fails: bytes that are not of the requested format are shown as hex, with a note. The result
+has no control or bidirectional character of the record, so neither a terminal nor a browser interprets one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A key or value for a page. `size` is that of the bytes, -1 for null. `parsed` is the structure of JSON and
-    MessagePack, and the number or text of other formats: the expressions of a search read it."""
+    """A key or value for a page. `size` is that of the bytes, -1 for null. `parsed` is the structure of JSON
+    and MessagePack, and the number or text of other formats: the expressions of a search read it."""
 
     format: str
     text: str
@@ -55,7 +55,8 @@ class Decoded:
 
 
 def decode(data: bytes | None, wanted: str = "auto") -> Decoded:
-    """The value of the bytes in the format, or in the detected one. Errors: none; `note` has the reason of hex."""
+    """The value of the bytes in the format, or in the detected one. Errors: none; `note` has the reason of
+    hex."""
     if data is None:
         return Decoded("null", None)
     if wanted == "auto":
@@ -111,9 +112,6 @@ def _detected(data: bytes) -> Decoded:
         value = _parse(data, "json")
         if value is not _ABSENT:
             return Decoded("json", value)
-    if data[0] == 0 and len(data) > 5:
-        number = int.from_bytes(data[1:5], "big")
-        return Decoded("hex", data, f"may be Avro or Protobuf of schema id {number}")
     text = _parse(data, "utf-8")
     if text is not _ABSENT and _is_readable(text):
         return Decoded("utf-8", text)
@@ -121,15 +119,29 @@ def _detected(data: bytes) -> Decoded:
         value = _parse(data, "msgpack")
         if value is not _ABSENT:
             return Decoded("msgpack", value)
+    return _binary(data)
+
+
+def _binary(data: bytes) -> Decoded:
     if len(data) in (4, 8):
         return Decoded(f"int{len(data) * 8}", int.from_bytes(data, "big", signed=True))
+    if data[0] == 0 and len(data) > 5:
+        number = int.from_bytes(data[1:5], "big")
+        return Decoded("hex", data, f"may be Avro or Protobuf of schema id {number}")
     return Decoded("hex", data)
 
 
 def _parse(data: bytes, wanted: str) -> Any:
     try:
         value = _PARSERS[wanted](data)
-    except (ValueError, TypeError, RecursionError, struct.error, msgpack.UnpackException, msgspec.MsgspecError):
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+        struct.error,
+        msgpack.UnpackException,
+        msgspec.MsgspecError,
+    ):
         return _ABSENT
     return _ABSENT if wanted in ("json", "msgpack") and _depth(value) > _MOST_DEPTH else value
 
@@ -148,7 +160,9 @@ def _uuid_text(data: bytes) -> str:
 _PARSERS: dict[str, Any] = {
     "utf-8": lambda data: data.decode("utf-8"),
     "json": msgspec.json.decode,
-    "msgpack": lambda data: msgpack.unpackb(data, strict_map_key=False, timestamp=0, unicode_errors="replace"),
+    "msgpack": lambda data: msgpack.unpackb(
+        data, strict_map_key=False, timestamp=0, unicode_errors="replace"
+    ),
     "int32": lambda data: int.from_bytes(_sized(4, data), "big", signed=True),
     "int64": lambda data: int.from_bytes(_sized(8, data), "big", signed=True),
     "float64": lambda data: struct.unpack(">d", data)[0],
@@ -175,7 +189,10 @@ def _depth(value: Any) -> int:
 def _jsonable(value: Any) -> Any:
     """MessagePack has bytes, extensions and keys of any type; JSON does not."""
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(_jsonable(key)): _jsonable(each) for key, each in value.items()}
+        return {
+            key if isinstance(key, str) else str(_jsonable(key)): _jsonable(each)
+            for key, each in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [_jsonable(each) for each in value]
     if isinstance(value, bytes):

@@ -3,10 +3,10 @@
     value.amount > 100 and (key startswith "eu-" or headers.source == "web") and not value.test
 
 Operands: `key`, `value`, `headers`, `offset`, `partition`, `timestamp` (ms), `size`; members by `.name` or
-`["name"]`, elements by `[0]`; texts, numbers, true, false, null, lists; `len(x)`, `lower(x)`, `time("2026-01-31")`.
-Operators: == != < <= > >= in contains startswith endswith like and or not. `like` has * and ?. A missing member is
-null. Values of different types are unequal, and neither is smaller. There are no regular expressions: their time
-is not bounded.
+`["name"]`, elements by `[0]`; texts, numbers, true, false, null, lists; `len(x)`, `lower(x)`,
+`time("2026-01-31")`. Operators: == != < <= > >= in contains startswith endswith like and or not. `like` has *
+and ?. A missing member is null. Values of different types are unequal, and neither is smaller. There are no
+regular expressions: their time is not bounded.
 """
 
 from __future__ import annotations
@@ -98,22 +98,21 @@ class _Parser:
         if kind == "end":
             raise self._error("an operand")
         self._at += 1
-        if token == "(" and kind == "sign":
+        if (kind, token) == ("sign", "("):
             node = self._either()
             self._expect(")")
             return node
-        if token == "[" and kind == "sign":
+        if (kind, token) == ("sign", "["):
             return self._list()
-        if kind == "number":
-            number: float = float(token) if re.search(r"[.eE]", token) else int(token)
-            return _constant(number)
-        if kind == "text":
-            return _constant(_unquoted(token))
+        if kind in ("number", "text") or token in _LITERALS:
+            return _constant(_literal(kind, token))
         if kind != "word":
             self._at -= 1
             raise self._error("an operand")
-        if token in _LITERALS:
-            return _constant(_LITERALS[token])
+        return self._named(token)
+
+    def _named(self, token: str) -> Node:
+        """A function or a path."""
         if token in _FUNCTIONS:
             self._expect("(")
             argument = self._either()
@@ -122,7 +121,9 @@ class _Parser:
         if token in NAMES:
             return self._path(token)
         self._at -= 1
-        raise ExpressionError(f"{token!r} is none of {', '.join(NAMES)}, {', '.join(_FUNCTIONS)}; texts have quotes")
+        raise ExpressionError(
+            f"{token!r} is none of {', '.join(NAMES)}, {', '.join(_FUNCTIONS)}; texts have quotes"
+        )
 
     def _path(self, name: str) -> Node:
         steps: list[Any] = []
@@ -179,13 +180,23 @@ def _tokens(text: str) -> list[tuple[str, str, int]]:
     while True:
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ExpressionError(f"position {position + 1}: {text[position : position + 10]!r} is no operator")
+            rest = text[position:].lstrip()
+            at = len(text) - len(rest) + 1
+            raise ExpressionError(f"position {at}: {rest[:10]!r} is no operator")
         kind = str(match.lastgroup)
         token = match[kind]
         found.append((kind, _WORDS.get(token, token) if kind == "sign" else token, match.start(kind)))
         if kind == "end":
             return found
         position = match.end()
+
+
+def _literal(kind: str, token: str) -> Any:
+    if kind == "text":
+        return _unquoted(token)
+    if kind == "number":
+        return float(token) if re.search(r"[.eE]", token) else int(token)
+    return _LITERALS[token]
 
 
 def _unquoted(token: str) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 from .decoding import visible
 
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
-_NONE = "–"
+_NONE = "–"  # noqa: RUF001 - a dash, for nothing
 
 
 def size_text(size: float | None) -> str:
@@ -23,7 +23,7 @@ def size_text(size: float | None) -> str:
 
 
 def number_text(number: float | None) -> str:
-    """1234567 as 1,234,567."""
+    """Digits in groups of three."""
     return _NONE if number is None else f"{number:,.0f}"
 
 

@@ -1,8 +1,8 @@
 """Masked fields of records: rules by topic, applied before a value is shown, searched or downloaded. Pure.
 
-A rule is `TOPIC:PATH`: the topic with * and ?, and `key`, `value`, `headers`, or a member of one of them such as
-`value.card.number` or `headers.token`. If a rule names a member of a value that has no members (text, hex), the
-whole value is masked: a different choice of format must not reveal it.
+A rule is `TOPIC:PATH`: the topic with * and ?, and `key`, `value`, `headers`, or a member of one of them such
+as `value.card.number` or `headers.token`. If a rule names a member of a value that has no members (text,
+hex), the whole value is masked: a different choice of format must not reveal it.
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ def _without(value: Any, path: tuple[str, ...]) -> Any:
     if not isinstance(value, dict):
         return value
     first, rest = path[0], path[1:]
-    return {
-        key: (_inner(each, rest) if _name(key) == first else each) for key, each in value.items()
-    }
+    return {key: (_inner(each, rest) if _name(key) == first else each) for key, each in value.items()}
 
 
 def _inner(value: Any, rest: tuple[str, ...]) -> Any:
@@ -94,4 +92,10 @@ def _inner(value: Any, rest: tuple[str, ...]) -> Any:
 
 
 def _name(key: Any) -> str:
-    return key if isinstance(key, str) else key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
+    return (
+        key
+        if isinstance(key, str)
+        else key.decode("utf-8", "replace")
+        if isinstance(key, bytes)
+        else str(key)
+    )

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.responses import Response
 
     from .visit import Visit
 
 
 class Page(NamedTuple):
-    """A handler of a path. Those of POST change the cluster, or check a change: they need the token of a form, and
-    a console that is not read-only."""
+    """A handler of a path. Those of POST change the cluster, or check a change: they need the token of a
+    form, and a console that is not read-only."""
 
     method: str
     path: str

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ConfigError
-from ...protocol.model import TopicPartition
 from .decoding import FORMATS, PREVIEW_CHARACTERS, Decoded, Shown, decode, shown, visible
 from .expressions import compile_expression
 from .masking import MASK, Masks
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...clients.records import Record
+    from ...protocol.model import TopicPartition
 
 STARTS = ("newest", "oldest", "offset", "time")
 LIMITS = (25, 50, 100, 250)
@@ -36,8 +36,8 @@ class RecordRow:
 
 @dataclass(frozen=True)
 class Search:
-    """What a page of records shows. `cursor` has the next offsets of a page that continues another one; before
-    `newest` it has the offsets at which the page ends."""
+    """What a page of records shows. `cursor` has the next offsets of a page that continues another one;
+    before `newest` it has the offsets at which the page ends."""
 
     topic: str
     start: str = "newest"
@@ -113,7 +113,10 @@ class Matcher:
         for each, value in record.headers:
             if each == name and (
                 wanted is None
-                or (not self._search.masks.hides_header(each) and wanted == (value or b"").decode("utf-8", "replace"))
+                or (
+                    not self._search.masks.hides_header(each)
+                    and wanted == (value or b"").decode("utf-8", "replace")
+                )
             ):
                 return True
         return False
@@ -199,10 +202,11 @@ def cursor_of(text: str) -> dict[int, int]:
 def newest_starts(
     bounds: Mapping[TopicPartition, tuple[int, int]], ends: Mapping[int, int], limit: int
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """(first, end) offset per partition for a page of the newest records before `ends` (default: the log ends).
+    """(first, end) offset per partition for a page of the newest records before `ends` (default: the log
+    ends).
 
-    With few partitions each one is read for a whole page, so that the newest of all are found; with many each one
-    gives its share.
+    With few partitions each one is read for a whole page, so that the newest of all are found; with many each
+    one gives its share.
     """
     share = limit if len(bounds) <= MOST_WHOLE else max(1, MOST_WHOLE * limit // len(bounds))
     ranges: dict[TopicPartition, tuple[int, int]] = {}

@@ -65,7 +65,9 @@ class Sessions:
     def end(self, session_id: str) -> Credentials | None:
         """End a session; returns its user if no other session has the same one."""
         session = self._sessions.pop(session_id, None)
-        if session is None or any(each.credentials == session.credentials for each in self._sessions.values()):
+        if session is None or any(
+            each.credentials == session.credentials for each in self._sessions.values()
+        ):
             return None
         return session.credentials
 

@@ -1,4 +1,5 @@
-"""The state of the cluster that the lists of the console show: read in the background, never changed. Pure."""
+"""The state of the cluster that the lists of the console show: read in the background, never changed.
+Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...clients.admin.admin_types import NodeState
+from ...protocol.model import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
     from ...clients.admin.admin_types import (
         ClusterDescription,
         LogDirInfo,
+        NodeState,
         PartitionDescription,
         PartitionReassignment,
         QuorumDescription,
         TopicDescription,
     )
     from ...clients.admin.group_types import GroupListing
-    from ...protocol.model import TopicPartition
 
 MOST_POINTS = 60  # Bound: of a series that a chart shows
 
@@ -37,7 +38,9 @@ class Point(NamedTuple):
 
     at_ms: int
     appended: float  # records per second
-    committed: float | None  # records per second by which groups have moved on; None before the second reading
+    committed: (
+        float | None
+    )  # records per second by which groups have moved on; None before the second reading
 
 
 class TopicRow(NamedTuple):
@@ -95,7 +98,6 @@ class Snapshot:
     took_ms: int
     cluster: ClusterDescription
     topics: Mapping[str, TopicDescription]
-    internal: frozenset[str] = frozenset()
     offsets: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
     quorum: QuorumDescription | None = None
     log_dirs: Mapping[int, tuple[LogDirInfo, ...]] = field(default_factory=dict)
@@ -125,7 +127,9 @@ class Snapshot:
     @cached_property
     def not_preferred(self) -> int:
         """Partitions whose leader is not the preferred one."""
-        return sum(1 for part in self.partitions if part.replicas and part.leader not in (-1, part.replicas[0]))
+        return sum(
+            1 for part in self.partitions if part.replicas and part.leader not in (-1, part.replicas[0])
+        )
 
     @cached_property
     def topic_rows(self) -> tuple[TopicRow, ...]:
@@ -134,7 +138,7 @@ class Snapshot:
         rows = []
         for name, topic in sorted(self.topics.items()):
             parts = topic.partitions
-            found = [self.offsets.get((name, part.partition)) for part in parts]  # type: ignore[call-overload]
+            found = [self.offsets.get(TopicPartition(name, part.partition)) for part in parts]
             known = [each.end - each.start for each in found if each is not None]
             rows.append(
                 TopicRow(
@@ -143,7 +147,7 @@ class Snapshot:
                     max((part.replication_factor for part in parts), default=0),
                     sum(part.is_under_replicated for part in parts),
                     sum(part.is_unavailable for part in parts),
-                    topic.is_internal or name in self.internal,
+                    topic.is_internal,
                     sum(known) if len(known) == len(parts) else None,
                     sizes.get(name, 0) if self.log_dirs else None,
                     self.rates.get(name),
@@ -169,7 +173,11 @@ class Snapshot:
                 f"{node.address.host}:{node.address.port}",
                 node.rack,
                 node.state,
-                (leaders.get(node.node_id, 0), replicas.get(node.node_id, 0), out_of_sync.get(node.node_id, 0)),
+                (
+                    leaders.get(node.node_id, 0),
+                    replicas.get(node.node_id, 0),
+                    out_of_sync.get(node.node_id, 0),
+                ),
             )
             for node in sorted(self.cluster.nodes, key=lambda each: each.node_id)
         )
@@ -249,7 +257,9 @@ def _disk_of(dirs: Sequence[LogDirInfo]) -> tuple[int, int]:
     return sum(total for total, _ in systems), sum(usable for _, usable in systems)
 
 
-def rates_between(before: Snapshot, offsets: Mapping[TopicPartition, Offsets], now_ms: int) -> dict[str, float]:
+def rates_between(
+    before: Snapshot, offsets: Mapping[TopicPartition, Offsets], now_ms: int
+) -> dict[str, float]:
     """Records per second that were appended to each topic since the snapshot before."""
     seconds = (now_ms - before.taken_ms) / 1000
     if seconds <= 0:
@@ -285,5 +295,6 @@ def sparkline(values: Iterable[float], width: int = 240, height: int = 40) -> st
     most = max(*found, 1e-9)
     step = width / (len(found) - 1)
     return " ".join(
-        f"{index * step:.1f},{height - 2 - (height - 4) * value / most:.1f}" for index, value in enumerate(found)
+        f"{index * step:.1f},{height - 2 - (height - 4) * value / most:.1f}"
+        for index, value in enumerate(found)
     )

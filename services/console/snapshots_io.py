@@ -143,8 +143,8 @@ class Snapshots:
         self._series: dict[Credentials, _Series] = {}
 
     async def latest(self, credentials: Credentials, *, fresh: bool = False) -> Snapshot:
-        """The latest snapshot; waits for the first one, or (`fresh`) for one that begins now. Errors: those of
-        the reading."""
+        """The latest snapshot; waits for the first one, or (`fresh`) for one that begins now. Errors: those
+        of the reading."""
         series = self._series.get(credentials)
         if series is None or series.has_ended:
             series = _Series(lambda before: self._read(credentials, before))
@@ -217,7 +217,7 @@ class _Series:
             began = time.monotonic()
             try:
                 self._snapshot, self._error = await self._read(self._snapshot), None
-            except Exception as error:  # noqa: BLE001 - raised to the requests that wait
+            except Exception as error:
                 self._error = error
                 if not isinstance(error, HeadraceError):
                     log.debug("a reading of the cluster for the console failed", exc_info=error)

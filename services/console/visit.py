@@ -122,8 +122,8 @@ class Visit:
         self.shared.snapshots.changed(self.credentials)
 
     def failed(self, action: str, target: str, error: BaseException) -> str:
-        """Record a change that failed; returns the message for the page. Errors: `error` if it is no error of the
-        cluster, or one of the connection to it."""
+        """Record a change that failed; returns the message for the page. Errors: `error` if it is no error of
+        the cluster, or one of the connection to it."""
         problem = problem_of(error)
         if problem is None:
             raise error

@@ -37,7 +37,9 @@ async def overview(visit: Visit) -> Response:
         committed=history[-1].committed if history else None,
         appended_line=sparkline(point.appended for point in history),
         committed_line=sparkline(point.committed or 0 for point in history),
-        busiest=sorted((row for row in snapshot.topic_rows if row.rate), key=lambda row: -(row.rate or 0))[:5],
+        busiest=sorted((row for row in snapshot.topic_rows if row.rate), key=lambda row: -(row.rate or 0))[
+            :5
+        ],
         laggards=sorted((row for row in rows if row.lag), key=lambda row: -(row.lag or 0))[:5],
         most=MOST_LISTED,
     )
@@ -49,14 +51,18 @@ def problems_of(snapshot: Snapshot) -> list[tuple[str, str]]:
     if snapshot.offline:
         found.append(("bad", f"{len(snapshot.offline)} partitions are offline: they have no leader"))
     down = [node for node in snapshot.node_rows if node.state == "fenced"]
-    found += [("bad", f"node {node.node_id} ({node.endpoint}) is down or fenced") for node in down[:MOST_LISTED]]
+    found += [
+        ("bad", f"node {node.node_id} ({node.endpoint}) is down or fenced") for node in down[:MOST_LISTED]
+    ]
     quorum = snapshot.quorum
     if quorum is not None:
         silent = [each for each in quorum.voters if each.last_caught_up_ago_ms > 10_000]
         found += [("bad", f"controller {each.replica_id} is behind by {each.lag} records") for each in silent]
     if snapshot.under_replicated:
         found.append(("warn", f"{len(snapshot.under_replicated)} partitions are under-replicated"))
-    found += [("bad", f"node {node.node_id}: {text}") for node in snapshot.node_rows for text in node.problems]
+    found += [
+        ("bad", f"node {node.node_id}: {text}") for node in snapshot.node_rows for text in node.problems
+    ]
     for node in snapshot.node_rows:
         used = node.disk_used_percent
         if used is not None and used >= 85:
@@ -94,7 +100,9 @@ async def node(visit: Visit, error: str = "", status: int = 200) -> Response:
     if row.state != "fenced":
         resource = Resource.broker(node_id)
         try:
-            found = (await visit.admin.describe_configs(resource, synonyms=True, docs=True, timeout=5.0))[resource]
+            found = (await visit.admin.describe_configs(resource, synonyms=True, docs=True, timeout=5.0))[
+                resource
+            ]
             configs = config_rows(found)
         except (HeadraceError, TimeoutError) as failure:
             trouble = text_of_error(failure)
@@ -128,7 +136,9 @@ async def drain(visit: Visit) -> Response:
     notice = f"node {node_id} is drained: it leads {found.leaders_left} partitions"
     if found.below_min_isr:
         topics = ", ".join(found.topics_below_min_isr[:5])
-        notice += f"; {found.below_min_isr} partitions are below min.insync.replicas: acks=all fails in {topics}"
+        notice += (
+            f"; {found.below_min_isr} partitions are below min.insync.replicas: acks=all fails in {topics}"
+        )
     return visit.see(f"/nodes/{node_id}", notice)
 
 

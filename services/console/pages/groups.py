@@ -181,7 +181,7 @@ async def _execute(visit: Visit, group_id: str) -> Response:
     """Commit the offsets that the first step has shown."""
     offsets: dict[TopicPartition, int] = {}
     for text in visit.fields("move"):
-        topic, partition, offset = (text.rsplit(" ", 2) + ["", ""])[:3]
+        topic, partition, offset = [*text.rsplit(" ", 2), "", ""][:3]
         if not (partition.isdecimal() and offset.isdecimal()):
             raise ConfigError(f"{text[:60]!r} is not a topic, a partition and an offset")
         offsets[TopicPartition(topic, int(partition))] = int(offset)

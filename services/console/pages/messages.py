@@ -70,7 +70,9 @@ async def messages(visit: Visit) -> Response:
         except ConfigError as failure:
             error, status = str(failure), 400
             await visit.admin.describe_topics(name)
-    query = {key: value for key, value in visit.request.query_params.items() if key not in ("cursor", "notice")}
+    query = {
+        key: value for key, value in visit.request.query_params.items() if key not in ("cursor", "notice")
+    }
     more = None if page is None or page.cursor is None else {**query, "cursor": cursor_text(page.cursor)}
     return visit.render(
         "messages.html",
@@ -86,7 +88,9 @@ async def messages(visit: Visit) -> Response:
         formats=FORMATS,
         limits=LIMITS,
         masks=masks_of(visit, name).rules,
-        is_open=any(query.get(each) for each in ("key", "header", "text", "where", "until", "committed", "kf", "vf")),
+        is_open=any(
+            query.get(each) for each in ("key", "header", "text", "where", "until", "committed", "kf", "vf")
+        ),
     )
 
 
@@ -223,7 +227,9 @@ async def produce(visit: Visit) -> Response:
         sent = await visit.clients.producer.send(
             name,
             bytes_of(visit.raw_field("value"), visit.field("value_format", "utf-8")),
-            key=bytes_of(visit.raw_field("key"), visit.field("key_format", "utf-8")) if visit.raw_field("key") else None,
+            key=bytes_of(visit.raw_field("key"), visit.field("key_format", "utf-8"))
+            if visit.raw_field("key")
+            else None,
             headers=_headers(visit.raw_field("headers")),
             partition=whole("partition", partition, 2**31 - 1) if partition else None,
         )
@@ -231,7 +237,8 @@ async def produce(visit: Visit) -> Response:
         return await produce_form(visit, visit.failed("produce", name, failure), 400)
     visit.did("produce", f"{name} partition {sent.partition} offset {sent.offset}")
     return visit.see(
-        f"/topics/{name}/{sent.partition}/{sent.offset}", f"produced to partition {sent.partition}, offset {sent.offset}"
+        f"/topics/{name}/{sent.partition}/{sent.offset}",
+        f"produced to partition {sent.partition}, offset {sent.offset}",
     )
 
 

@@ -102,7 +102,9 @@ async def events(visit: Visit) -> Response:
         trouble = "There is no audit topic: it is written where authorizer.class.name is set."
     except HeadraceError as failure:
         trouble = text_of_error(failure)
-    return visit.render("events.html", actions=visit.shared.actions.latest()[:200], decisions=decisions, trouble=trouble)
+    return visit.render(
+        "events.html", actions=visit.shared.actions.latest()[:200], decisions=decisions, trouble=trouble
+    )
 
 
 def parsed_event(event: Any) -> dict[str, Any]:

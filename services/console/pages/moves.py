@@ -92,7 +92,9 @@ async def _plan(visit: Visit) -> tuple[Plan, Plan]:
         raise ConfigError("name the topics to move")
     results = await visit.admin.describe_topics(*names)
     current = {
-        TopicPartition(name, part.partition): part.replicas for name in names for part in results[name].partitions
+        TopicPartition(name, part.partition): part.replicas
+        for name in names
+        for part in results[name].partitions
     }
     cluster = await visit.admin.describe_cluster()
     wanted = {whole("node", text, 2**31 - 1) for text in visit.fields("node")}
@@ -115,7 +117,9 @@ async def start(visit: Visit) -> Response:
     if results.errors:
         failed = visit.failed("start reassignment", "plan", next(iter(results.errors.values())))
         return await moves(visit, f"{results_text(results.errors, len(results))} ({failed})", 400)
-    visit.did("start reassignment", f"{len(made)} partitions of {', '.join(sorted({tp.topic for tp in made}))}")
+    visit.did(
+        "start reassignment", f"{len(made)} partitions of {', '.join(sorted({tp.topic for tp in made}))}"
+    )
     return visit.see("/moves", f"the reassignment of {len(made)} partitions has started")
 
 

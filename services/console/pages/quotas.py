@@ -31,7 +31,11 @@ _KINDS = {"user": "user", "client-id": "client_id", "ip": "ip"}
 async def quotas(visit: Visit, error: str = "", status: int = 200) -> Response:
     """All quotas, and the form to set one."""
     found = await visit.admin.describe_client_quotas()
-    rows = [(entity, name, found[entity][name]) for entity in sorted_entities(found) for name in sorted(found[entity])]
+    rows = [
+        (entity, name, found[entity][name])
+        for entity in sorted_entities(found)
+        for name in sorted(found[entity])
+    ]
     form = visit.form if status != 200 else {}
     return visit.render("quotas.html", status, rows=rows, names=NAMES, form=form, error=error)
 

@@ -32,9 +32,15 @@ SORTS = {
 async def topics(visit: Visit) -> Response:
     """The list of topics, with a search and pages."""
     snapshot = await visit.snapshot()
-    wanted, sort, has_internal = visit.text("q").lower(), visit.text("sort", "name"), visit.text("internal") == "1"
+    wanted, sort, has_internal = (
+        visit.text("q").lower(),
+        visit.text("sort", "name"),
+        visit.text("internal") == "1",
+    )
     rows = [
-        row for row in snapshot.topic_rows if (has_internal or not row.is_internal) and wanted in row.name.lower()
+        row
+        for row in snapshot.topic_rows
+        if (has_internal or not row.is_internal) and wanted in row.name.lower()
     ]
     if sort != "name":
         rows.sort(key=SORTS.get(sort, SORTS["name"]))
@@ -66,7 +72,9 @@ async def create(visit: Visit) -> Response:
             field: whole(field, visit.field(field), 100_000) if visit.field(field) else None
             for field in ("partitions", "replication_factor")
         }
-        topic = NewTopic(name, counts["partitions"], counts["replication_factor"], _configs(visit.raw_field("configs")))
+        topic = NewTopic(
+            name, counts["partitions"], counts["replication_factor"], _configs(visit.raw_field("configs"))
+        )
         (await visit.admin.create_topics(topic)).raise_for_errors()
     except (HeadraceError, ExceptionGroup) as failure:
         return await new_topic(visit, visit.failed("create topic", name, first_error(failure)), 400)
@@ -162,7 +170,10 @@ async def consumers(visit: Visit) -> Response:
     """The groups with offsets in a topic."""
     described = await _described(visit)
     snapshot = await visit.snapshot()
-    rows = [(row, snapshot.group_lag_in(row.group_id, described.name)) for row in snapshot.groups_of(described.name)]
+    rows = [
+        (row, snapshot.group_lag_in(row.group_id, described.name))
+        for row in snapshot.groups_of(described.name)
+    ]
     return visit.render("topic_groups.html", name=described.name, rows=rows, tab="groups", snapshot=snapshot)
 
 

@@ -51,7 +51,8 @@ async def transaction(visit: Visit, error: str = "", status: int = 200) -> Respo
 
 
 async def fence(visit: Visit) -> Response:
-    """Abort the open transaction of a transactional id, and fence its producer; of a prepared one, abort it."""
+    """Abort the open transaction of a transactional id, and fence its producer; of a prepared one, abort
+    it."""
     name, is_prepared = visit.text("id"), visit.field("kind") == "prepared"
     action = "abort prepared transaction" if is_prepared else "abort transaction and fence producer"
     if visit.field("confirm") != name:
@@ -88,7 +89,10 @@ async def abort(visit: Visit) -> Response:
     target = f"producer {producer_id} in {tp}"
     try:
         await visit.admin.abort_transaction(
-            tp, producer_id, epoch, coordinator_epoch=max(0, visit.field_number("coordinator_epoch", most=2**31 - 1))
+            tp,
+            producer_id,
+            epoch,
+            coordinator_epoch=max(0, visit.field_number("coordinator_epoch", most=2**31 - 1)),
         )
     except HeadraceError as failure:
         return await hanging(visit, visit.failed("abort hanging transaction", target, failure), 400)

@@ -109,6 +109,7 @@ CHANGING = {
     "role create": "readers",
     "role delete": "readers",
     "role grant": "readers --user ann",
+    "console": "--port 0",
     "rest": "--port 0",
     "role revoke": "readers --user ann",
     "quota alter": "--user ann --set producer_byte_rate=5",

@@ -1,0 +1,124 @@
+"""`headrace console`: the web console."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...clients.config import ClientConfigs
+from ...protocol.errors import ConfigError
+from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option
+from .interrupts import interrupts
+from .output import note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..console.masking import MaskRule
+    from ..web.settings import WebConfig
+
+PORT = 8080
+_POLL_S = 1.0
+
+
+def console_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the console, also of `headrace up --console`."""
+    for option in (
+        click.option(
+            "--mask-file",
+            metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False),
+            help="File with masks, one a line.",
+        ),
+        click.option(
+            "--mask",
+            "masks",
+            metavar="TOPIC:FIELD",
+            multiple=True,
+            help="Mask a field of records, such as orders-*:value.card.number; repeatable.",
+        ),
+        click.option("--read-only", "is_read_only", is_flag=True, help="Refuse every change."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.option("--host", metavar="ADDRESS", help="Address to listen on [default: 127.0.0.1].")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help=f"Port to listen on; 0 is a free one [default: {PORT}]."
+)
+@console_options
+@changing_command(bootstrap_option, cluster_option, config_option)
+def console(settings: Settings, *, host: str | None, port: int | None, **options: Any) -> None:
+    """Serve the web console of a cluster, until Ctrl-C.
+
+    Users of the cluster sign in with their passwords, if it has users. -X sets keys of the web server
+    (docs/CONFIG.md) and of its clients.
+    """
+    serve_console(
+        settings.addresses(),
+        {**settings.client_config_without_pairs(), **settings.config},
+        {"host": host, "port": PORT if port is None else port},
+        name="" if settings.bootstrap else settings.cluster_name,
+        **options,
+    )
+
+
+def serve_console(
+    bootstrap: str | None,
+    config: Mapping[str, Any],
+    given: Mapping[str, Any],
+    *,
+    name: str,
+    is_read_only: bool,
+    masks: tuple[str, ...],
+    mask_file: str | None,
+) -> None:
+    """Serve the console until an interrupt. `config` has keys of the web server and of clients. Errors:
+    ConfigError; OSError if the address is in use."""
+    from ..console.server import console_server
+
+    web, client_config = _split(config, given)
+    rules = _mask_rules(masks, mask_file)
+    with (
+        interrupts(),
+        console_server(
+            web,
+            bootstrap=bootstrap,
+            client_config=client_config,
+            is_read_only=is_read_only,
+            masks=rules,
+            name=name,
+        ) as server,
+    ):
+        note(f"the console is at {server.url}" + (" (read-only)" if is_read_only else ""))
+        while not server.wait(_POLL_S):
+            pass
+
+
+def _split(config: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[WebConfig, dict[str, Any]]:
+    """(config of the web server, config of its clients)."""
+    from ..web.settings import WebConfig
+
+    pairs = {name.replace("_", "."): value for name, value in config.items()}
+    of_clients = {name for schema in ClientConfigs for name in schema.keys()}  # noqa: SIM118 - a classmethod
+    names = set(WebConfig.keys()) - of_clients
+    web = {name: pairs.pop(name) for name in names if name in pairs}
+    web |= {name: str(value) for name, value in given.items() if value is not None}
+    return WebConfig.of(web), pairs
+
+
+def _mask_rules(masks: tuple[str, ...], mask_file: str | None) -> tuple[MaskRule, ...]:
+    """Errors: ConfigError."""
+    from ..console.masking import mask_rule, mask_rules
+
+    rules = tuple(mask_rule(text) for text in masks)
+    if mask_file is None:
+        return rules
+    try:
+        return (*rules, *mask_rules(Path(mask_file).read_text()))
+    except (ConfigError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{mask_file}: {error}") from error

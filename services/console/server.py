@@ -1,0 +1,46 @@
+"""Starts the console as an application of the web server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.extras import missing_extra
+from ..web.server_io import WebServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..web.client_pool_io import ClientPool
+    from ..web.server_io import Application
+    from ..web.settings import WebConfig
+    from .masking import MaskRule
+
+PURPOSE = "The console"
+
+
+def console_server(
+    web: WebConfig,
+    *,
+    bootstrap: str | Iterable[str] | None,
+    client_config: Mapping[str, Any] | None = None,
+    is_read_only: bool = False,
+    masks: tuple[MaskRule, ...] = (),
+    name: str = "",
+) -> WebServer:
+    """A web server with the console, to be started. Errors: ImportError with the pip command if a library is
+    missing."""
+    try:
+        import jinja2  # noqa: F401 - of the pages
+        import python_multipart  # noqa: F401 - of the forms
+        import starlette  # noqa: F401 - of the application
+    except ImportError as error:
+        raise missing_extra(error, PURPOSE, "console") from error
+    from .application import Console
+    from .shared import ConsoleSettings
+
+    settings = ConsoleSettings(is_read_only, masks, name, most_form_bytes=web.max_request_bytes)
+
+    def make(pool: ClientPool) -> Application:
+        return Console(pool, settings)
+
+    return WebServer({"": make}, web, bootstrap=bootstrap, client_config=client_config, purpose=PURPOSE)
