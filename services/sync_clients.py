@@ -18,6 +18,7 @@ MODULES = (
     "consumer_io",
     "group_io",
     "replicas_admin_io",
+    "lag_admin_io",
     "roles_admin_io",
     "security_admin_io",
     "transaction_io",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .log.retired import Removal
     from .replica.catch_up import PageAdvice
     from .replica.cold_reads import ColdRead
+    from .replica.count_work import CountWork
     from .replica.offset_lookup import OffsetLookup
     from .replica.partition import Partition, PartitionKey
     from .replica.recompressor import QueuedBatch
@@ -73,6 +74,13 @@ class LookUpOffsets:
     """Run the lookup on a thread; then `looked_up`."""
 
     lookup: OffsetLookup
+
+
+@dataclass(frozen=True, slots=True)
+class CountRecords:
+    """Run one step of the count on a thread; then `counted`."""
+
+    work: CountWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +202,7 @@ Effect = (
     | RemoveFiles
     | CheckpointStarts
     | LookUpOffsets
+    | CountRecords
     | ReadCold
     | Recompress
     | ReadCoordinatorLog

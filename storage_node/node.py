@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .log.log_tasks import CreateTask
     from .log.offset_checkpoints import CheckpointTask
     from .replica.cold_reads import ColdRead, ColdReads
+    from .replica.count_work import CountWork
     from .replica.log_cleaner import CleaningJob
     from .replica.offset_lookup import OffsetLookup
     from .replica.partition import Partition, PartitionKey
@@ -318,6 +319,11 @@ class StorageNode:
     def looked_up(self, lookup: OffsetLookup, now_ms: int) -> None:
         """A LookUpOffsets effect is done."""
         self._handlers.list_offsets.finish(lookup, now_ms)
+        self._settle(now_ms)
+
+    def counted(self, work: CountWork, now_ms: int, wall_ms: int) -> None:
+        """A CountRecords effect is done."""
+        self._handlers.count_records.stepped(work, now_ms, wall_ms)
         self._settle(now_ms)
 
     def copied(self, key: PartitionKey, move: FutureLog, now_ms: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..protocol.messages import registry
+from .replica.count_records import CountRecordsHandler
 from .replica.delete_records import DeleteRecordsHandler
 from .replica.describing import describe_replicas
 from .replica.epoch_ends import answer_epoch_ends
@@ -91,6 +92,7 @@ class Handlers:
             replicas.traces,
         )
         self.list_offsets = ListOffsetsHandler(table, disks, output, replies, max_partitions=max_partitions)
+        self.count_records = CountRecordsHandler(table, disks, output, replies, max_partitions=max_partitions)
         self.delete_records = DeleteRecordsHandler(
             table,
             replicas.log_starts,
@@ -122,6 +124,8 @@ class Handlers:
                 self.replica_fetch.handle(request, now_ms)
         elif key == registry.LIST_OFFSETS.key:
             self.list_offsets.handle(request)
+        elif key == registry.COUNT_RECORDS.key:
+            self.count_records.handle(request, wall_ms)
         elif key == registry.DELETE_RECORDS.key:
             self.delete_records.handle(request, now_ms)
         elif key == registry.OFFSET_FOR_LEADER_EPOCH.key:

@@ -38,6 +38,7 @@ from .admin_types import (
 from .configs_io import TYPES, ConfigEngine
 from .deletion_io import delete_records
 from .groups_io import GroupEngine
+from .lag_io import LagEngine
 from .log_dirs_io import LogDirsEngine
 from .quorum_io import QuorumEngine
 from .quotas_io import QuotaEngine
@@ -78,6 +79,7 @@ class AdminEngine:
         self.log_dirs = LogDirsEngine(self._requester)
         self.replicas = ReplicasEngine(self._requester)
         self.groups = GroupEngine(self._requester)
+        self.lag = LagEngine(self._requester, self.groups)
         self.transactions = TransactionEngine(self._requester)
 
     async def create_topics(

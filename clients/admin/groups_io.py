@@ -112,17 +112,21 @@ class GroupEngine:
         """The committed offsets of all partitions with one, or of some."""
         topics = None if partitions is None else _named(partitions)
         asked = groups.OffsetFetchGroup(group_id, topics)
-        request = groups.OffsetFetchRequest((asked,), require_stable)
 
         async def ask(at: Coordinator) -> dict[TopicPartition, OffsetAndMetadata | None] | KafkaError:
-            (found,) = (await at.ask(apis.OFFSET_FETCH, request)).groups
-            errors = [found, *found.offsets]
-            failed = [_error(each) for each in errors if each.error_code]
-            if failed:
-                return min(failed, key=lambda error: error.retriable)
-            return {TopicPartition(each.topic, each.partition): _committed(each) for each in found.offsets}
+            return await _fetched(at, asked, require_stable=require_stable)
 
         return await self._coordinator_requester.one(group_id, ask, self._requester.call(timeout))
+
+    async def committed(
+        self, group_ids: Sequence[str], *, timeout: float | None
+    ) -> Results[str, dict[TopicPartition, OffsetAndMetadata | None]]:
+        """All committed offsets of each group, or the error."""
+
+        async def ask(at: Coordinator) -> dict[TopicPartition, OffsetAndMetadata | None] | KafkaError:
+            return await _fetched(at, groups.OffsetFetchGroup(at.key, None), require_stable=False)
+
+        return await self._coordinator_requester.each(group_ids, ask, self._requester.call(timeout))
 
     async def lag(
         self,
@@ -257,6 +261,17 @@ async def _ask_for_streams_group(
     except UnsupportedVersionError as error:
         return error
     return error_of(found) or streams_group(found, at.node_id)
+
+
+async def _fetched(
+    at: Coordinator, asked: groups.OffsetFetchGroup, *, require_stable: bool
+) -> dict[TopicPartition, OffsetAndMetadata | None] | KafkaError:
+    request = groups.OffsetFetchRequest((asked,), require_stable)
+    (found,) = (await at.ask(apis.OFFSET_FETCH, request)).groups
+    failed = [_error(each) for each in (found, *found.offsets) if each.error_code]
+    if failed:
+        return min(failed, key=lambda error: error.retriable)
+    return {TopicPartition(each.topic, each.partition): _committed(each) for each in found.offsets}
 
 
 def _listing(group: groups.ListedGroup) -> GroupListing:

@@ -11,6 +11,7 @@ from ..cluster.async_cluster_io import AsyncClusterIo
 from ..cluster.attach_io import attach
 from ..cluster.network import Address
 from ..config import AdminConfig
+from .lag_admin_io import AsyncLagAdmin
 from .replicas_admin_io import AsyncReplicasAdmin
 from .roles_admin_io import AsyncRolesAdmin
 from .security_admin_io import AsyncSecurityAdmin
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncAdmin(AsyncSecurityAdmin, AsyncRolesAdmin, AsyncReplicasAdmin):
+class AsyncAdmin(AsyncSecurityAdmin, AsyncRolesAdmin, AsyncReplicasAdmin, AsyncLagAdmin):
     """Describes and changes topics, configs, groups and transactions, nodes and controllers of a cluster.
     Belongs to one event loop.
 
@@ -349,8 +350,9 @@ class AsyncAdmin(AsyncSecurityAdmin, AsyncRolesAdmin, AsyncReplicasAdmin):
         read_committed: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, PartitionLag]:
-        """The lag of a group, in all partitions with a committed offset, or in these: up to the high
-        watermark, or with `read_committed` to the last stable offset."""
+        """The offsets between a group and the end, in all partitions with a committed offset, or in these: up
+        to the high watermark, or with `read_committed` to the last stable offset. `consumer_group_lag` counts
+        records."""
         return await self._run(
             self._engine.groups.lag(group_id, partitions, read_committed=read_committed, timeout=timeout)
         )

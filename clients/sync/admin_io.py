@@ -12,6 +12,7 @@ from ..cluster.attach_io import attach
 from ..cluster.cluster_io import ClusterIo
 from ..cluster.network import Address
 from ..config import AdminConfig
+from .lag_admin_io import LagAdmin
 from .replicas_admin_io import ReplicasAdmin
 from .roles_admin_io import RolesAdmin
 from .security_admin_io import SecurityAdmin
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Admin(SecurityAdmin, RolesAdmin, ReplicasAdmin):
+class Admin(SecurityAdmin, RolesAdmin, ReplicasAdmin, LagAdmin):
     """Describes and changes topics, configs, groups and transactions, nodes and controllers of a cluster.
     Thread-safe.
 
@@ -328,8 +329,9 @@ class Admin(SecurityAdmin, RolesAdmin, ReplicasAdmin):
         read_committed: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, PartitionLag]:
-        """The lag of a group, in all partitions with a committed offset, or in these: up to the high
-        watermark, or with `read_committed` to the last stable offset."""
+        """The offsets between a group and the end, in all partitions with a committed offset, or in these: up
+        to the high watermark, or with `read_committed` to the last stable offset. `consumer_group_lag` counts
+        records."""
         return self._run(
             self._engine.groups.lag(group_id, partitions, read_committed=read_committed, timeout=timeout)
         )

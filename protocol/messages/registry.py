@@ -9,6 +9,7 @@ from . import (
     data,
     envelope,
     groups,
+    lag,
     log_dirs,
     quorum,
     quotas,
@@ -112,6 +113,7 @@ DESCRIBE_ROLES = _api(10_007, roles, "DescribeRoles", Role.FORWARDED)
 ALTER_NAMESPACES = _api(10_008, roles, "AlterNamespaces", Role.FORWARDED)
 DESCRIBE_NAMESPACES = _api(10_009, roles, "DescribeNamespaces", Role.FORWARDED)
 DESCRIBE_REPLICAS = _api(10_010, replicas, "DescribeReplicas")
+COUNT_RECORDS = _api(10_011, lag, "CountRecords")
 
 ALL_APIS: tuple[Api, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Api))
 

@@ -259,6 +259,7 @@ _OF_HEADRACE: dict[Api, tuple[tuple[Need, ...], str]] = {
     registry.ALTER_NAMESPACES: (_ALTERS_CLUSTER, ""),
     registry.DESCRIBE_NAMESPACES: (_DESCRIBES_CLUSTER, ""),
     registry.DESCRIBE_REPLICAS: (_DESCRIBES_CLUSTER, ""),
+    registry.COUNT_RECORDS: ((_each(_DESCRIBE, _TOPIC),), ""),
 }
 
 # Served to Kafka clients alone; a node answers them itself, or with the apis above.

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import OperationNotAttemptedError
-from ...protocol.messages import control, data, groups, registry, streams_groups, transactions
+from ...protocol.messages import control, data, groups, lag, registry, streams_groups, transactions
 from ...protocol.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
 from ...protocol.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ...protocol.security.required_operations import REQUIRED, Scope
@@ -246,6 +246,7 @@ EACH: dict[int, MakeCheck] = {
     registry.LIST_OFFSETS.key: _records(registry.LIST_OFFSETS, data.ListOffsetsPartitionResponse),
     registry.DELETE_RECORDS.key: _records(registry.DELETE_RECORDS, data.DeleteRecordsPartitionResponse),
     registry.OFFSET_FOR_LEADER_EPOCH.key: _records(registry.OFFSET_FOR_LEADER_EPOCH, data.EpochAnswer),
+    registry.COUNT_RECORDS.key: _records(registry.COUNT_RECORDS, lag.CountRecordsPartitionResponse),
     registry.METADATA.key: metadata,
     registry.OFFSET_COMMIT.key: _offsets(registry.OFFSET_COMMIT),
     registry.TXN_OFFSET_COMMIT.key: _offsets(registry.TXN_OFFSET_COMMIT),

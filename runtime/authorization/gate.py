@@ -37,6 +37,7 @@ _LEADERS = {
         registry.LIST_OFFSETS,
         registry.OFFSET_FOR_LEADER_EPOCH,
         registry.DELETE_RECORDS,
+        registry.COUNT_RECORDS,
     )
 }
 

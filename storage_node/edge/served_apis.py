@@ -19,6 +19,7 @@ SERVED_APIS = (
     registry.ALTER_REPLICA_LOG_DIRS,
     registry.WRITE_TXN_MARKERS,
     registry.DESCRIBE_PRODUCERS,
+    registry.COUNT_RECORDS,
     *registry.FORWARDED,
     *COORDINATOR_APIS,
 )

@@ -35,6 +35,7 @@ from .retention import expired_segments
 from .roll_rules import must_roll
 from .segment_list import SegmentList, retire_oldest_first
 from .verification import NO_GUARD
+from .visible_records import VisibleRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,6 +80,7 @@ class Log:
         self.producers = ProducerStateManager(folder, segments, recovered)
         self.reader = LogReader(folder, segments, self.epochs, self.start, self.compaction)
         self.reader.index_interval_bytes = config.index_interval_bytes
+        self.visible = VisibleRecords(self.log_end_offset)
         self._is_closed = False
 
     @classmethod
@@ -220,6 +222,7 @@ class Log:
             self.epochs.assign(leader_epoch, base_offset)
         if has_producer:
             self.producers.update(batch, header, base_offset, self.high_watermark)
+            self.visible.appended(header, last_offset)
         return AppendInfo(base_offset, last_offset, wall_ms if is_append_time else NO_TIMESTAMP)
 
     def append_as_follower(self, data: Buffer, *, wall_ms: int = 0, is_dense: bool = False) -> None:
@@ -252,6 +255,7 @@ class Log:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self.producers.update(batch, header, header.base_offset, self.high_watermark)
+            self.visible.appended(header, header.last_offset)
             position += header.size_bytes
 
     def assign_leader_epoch(self, epoch: int) -> None:
@@ -353,6 +357,7 @@ class Log:
         """Serve the compacted segment `new` in place of `old`; reads of an old segment finish normally."""
         assert self.segments.replace_some(old, new), "a segment left the log while it was compacted"
         self.reader.replaced_below(new.next_offset)
+        self.visible.replaced_below(new.next_offset)
 
     # --- flush --------------------------------------------------------------------------------------
 
@@ -416,6 +421,7 @@ class Log:
 
     def _after_truncation(self) -> None:
         end_offset = self.log_end_offset
+        self.visible.truncated(end_offset)
         self.epochs.truncate_from_end(end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.flusher.truncated()

@@ -80,5 +80,14 @@ class TransactionIndex:
                 return True
         return False
 
+    def overlapping(self, offset: int, upto_offset: int) -> Iterator[AbortedTransaction]:
+        """The transactions that overlap [offset, upto_offset), in order of their markers; any thread."""
+        producers, firsts, lasts, stables = self._columns
+        for number in range(bisect_left(lasts, offset), len(stables)):
+            if firsts[number] < upto_offset:
+                yield AbortedTransaction(0, producers[number], firsts[number], lasts[number], stables[number])
+            if stables[number] >= upto_offset:
+                return
+
     def to_bytes(self) -> bytes:
         return b"".join(_ENTRY.pack(*entry) for entry in self)

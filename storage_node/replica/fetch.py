@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from ...protocol.messages.data import FetchPartition, FetchRequest, ListOffsetsPartition
+    from ...protocol.messages.lag import CountRecordsPartition
     from ...protocol.records.header import Buffer
     from ...protocol.transport.replies import Incoming, Replies
     from ...runtime.purgatory import Purgatory
@@ -335,9 +336,11 @@ class FetchHandler:
 
 
 def check_read_request(
-    isolation: int, entries: Sequence[FetchPartition | ListOffsetsPartition], max_partitions: int
+    isolation: int,
+    entries: Sequence[FetchPartition | ListOffsetsPartition | CountRecordsPartition],
+    max_partitions: int,
 ) -> None:
-    """Validate a Fetch or ListOffsets request. Errors: InvalidRequestError.
+    """Validate a Fetch, ListOffsets or CountRecords request. Errors: InvalidRequestError.
 
     Each partition at most once: a small request must not make this node read the same records many times.
     """

@@ -90,7 +90,7 @@ class ListOffsetsHandler:
             log = partition.leader_log(entry.current_leader_epoch)
             if entry.timestamp == EARLIEST_TIMESTAMP:
                 return _answered(partition, log.log_start_offset)
-            _check_watermark(partition)
+            check_watermark(partition)
             if entry.timestamp == LATEST_TIMESTAMP:
                 return _answered(partition, _end_of(partition, log, isolation))
             if entry.timestamp < 0 and entry.timestamp != MAX_TIMESTAMP:
@@ -130,7 +130,7 @@ def _failed(error: KafkaError) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(error.code, error_detail=error.detail)
 
 
-def _check_watermark(partition: Partition) -> None:
+def check_watermark(partition: Partition) -> None:
     """Errors: OffsetNotAvailableError while the previous leader may have returned offsets above the high
     watermark: a response now could go back (KIP-207)."""
     if partition.high_watermark < partition.epoch_start_offset:

@@ -59,6 +59,7 @@ class NodeEffects:
             on(e.RemoveFiles, lambda effect: self.start_purge(effect.run)),
             on(e.CheckpointStarts, lambda _: self.checkpoints.start_writing_starts(tasks)),
             on(e.LookUpOffsets, self._look_up),
+            on(e.CountRecords, self._count_records),
             on(e.ReadCold, self._read_cold),
             on(e.Recompress, self._recompress),
             on(e.ReadCoordinatorLog, self._read_coordinator_log),
@@ -123,6 +124,13 @@ class NodeEffects:
     def _look_up(self, effect: e.LookUpOffsets) -> None:
         lookup = effect.lookup
         self._workers.look_up(lookup.run, self._then(lambda now_ms: self._core.looked_up(lookup, now_ms)))
+
+    def _count_records(self, effect: e.CountRecords) -> None:
+        """Each step queues behind the lookups that came meanwhile."""
+        work = effect.work
+        if not self._is_ending():
+            done = self._then(lambda now_ms: self._core.counted(work, now_ms, wall_ms()))
+            self._workers.look_up(work.run, done)
 
     def _read_cold(self, effect: e.ReadCold) -> None:
         read = effect.read

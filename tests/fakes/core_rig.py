@@ -311,6 +311,17 @@ class CoreRig:
             self.core.looked_up(effect.lookup, self.now_ms)
         self.check()
 
+    def count(self, steps: int | None = None) -> int:
+        """Perform the requested steps of counts of records, and those that follow; their number."""
+        done = 0
+        while done != steps and (asked := self.pop(effects.CountRecords)):
+            for effect in asked:
+                effect.work.run()
+                self.core.counted(effect.work, self.now_ms, WALL_MS)
+                done += 1
+            self.check()
+        return done
+
     def read_cold(self, count: int | None = None) -> int:
         """Perform the requested cold reads, or the `count` oldest; returns their number."""
         for effect in self.pop(effects.AdvisePages):

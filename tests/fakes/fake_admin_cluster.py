@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from fake_cluster import FakeCluster
 from headrace.protocol import errors
-from headrace.protocol.messages import groups, streams_groups, transactions
+from headrace.protocol.messages import groups, lag, streams_groups, transactions
 from headrace.protocol.model import TopicPartition
 
 NOT_FOUND = errors.GroupIdNotFoundError.code
@@ -59,6 +59,7 @@ class FakeAdminCluster(FakeCluster):
         self.consumer_groups: dict[str, groups.DescribedConsumerGroup] = {}
         self.streams_groups: dict[str, streams_groups.DescribedStreamsGroup] = {}
         self.unstable: set[tuple[str, int]] = set()
+        self.counted_at_ms = 10_000  # the clock of leaders that count records
         self.known: dict[str, transactions.DescribedTransaction] = {}
         self.active: dict[TopicPartition, list[transactions.ActiveProducer]] = {}
         self.markers: list[transactions.TransactionMarker] = []
@@ -205,6 +206,25 @@ class FakeAdminCluster(FakeCluster):
             for each in body.members
         ]
         return groups.LeaveGroupResponse(0, tuple(left))
+
+    # --- leaders ----------------------------------------------------------------------------------------
+
+    def _do_CountRecords(self, body: Any) -> lag.CountRecordsResponse:
+        """Each offset has a record."""
+        found = []
+        for each in body.partitions:
+            place = self._find(self.asked[-1][1], each)
+            if isinstance(place, int):
+                found.append(lag.CountRecordsPartitionResponse(place))
+                continue
+            part = place[1]
+            times = {record.offset: record.timestamp for record in part.records()}
+            counts = tuple(
+                lag.RecordCount(max(part.end_offset - offset, 0), times.get(offset, -1))
+                for offset in each.offsets
+            )
+            found.append(lag.CountRecordsPartitionResponse(0, 0, part.end_offset, counts))
+        return lag.CountRecordsResponse(tuple(found), self.counted_at_ms)
 
     # --- transactions -----------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ class NodeEffects:
             on(e.RemoveFiles, self._delete),
             on(e.CheckpointStarts, lambda _: self.later(0, "write starts", self._checkpoint_starts)),
             on(e.LookUpOffsets, lambda effect: self._off_loop("look up", effect.lookup, core.looked_up)),
+            on(e.CountRecords, self._count_records),
             on(e.ReadCold, lambda effect: self._off_loop("cold read", effect.read, core.cold_read)),
             on(
                 e.ReadCoordinatorLog,
@@ -72,6 +73,10 @@ class NodeEffects:
         self._off_loop(
             "recompressed batch", item, lambda _, now_ms: core.recompressed(item, now_ms, self.wall_ms)
         )
+
+    def _count_records(self, effect: e.CountRecords) -> None:
+        work, core = effect.work, self.running
+        self._off_loop("count records", work, lambda _, now_ms: core.counted(work, now_ms, self.wall_ms))
 
     def _copy_log(self, effect: e.CopyLog) -> None:
         key, move, core = effect.key, effect.move, self.running

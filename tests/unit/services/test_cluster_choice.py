@@ -42,6 +42,7 @@ READING = {
     "group list": "",
     "group members": "--all",
     "group tasks": "shop",
+    "lag": "",
     "log dirs": "",
     "log dump": "",
     "namespace describe": "shop.",

@@ -95,6 +95,7 @@ DescribeRoles: Describe Cluster
 AlterNamespaces: Alter Cluster
 DescribeNamespaces: Describe Cluster
 DescribeReplicas: Describe Cluster
+CountRecords: Describe Topic
 """
 
 

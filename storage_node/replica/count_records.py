@@ -1,0 +1,151 @@
+"""CountRecords: exact lag, counted by the leader of each partition.
+
+A reader at the last stable offset or beyond has no lag; that needs no work. Other counts need headers of
+batches and run on a thread, in steps of a few milliseconds, so that lookups of other clients run between.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import (
+    CorruptMessageError,
+    InvalidRequestError,
+    KafkaError,
+    KafkaStorageError,
+    OffsetNotAvailableError,
+    ThrottlingQuotaExceededError,
+)
+from ...protocol.messages.lag import (
+    MAX_COUNTED_OFFSETS,
+    CountRecordsPartitionResponse,
+    CountRecordsResponse,
+    RecordCount,
+)
+from ...runtime.files.file_layer import FileGoneError
+from ..effects import CountRecords
+from .count_work import CountWork, PartitionCount
+from .fetch import READ_COMMITTED, check_read_request
+from .list_offsets import check_watermark
+
+if TYPE_CHECKING:
+    from ...protocol.messages.lag import CountRecordsPartition, CountRecordsRequest
+    from ...protocol.transport.replies import Incoming, Replies
+    from ..log.log import Log
+    from .disk_failures import DiskFailures
+    from .partition import Partition, PartitionKey
+    from .partition_table import PartitionTable
+    from .step_output import StepOutput
+
+MAX_WAITING = 100  # Bound: requests that are being counted; each has at most 1,000 offsets
+MAX_COUNTED_LOGS = 1_000  # Bound: logs whose counts are kept, tens of KB each
+_RESTARTS = 3  # counts of a partition that truncation or compaction made useless
+
+
+class CountRecordsHandler:
+    """Responds at once, or when everything is counted."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        disks: DiskFailures,
+        output: StepOutput,
+        replies: Replies,
+        *,
+        max_partitions: int,
+    ) -> None:
+        self._table = table
+        self._disks = disks
+        self._output = output
+        self._replies = replies
+        self._max_partitions = max_partitions
+        self._waiting = 0
+        self._counted: OrderedDict[PartitionKey, Log] = OrderedDict()  # last used last
+
+    def handle(self, request: Incoming, wall_ms: int) -> None:
+        """Errors: InvalidRequestError for the whole request; ThrottlingQuotaExceededError."""
+        body: CountRecordsRequest = request.body
+        check_read_request(READ_COMMITTED, body.partitions, self._max_partitions)
+        offsets = sum(len(entry.offsets) for entry in body.partitions)
+        if offsets > MAX_COUNTED_OFFSETS:
+            raise InvalidRequestError(f"{offsets} offsets, at most {MAX_COUNTED_OFFSETS} are allowed")
+        work = CountWork(request, [])
+        for index, entry in enumerate(body.partitions):
+            work.answers.append(self._answer(index, entry, work))
+        if not work.left:
+            self._replies.reply(request, CountRecordsResponse(tuple(work.answers), wall_ms))
+            return
+        if self._waiting >= MAX_WAITING:
+            raise ThrottlingQuotaExceededError(f"{self._waiting} counts of records are running already")
+        self._waiting += 1
+        self._output.effects.append(CountRecords(work))
+
+    def stepped(self, work: CountWork, now_ms: int, wall_ms: int) -> None:
+        """A step of the count is done: the next one, or the response."""
+        current = work.left[-1]
+        try:
+            if self._is_finished(current, now_ms):
+                work.answers[current.index] = self._result(current)
+                work.left.pop()
+        except KafkaError as error:
+            work.answers[current.index] = _failed(error)
+            work.left.pop()
+        if work.left:
+            self._output.effects.append(CountRecords(work))
+        else:
+            self._waiting -= 1
+            self._replies.reply(work.request, CountRecordsResponse(tuple(work.answers), wall_ms))
+
+    def _answer(
+        self, index: int, entry: CountRecordsPartition, work: CountWork
+    ) -> CountRecordsPartitionResponse:
+        """The entry of the response, or a placeholder if records must be counted."""
+        try:
+            partition = self._table.find(entry.topic_id, entry.partition)
+            log = partition.leader_log(entry.current_leader_epoch)
+            check_watermark(partition)
+        except KafkaError as error:
+            return _failed(error)
+        start, end = log.log_start_offset, log.last_stable_offset
+        if start < end and any(offset < end for offset in entry.offsets):
+            work.left.append(PartitionCount(index, entry, partition, log))
+            self._note_counted(partition, log)
+        return CountRecordsPartitionResponse(0, start, end, (RecordCount(0),) * len(entry.offsets))
+
+    def _note_counted(self, partition: Partition, log: Log) -> None:
+        """Keep the counts of the logs that are asked for."""
+        counted = self._counted
+        counted[partition.key] = log
+        counted.move_to_end(partition.key)
+        while len(counted) > MAX_COUNTED_LOGS:
+            counted.popitem(last=False)[1].visible.forget()
+
+    def _is_finished(self, current: PartitionCount, now_ms: int) -> bool:
+        """Errors: of the partition."""
+        partition, error = current.partition, current.error
+        log = partition.leader_log(current.entry.current_leader_epoch)  # the leadership may have ended
+        if current.is_stale or log is not current.log or isinstance(error, FileGoneError):
+            if current.restarts >= _RESTARTS:
+                raise OffsetNotAvailableError("records were removed while they were counted: try again")
+            current.restarts += 1
+            current.log, current.error = log, None
+            current.start()
+            return False
+        if error is not None:
+            if isinstance(error, KafkaStorageError):
+                self._disks.failed(partition, error, now_ms)
+            elif isinstance(error, CorruptMessageError):
+                self._disks.found_damage(partition, error)
+            raise error
+        return current.count.is_done
+
+    @staticmethod
+    def _result(current: PartitionCount) -> CountRecordsPartitionResponse:
+        counts = tuple(RecordCount(records, first_ms) for records, first_ms in current.count.found)
+        log = current.log
+        return CountRecordsPartitionResponse(0, log.log_start_offset, log.last_stable_offset, counts)
+
+
+def _failed(error: KafkaError) -> CountRecordsPartitionResponse:
+    return CountRecordsPartitionResponse(error.code, error_detail=error.detail)
