@@ -8,11 +8,12 @@ from ..protocol.errors import ConfigError
 from ..runtime.config import DAY, HOUR, KIB, MAX_INT, MIB, MINUTE, SECOND, key
 from ..runtime.listener_address import MAX_PORT, reachable_host
 from ..runtime.server_security_config import ServerSecurityConfig
+from ..runtime.telemetry_config import TelemetryConfig
 from .group_bounds import GroupBounds
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControllerConfig(GroupBounds, ServerSecurityConfig):
+class ControllerConfig(GroupBounds, ServerSecurityConfig, TelemetryConfig):
     """Keys of one controller process."""
 
     controller_id: int = key(
@@ -40,6 +41,12 @@ class ControllerConfig(GroupBounds, ServerSecurityConfig):
         low=0,
         high=65_535,
         doc="Port that other servers use, such as that of a proxy; 0: the bound port.",
+    )
+    controller_metrics_listener: str = key(
+        "controller.metrics.listener",
+        "",
+        doc="host:port where Prometheus scrapes this controller (/metrics); empty: none. Port 0: any free"
+        " port, which is stored and used again. Further controllers of a cluster use the following ports.",
     )
     num_partitions: int = key(
         "num.partitions",
@@ -330,6 +337,10 @@ class ControllerConfig(GroupBounds, ServerSecurityConfig):
         return tuple(_endpoint(text) for text in self.quorum_bootstrap_servers)
 
     @property
+    def _metrics_listener(self) -> tuple[str, str]:
+        return "controller.metrics.listener", self.controller_metrics_listener
+
+    @property
     def host(self) -> str:
         """Where nodes reach the controller."""
         return reachable_host(self.listener_host, self.advertised_host)
@@ -337,6 +348,7 @@ class ControllerConfig(GroupBounds, ServerSecurityConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         reachable_host(self.listener_host, self.advertised_host)
+        self.check_telemetry()
         _ = self.bootstrap_endpoints
         if not self.metadata_log_dir:
             raise ConfigError("metadata.log.dir must name a folder")

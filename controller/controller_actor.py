@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..protocol.records.control import VoterDescription
     from ..runtime.incarnation import Deaths
+    from ..runtime.telemetry.exporting import TelemetryFactory
 
 T = TypeVar("T")
 
@@ -42,18 +43,24 @@ class ControllerActor:
     """
 
     def __init__(
-        self, name: str, namespace: str, other_names: Sequence[str], config: Mapping[str, Any]
+        self,
+        name: str,
+        namespace: str,
+        other_names: Sequence[str],
+        config: Mapping[str, Any],
+        telemetry: TelemetryFactory,
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._config = ControllerConfig.of({"listener.host": own_address(), **resolve_references(config)})
         finders = tuple(ActorFinder(ActorEndpoint(namespace, other)) for other in other_names)
+        self._telemetry = telemetry
         self._check = SecretCheck(namespace, name)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
         self._watch = DeathWatch(ray.get_runtime_context().gcs_address, self._note_ended)
         self._watch.start()
 
     def _new_server(self, finders: Sequence[ActorFinder]) -> ControllerServer:
-        self._server = ControllerServer(self._config, bootstrap=finders)
+        self._server = ControllerServer(self._config, bootstrap=finders, telemetry=self._telemetry)
         return self._server
 
     def _note_ended(self, deaths: Deaths) -> None:
@@ -124,12 +131,14 @@ def controller_actor(
     names: Sequence[str],
     config: Mapping[str, Any],
     resources: Mapping[str, float],
+    telemetry: TelemetryFactory,
 ) -> Any:
     """The handle of controller `index` of this namespace: the running actor, or a new one. `names` are those
-    of all controllers of the cluster; one of several replaces its own lost disk automatically."""
+    of all controllers of the cluster; one of several replaces its own lost disk automatically.
+    `telemetry` is a function of a module, which travels by its name."""
     name = controller_name(index)
     joining = {"controller.quorum.auto.join.enable": True} if len(names) > 1 else {}
     options = detached(name, namespace, resources)
     others = tuple(other for other in names if other != name)
     values = {**joining, **config, "controller.id": index}
-    return ray.remote(ControllerActor).options(**options).remote(name, namespace, others, values)
+    return ray.remote(ControllerActor).options(**options).remote(name, namespace, others, values, telemetry)

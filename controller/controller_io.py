@@ -30,6 +30,7 @@ from ..runtime.shell_io import TaskOwner, require_assertions
 from ..runtime.stalls import StallMeter
 from ..storage_node.log.checkpoints import uuid_text
 from .controller import Controller, tick_interval_ms
+from .measuring_io import ControllerMeasures
 from .metadata_feed import MetadataFeed
 from .peers_io import QUORUM_APIS, Peers
 from .quorum.raft import Raft
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from ..protocol.transport.router_io import Peer
     from ..runtime.files.file_layer import Files
     from ..runtime.incarnation import Deaths
+    from ..runtime.telemetry.exporting import Telemetry, TelemetryFactory
     from .config import ControllerConfig
     from .peers_io import Locator
 
@@ -74,9 +76,14 @@ class ControllerServer:
     """One controller process: `start`, then `run`; `stop` ends `run`."""
 
     def __init__(
-        self, config: ControllerConfig, files: Files | None = None, bootstrap: Sequence[Locator] = ()
+        self,
+        config: ControllerConfig,
+        files: Files | None = None,
+        bootstrap: Sequence[Locator] = (),
+        telemetry: TelemetryFactory | None = None,
     ) -> None:
-        """`bootstrap` locates other controllers, besides the servers in `config`."""
+        """`bootstrap` locates other controllers, besides the servers in `config`. `telemetry`: the
+        exporters."""
         self.config = config
         self.host = config.host
         self.port = config.listener_port
@@ -84,6 +91,8 @@ class ControllerServer:
         self._storage = ControllerStorage(config, files or OsFiles())
         self._security = server_security(config, ServerName(CONTROLLER, config.controller_id))
         self._identity = ServerIdentity(node_id=config.controller_id, incarnation=secrets.randbits(62))
+        self._measures = ControllerMeasures(config, self._storage, lambda: self.cluster_id)
+        self._telemetry: Telemetry | None = None if telemetry is None else telemetry(self._measures, config)
         self._tasks = TaskOwner()
         self._router: Router | None = None
         self._quorum: Quorum | None = None
@@ -106,6 +115,8 @@ class ControllerServer:
             self._join()
             if self.quorum.is_alone:
                 await self._wait_for(self._has_cluster)
+            if self._telemetry is not None:
+                self._telemetry.start()
         except BaseException:
             self._tasks.stop()
             with contextlib.suppress(BaseException):
@@ -216,7 +227,9 @@ class ControllerServer:
             parked_polls=len(self._readers),
             waiting_requests=len(self._writer),
         )
-        return {**found, "security": None if self._security is None else self._security.describe()}
+        telemetry = {} if self._telemetry is None else {"telemetry": self._telemetry.status()}
+        security = None if self._security is None else self._security.describe()
+        return {**found, **telemetry, "security": security}
 
     # --- events of the quorum ---------------------------------------------------------------------------
 
@@ -367,6 +380,8 @@ class ControllerServer:
         raft.context.check_levels = lambda ranges, name: check_supported(writer.image, ranges, name)
         self._learn_cluster()
         self._stalls = StallMeter(tick_interval_ms(config), now_ms)
+        self._measures.take(router, quorum, self._feed, writer, readers, self._stalls)
+        tasks.every(1.0, self._measures.tick, "load of the loop")
         tasks.spawn(self._writer.run(), "controller-writer")
         tasks.spawn(router.run(), "controller-router")
         tasks.every(tick_interval_ms(config) / 1000, self._tick, "controller-tick")
@@ -402,6 +417,8 @@ class ControllerServer:
             return
         self._is_released = True
         self._tasks.stop()
+        if self._telemetry is not None:
+            self._telemetry.close()
         if self._quorum is not None:
             self._quorum.close()
             self._peers.close()

@@ -17,6 +17,7 @@ from ..protocol.messages.control import FetchMetadataResponse
 from ..protocol.metadata.features import level_of
 from ..protocol.metadata.records import FeatureLevelRecord
 from ..protocol.metadata.replay import image_records
+from ..runtime.telemetry.histogram import Histogram
 from .metrics import ElectionCounts
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class MetadataFeed:
         self._max_tail_records = max_tail_records
         self._max_answer_records = max_answer_records
         self.elections = ElectionCounts()
+        self.decision_times = Histogram()  # of decisions that were made here, until their commit
         self.lowered_at = -1
         """The offset of the image with which a feature level was last lowered, -1 without one. The records
         before may be of kinds that servers with the lower level do not know."""
@@ -61,6 +63,8 @@ class MetadataFeed:
         end_offset = self.image.offset + 1
         is_lowered = any(map(self._lowers_a_level, decisions))
         self.elections.committed(self.image, decisions, took_ms)
+        for each_ms in took_ms:
+            self.decision_times.record(each_ms)
         for records in decisions:
             end_offset += len(records)
             self._ends.append(end_offset)

@@ -16,6 +16,7 @@ from ..protocol.errors import UnsupportedVersionError
 from ..protocol.messages.quorum import RaftVoterResponse
 from ..runtime.clock_io import monotonic_ms
 from ..runtime.effect_performer import EffectPerformer, on
+from .metrics import QuorumFacts
 from .quorum import events
 from .quorum.roles import Role
 
@@ -153,16 +154,16 @@ class Quorum:
         leader = self._raft.quorum.leader
         return {} if leader is None else leader.supported()
 
-    def facts(self) -> dict[str, Any]:
-        """The quorum's part of the controller's status, JSON-able."""
-        return {
-            "role": self._raft.role.value if self.key in self.voters else "observer",
-            "leader_id": self.leader[0],
-            "epoch": self.epoch,
-            "high_watermark": self._log.high_watermark,
-            "log_end_offset": self._log.end_offset,
-            "voters": [key.replica_id for key in self.voters],
-        }
+    def facts(self) -> QuorumFacts:
+        """For the status and the metrics of the controller."""
+        return QuorumFacts(
+            role=self._raft.role.value if self.key in self.voters else "observer",
+            leader_id=self.leader[0],
+            epoch=self.epoch,
+            high_watermark=self._log.high_watermark,
+            log_end_offset=self._log.end_offset,
+            voters=tuple(key.replica_id for key in self.voters),
+        )
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Reject requests of other clusters from now on."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from .metrics import controller_metrics
+from ..runtime.telemetry.controller_table import CONTROLLER_METRICS
+from ..runtime.telemetry.samples import Samples
+from .metrics import write_image, write_quorum
 from .state.broker_states import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..protocol.metadata.image import MetadataImage
     from .config import ControllerConfig
-    from .metrics import ElectionCounts
+    from .metrics import ElectionCounts, QuorumFacts
     from .quorum.metadata_log import MetadataLog
 
 
@@ -24,7 +24,7 @@ def describe(
     elections: ElectionCounts,
     *,
     is_active: bool,
-    quorum: Mapping[str, Any],
+    quorum: QuorumFacts,
     endpoint: str,
     connections: int,
     parked_polls: int,
@@ -32,14 +32,18 @@ def describe(
 ) -> dict[str, Any]:
     """JSON-able: the quorum as this controller sees it, and the committed metadata; `nodes` has one entry per
     storage node, sorted by id."""
+    samples = Samples()
+    write_quorum(samples, quorum, is_active=is_active)
+    for _ in write_image(samples, image, elections):
+        pass
     newest = log.snapshots.newest
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
     leaders = Counter(partition.leader for partition in partitions)
     replicas = Counter(node_id for partition in partitions for node_id in partition.replicas)
     return {
         "controller_id": config.controller_id,
-        "controller_epoch": quorum["epoch"],
-        "quorum": dict(quorum),
+        "controller_epoch": quorum.epoch,
+        "quorum": {**quorum._asdict(), "voters": list(quorum.voters)},
         "cluster_id": image.cluster_id,
         "endpoint": endpoint,
         "metadata_dir": config.metadata_log_dir,
@@ -49,7 +53,7 @@ def describe(
         "snapshot_end_offset": newest.end_offset if newest else -1,
         "topics": len(image.topics),
         "partitions": len(partitions),
-        "metrics": controller_metrics(image, elections, is_active=is_active),
+        "metrics": samples.by_kafka_name(CONTROLLER_METRICS),
         "nodes": [
             {
                 "node_id": node_id,

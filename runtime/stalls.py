@@ -23,6 +23,7 @@ class StallMeter:
         self._longest = RecentMaximum(WINDOW_MS)
         self._unreported_ms = 0
         self._report_at_ms = now_ms
+        self.count = 0  # of long stalls
 
     def look(self, now_ms: int) -> int:
         """The timer has fired. Returns the longest stall to report now in ms; 0 for none."""
@@ -30,6 +31,7 @@ class StallMeter:
         self._last_ms = now_ms
         self._longest.add(late_ms, now_ms)
         if late_ms >= LONG_STALL_MS:
+            self.count += 1
             self._unreported_ms = max(self._unreported_ms, late_ms)
         if not self._unreported_ms or now_ms < self._report_at_ms:
             return 0

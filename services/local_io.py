@@ -33,8 +33,9 @@ from .kafka_listener.assembly import new_kafka_listener
 from .key_rotation import KeyRotation
 from .native_sasl import NativeMechanisms
 from .secure_up_io import make_users
-from .server_config import of_node, scaled, split_config
+from .server_config import of_controller, of_node, scaled, split_config
 from .server_keys_io import ServerKeyFolder
+from .telemetry.assembly import new_telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -274,8 +275,7 @@ class _Servers:
             ControllerConfig.of(
                 {
                     "controller.quorum.auto.join.enable": True,
-                    **controller_pairs,
-                    "controller.id": index,
+                    **of_controller(controller_pairs, index),
                     "metadata.log.dir": str(data_dir / f"controller-{index}"),
                     **self._secured(data_dir, ServerName(CONTROLLER, index)),
                 }
@@ -407,12 +407,19 @@ class _Servers:
     def _new_controller(self, index: int) -> ControllerServer:
         others = [other for other in range(len(self._controller_configs)) if other != index]
         bootstrap = tuple(self._locator(other) for other in others)
-        return ControllerServer(self._controller_configs[index], self._new_files(), bootstrap)
+        config = self._controller_configs[index]
+        return ControllerServer(config, self._new_files(), bootstrap, new_telemetry)
 
     def _new_node(self, config: NodeConfig) -> NodeServer:
         locators = tuple(self._locator(index) for index in range(len(self._controller_configs)))
         return NodeServer(
-            config, locators, self._new_files(), new_coordinators, new_kafka_listener, NativeMechanisms
+            config,
+            locators,
+            self._new_files(),
+            new_coordinators,
+            new_kafka_listener,
+            NativeMechanisms,
+            new_telemetry,
         )
 
     def _locator(self, index: int) -> ControllerLocator:

@@ -196,7 +196,7 @@ def server_names(cluster_file: ClusterFile) -> list[str]:
 
 def _prepared(node: dict[str, Any]) -> int:
     metrics = node.get("coordinators", {}).get("metrics", {}).get("transaction-coordinator-metrics", {})
-    return int(metrics.get("NumTransactionsPrepared", 0))
+    return int(metrics.get("transactional-ids", {}).get("Prepared", 0))
 
 
 def _active(controllers: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from ..runtime.server_security_config import PLAINTEXT
 from .discovery import NAMESPACE_PREFIX
 from .placement import PIN_SHARE
 from .secure_up_io import key_folder
-from .server_config import of_node, replicated, scaled, split_config
+from .server_config import of_controller, of_node, replicated, scaled, split_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +27,7 @@ def create_servers(
     from ..storage_node.node_actor import node_actor
     from .kafka_listener.assembly import new_kafka_listener
     from .native_sasl import NativeMechanisms
+    from .telemetry.assembly import new_telemetry
 
     namespace = NAMESPACE_PREFIX + cluster_file.cluster
     node_config, controller_config = split_config(cluster_file.config)
@@ -38,10 +39,15 @@ def create_servers(
     # Order: only the first controller may form a quorum alone on an empty disk. Further ones join.
     actors = {}
     for index, name in enumerate(controllers, 1):
-        config = {**loopback, **controller_config, "metadata.log.dir": str(data_dir / name), **keys_of(name)}
+        config = {
+            **loopback,
+            **of_controller(controller_config, index),
+            "metadata.log.dir": str(data_dir / name),
+            **keys_of(name),
+        }
         pin = {pins[name]: PIN_SHARE}
-        actors[name] = controller_actor(index, namespace, controllers, config, pin)
-    residents = new_coordinators, new_kafka_listener, NativeMechanisms
+        actors[name] = controller_actor(index, namespace, controllers, config, pin, new_telemetry)
+    residents = new_coordinators, new_kafka_listener, NativeMechanisms, new_telemetry
     for index, name in enumerate(nodes, 1):
         config = {**loopback, **of_node(node_config, index, str(data_dir / name)), **keys_of(name)}
         pin = {pins[name]: PIN_SHARE}

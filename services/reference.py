@@ -1,5 +1,5 @@
-"""Generates the pages AUTHORIZATION, CONFIG, ERRORS, PROTOCOL and STATES of docs/ from declarations in the
-code.
+"""Generates the pages AUTHORIZATION, CONFIG, ERRORS, METRICS, PROTOCOL and STATES of docs/ from declarations
+in the code.
 
 `python -m headrace.services.reference` (or `make docs`) writes them; a tidy test fails when they are stale.
 """
@@ -31,6 +31,7 @@ from ..protocol.messages import envelope, registry
 from ..protocol.metadata import records
 from ..protocol.security.required_operations import REQUIRED
 from ..runtime.config import Config, KeyDeclaration, text_of
+from ..runtime.telemetry.table import SECTIONS as METRIC_SECTIONS
 from ..storage_node.configs.client_metrics_config import ClientMetricsConfig
 from ..storage_node.configs.group_config import GroupConfig
 from ..storage_node.configs.node_config import NodeConfig
@@ -50,6 +51,7 @@ if typing.TYPE_CHECKING:
     from enum import Enum
 
     from ..protocol.security.required_operations import Need, Required
+    from ..runtime.telemetry.metric import Metric
 
 SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
     (
@@ -119,6 +121,32 @@ def config_rows() -> list[dict[str, Any]]:
     """All keys as rows: `part`, `key`, `default` as text, `unit`, `range` (`low..high` or choices), `live`
     (may change while running) and `doc`."""
     return [row for title, _, config in SECTIONS for row in _config_rows(title, config)]
+
+
+def metrics_page() -> str:
+    """docs/METRICS.md: the metrics of servers, with their names in each exporter."""
+    parts = [
+        "# Metrics of servers\n",
+        "Made by `make docs` from `runtime/telemetry/`. How to export them:"
+        " [OPERATIONS.md](OPERATIONS.md#metrics).\n",
+        "Names for Prometheus are those of its JMX exporter with that exporter's example rules for Kafka, so"
+        " that dashboards and rules for Kafka work; a histogram has `_bucket`, `_sum` and `_count`."
+        " Metrics with *and total* also have a series without labels.\n",
+    ]
+    for title, about, metrics in METRIC_SECTIONS:
+        parts.append(f"## {title}\n" + (f"\n{about}\n" if about else ""))
+        parts.append("| Prometheus | kind | labels | OpenTelemetry | Kafka | meaning |")
+        parts.append("| --- | --- | --- | --- | --- | --- |")
+        parts += [_metric_line(metric) for metric in sorted(metrics, key=lambda each: each.prometheus)]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _metric_line(metric: Metric) -> str:
+    labels = ", ".join(metric.labels) + (" and total" if metric.has_total else "")
+    kafka = f"`{metric.mbean}`" if metric.domain.startswith("kafka.") else ""
+    kind = f"{metric.kind.value}, {metric.unit}" if metric.unit != "1" else metric.kind.value
+    return f"| `{metric.prometheus}` | {kind} | {labels} | `{metric.otel}` | {kafka} | {metric.doc} |"
 
 
 def authorization_page() -> str:
@@ -355,6 +383,7 @@ def write_pages(folder: Path) -> None:
     (folder / "AUTHORIZATION.md").write_text(authorization_page())
     (folder / "CONFIG.md").write_text(config_page())
     (folder / "ERRORS.md").write_text(errors_page())
+    (folder / "METRICS.md").write_text(metrics_page())
     (folder / "PROTOCOL.md").write_text(protocol_page())
     (folder / "STATES.md").write_text(states_page())
 

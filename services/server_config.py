@@ -93,6 +93,7 @@ def of_node(node: Mapping[str, Any], index: int, log_dir: str) -> dict[str, Any]
     """The config of node `index` (from 1). The port of a Kafka listener is that of the first node; the others
     use the following ports."""
     found = {**node, "node.id": index, "log.dirs": log_dir}
+    _own_metrics_port(found, "metrics.listener", index)
     for name in ("listeners", "advertised.listeners"):
         if name in found:
             values = NodeConfig.of(_without_references(found)).to_mapping()[name]
@@ -100,9 +101,21 @@ def of_node(node: Mapping[str, Any], index: int, log_dir: str) -> dict[str, Any]
     return found
 
 
+def of_controller(controller: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """The config of controller `index` (from 1). The port of its metrics follows that of the first one."""
+    found = {**controller, "controller.id": index}
+    _own_metrics_port(found, "controller.metrics.listener", index)
+    return found
+
+
+def _own_metrics_port(config: dict[str, Any], name: str, index: int) -> None:
+    if name in _without_references(config) and config[name]:
+        config[name] = _with_own_port(config[name], index)
+
+
 def _with_own_port(address: str, index: int) -> str:
     head, _, port = address.rpartition(":")
-    return f"{head}:{int(port) and int(port) + index - 1}"
+    return f"{head}:{int(port) and int(port) + index - 1}" if port.isdecimal() else address
 
 
 def changed_while_running(name: str) -> str | None:

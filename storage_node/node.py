@@ -34,6 +34,7 @@ from .embedded.coordinator_host import NodeCoordinatorHost
 from .links.metadata_steps import AwaitingMetadata, MetadataStep, step_of
 from .log.tail_cache import TailCache
 from .node_handlers import Handlers
+from .node_metrics import NodeMetrics
 from .node_status import status_of
 from .replica.follower_parts import FollowerLimits
 from .replica.log_cleaner import LogCleaner
@@ -138,13 +139,12 @@ class StorageNode:
             now_ms,
             self.authorization.authorizer,
         )
+        self.metrics = NodeMetrics(
+            self.config, replicas, self.cleaner, manager.dirs, self._handlers.purgatories, self.coordinators
+        )
         # the parts with deadlines; the last two only while there are replicas on other nodes
         self._waiting = (self._produces, self._fetches, self._fetch, self.coordinators)
-        self._waiting_replicated = (
-            *self._waiting,
-            replicas.fetchers,
-            replicas.isr_manager.isr_changes,
-        )
+        self._waiting_replicated = (*self._waiting, replicas.fetchers, replicas.isr_manager.isr_changes)
         self.audit = AuditWriter(lambda: self.config.now, lambda: self.image, self._emit)
         self._handlers.transactions.on_marker = self.coordinators.ended_transaction
 
@@ -406,15 +406,7 @@ class StorageNode:
 
     def status(self, now_ms: int) -> dict[str, Any]:
         """JSON-able status."""
-        facts = status_of(
-            self.replicas,
-            self.counters,
-            self.cleaner,
-            now_ms,
-            parked=self.parked,
-            offline_dirs=len(self._manager.dirs.offline),
-        )
-        return facts | self.coordinators.status()
+        return status_of(self.metrics, now_ms) | self.coordinators.status()
 
     # --- inside ----------------------------------------------------------------------------------------
 

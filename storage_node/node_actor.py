@@ -23,6 +23,7 @@ from .shell.node_io import NodeServer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..runtime.telemetry.exporting import TelemetryFactory
     from .edge.gateway import GatewayFactory
     from .edge.native_sasl import SaslProvider
     from .embedded.contract import CoordinatorFactory
@@ -46,17 +47,24 @@ class NodeActor:
         coordinators: CoordinatorFactory,
         gateway: GatewayFactory,
         sasl: SaslProvider,
+        telemetry: TelemetryFactory,
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._config = NodeConfig.of({"listener.host": own_address(), **resolve_references(config)})
         self._coordinators, self._gateway, self._sasl = coordinators, gateway, sasl
+        self._telemetry = telemetry
         finders = tuple(ActorFinder(ActorEndpoint(namespace, controller)) for controller in controller_names)
         self._check = SecretCheck(namespace, name)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
 
     def _new_server(self, finders: tuple[ActorFinder, ...]) -> NodeServer:
         server = NodeServer(
-            self._config, finders, coordinators=self._coordinators, gateway=self._gateway, sasl=self._sasl
+            self._config,
+            finders,
+            coordinators=self._coordinators,
+            gateway=self._gateway,
+            sasl=self._sasl,
+            telemetry=self._telemetry,
         )
         server.incarnation_id = own_incarnation_id()
         return server
@@ -105,15 +113,19 @@ def node_actor(
     coordinators: CoordinatorFactory,
     gateway: GatewayFactory,
     sasl: SaslProvider,
+    telemetry: TelemetryFactory,
 ) -> Any:
     """The handle of storage node `index` of this namespace: the one that runs, or a new one.
 
-    `coordinators`, `gateway` and `sasl` are functions or classes of modules, which travel by their names.
+    `coordinators`, `gateway`, `sasl` and `telemetry` are functions or classes of modules, which travel by
+    their names.
     """
     name = node_name(index)
     options = detached(name, namespace, resources)
     return (
         ray.remote(NodeActor)
         .options(**options)
-        .remote(name, namespace, tuple(controller_names), dict(config), coordinators, gateway, sasl)
+        .remote(
+            name, namespace, tuple(controller_names), dict(config), coordinators, gateway, sasl, telemetry
+        )
     )

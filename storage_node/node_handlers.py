@@ -56,6 +56,7 @@ class Handlers:
             room,
             selects_replicas=bool(config.replica_selector_class),
         )
+        self.purgatories = produces, fetches
         table, output, disks = replicas.table, replicas.output, replicas.disks
         reader = RecordReader(
             output,

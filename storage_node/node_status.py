@@ -5,56 +5,36 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
-from .replica.partition import PartitionState
+from ..runtime.telemetry import node_table as table
+from ..runtime.telemetry.node_table import NODE_METRICS
+from ..runtime.telemetry.samples import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .counters import NodeCounters
     from .log.log import Log
-    from .replica.log_cleaner import LogCleaner
-    from .replica.replica_manager import ReplicaManager
+    from .node_metrics import NodeMetrics
 
 # Bound: logs in the status; a node may have tens of thousands.
 _LOGS_SHOWN = 100
 
 
-def status_of(
-    replicas: ReplicaManager,
-    counters: NodeCounters,
-    cleaner: LogCleaner,
-    now_ms: int,
-    *,
-    parked: int,
-    offline_dirs: int,
-) -> dict[str, Any]:
-    """`parked`: the number of waiting requests."""
-    partitions = replicas.table.partitions.values()
-    leading = [p for p in partitions if p.is_leader]
-    logs = [p.log for p in partitions if p.log is not None]
+def status_of(metrics: NodeMetrics, now_ms: int) -> dict[str, Any]:
+    """The values of the metrics without series of partitions, and what has no metric."""
+    samples = Samples()
+    for _ in metrics.pieces(samples, now_ms):
+        pass
+    replicas, counters = metrics.replicas, metrics.replicas.counters
+    logs = [p.log for p in replicas.table.partitions.values() if p.log is not None]
     return {
         "metadata_offset": replicas.table.image.offset,
-        "partitions": len(partitions),
-        "leaders": len(leading),
-        "metrics": {  # a meter has its total
-            "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
-            "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in leading),
-            "AtMinIsrPartitionCount": sum(len(p.isr) == p.min_isr for p in leading),
-            "OfflineLogDirectoryCount": offline_dirs,
-            "MaxLag": max((followed.lag for followed in replicas.fetchers.followed), default=0),
-            "IsrShrinksPerSec": {"count": counters.isr_shrinks},
-            "IsrExpandsPerSec": {"count": counters.isr_expands},
-            "VerificationFailureRate": {"count": counters.failed_verifications},
-            "ProducerIdCount": sum(len(log.producers.states) for log in logs),
-            "PartitionsWithOpenTransactionsCount": sum(
-                log.producers.states.oldest_transaction is not None for log in logs
-            ),
-            **cleaner.metrics(now_ms),
-        },
+        "partitions": samples.get(table.PARTITION_COUNT),
+        "leaders": samples.get(table.LEADER_COUNT),
+        "metrics": samples.by_kafka_name(NODE_METRICS),
         "isr_changes_under_way": len(replicas.isr_manager.isr_changes),
-        "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
-        "uncleanable_partitions": cleaner.uncleanable,
-        "parked_requests": parked,
+        "offline_partitions": samples.get(table.OFFLINE_REPLICAS),
+        "uncleanable_partitions": metrics.cleaner.uncleanable,
+        "parked_requests": len(metrics.produces) + len(metrics.fetches),
         "logs": _largest_logs(logs),
         "oldest_transactions": _oldest_transactions(logs),
         "counters": counters.to_mapping(),

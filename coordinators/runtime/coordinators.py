@@ -22,10 +22,11 @@ from ...protocol.messages import registry
 from ...protocol.messages.transactions import InitProducerIdResponse
 from ...protocol.metadata.features import GROUP_VERSION, STREAMS_VERSION, level_of
 from ...protocol.model import NO_NODE
+from ...runtime.telemetry.coordinator_table import WAITING
 from ...runtime.timing_wheel import TimingWheel
 from .find_coordinator import CoordinatorFinder
 from .hosted_shard import HostedShard, ShardServices
-from .metrics import CoordinatorMetrics, consumer_lag, metrics_of
+from .metrics import CoordinatorMetrics, by_topic, consumer_lag
 from .pending_requests import MergedResponse, MultiKeyResponse, PendingRequest, responder_of
 from .ports import Outcome, ProducerIdAndEpoch
 from .producer_ids import ProducerIds
@@ -33,11 +34,12 @@ from .routing import ROUTES, AllShards, ManyKeys, OneKey
 from .timers import ShardTimers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
     from ...protocol.transport.replies import Incoming
+    from ...runtime.telemetry.samples import Samples
     from ...storage_node.embedded.contract import CoordinatorHost, Now, PartitionKey
     from .hosted_shard import MakeShard, RecordCodec
     from .routing import Route
@@ -67,7 +69,7 @@ class Coordinators:
         self._host = host
         self._makers = shards
         self._wheel: Wheel = TimingWheel(now_ms=now_ms)
-        self._metrics = {topic: CoordinatorMetrics() for topic in shards}
+        self._metrics = {topic: CoordinatorMetrics(topic) for topic in shards}
         load_times = {topic: metrics.load_times for topic, metrics in self._metrics.items()}
         self._parts = ShardServices(
             host, codec, self._wheel, self._next_producer_id, load_times, self._has_work, self._restart
@@ -277,12 +279,20 @@ class Coordinators:
         states: dict[str, Counter[str]] = {}
         for shard in self._shards.values():
             states.setdefault(shard.name.topic, Counter())[shard.state.value] += 1
+        shards = by_topic(self._metrics, self._shards.values())
         return {
             "waiting_requests": self._waiting,
             "shards": {topic: dict(found) for topic, found in sorted(states.items())},
-            "metrics": metrics_of(self._metrics, self._shards.values()),
+            "metrics": dict(self._metrics[topic].as_json(mine) for topic, mine in shards.items()),
             "consumer_lag": consumer_lag(self._host, self._shards.values()),
         }
+
+    def metric_pieces(self, samples: Samples) -> Iterator[None]:
+        """Part of EmbeddedCoordinators."""
+        samples.set(WAITING, self._waiting)
+        for topic, mine in by_topic(self._metrics, self._shards.values()).items():
+            self._metrics[topic].write(samples, mine)
+            yield
 
 
 def _act(action: Action, now: Now) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
     from ...protocol.security.acls import Authorizer
-    from ...runtime.metrics import Histogram
+    from ...runtime.telemetry.histogram import Histogram
     from ...storage_node.embedded.contract import CoordinatorHost, LiveNodeConfig, PartitionKey
     from .loading import Replayed
     from .pending_requests import PendingRequest

@@ -1,5 +1,4 @@
-"""Metrics of a node's coordinators, under the names of Kafka's group-coordinator-metrics and
-transaction-coordinator-metrics, and consumer lag. Pure.
+"""Metrics of a node's coordinators, and consumer lag. Pure.
 
 They are sums of the shards' counters; no metric costs more with more groups or transactions.
 """
@@ -10,34 +9,39 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
-from ...runtime.metrics import Histogram
+from ...runtime.telemetry import coordinator_table as table
+from ...runtime.telemetry.histogram import Histogram
+from ...runtime.telemetry.samples import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ...runtime.telemetry.metric import Metric
     from ...storage_node.embedded.contract import CoordinatorHost
     from .hosted_shard import HostedShard
 
 MAX_LAGS = 2_000  # Bound: committed offsets per response
-_GROUPS = {
-    CONSUMER_OFFSETS: "group-coordinator-metrics",
-    TRANSACTION_STATE: "transaction-coordinator-metrics",
+_TABLES = {
+    CONSUMER_OFFSETS: (table.GROUPS, table.GROUP_SHARDS, table.GROUP_METRICS),
+    TRANSACTION_STATE: (table.TRANSACTIONS, table.TRANSACTION_SHARDS, table.TRANSACTION_METRICS),
 }
 
 
 class CoordinatorMetrics:
     """Metrics of the coordinators of one internal topic. Counts of dropped shards are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str) -> None:
         self.load_times = Histogram()  # ms, of finished loads
+        self._type, self._shards, self._metrics = _TABLES[topic]
+        self._by_name: dict[str, Metric] = {metric.name: metric for metric in self._metrics}
         self._past: Counter[str] = Counter()
 
     def drop(self, shard: HostedShard) -> None:
         """Keep the counts of a dropped shard."""
         self._past.update(shard.metrics().counts)
 
-    def as_json(self, shards: Iterable[HostedShard]) -> dict[str, Any]:
-        """JSON-able; a name with a slash becomes a mapping by the part behind it."""
+    def write(self, samples: Samples, shards: Iterable[HostedShard]) -> None:
+        """The sums over the shards."""
         states: Counter[str] = Counter({"loading": 0, "active": 0, "failed": 0})
         found = Counter(self._past)
         for shard in shards:
@@ -45,29 +49,29 @@ class CoordinatorMetrics:
             for part in shard.metrics():
                 for name, value in part.items():
                     found[name] += value
-        times = self.load_times.summary()
-        as_json: dict[str, Any] = {
-            "partition-load-time-max": times["max"],
-            "partition-load-time-avg": times["mean"],
-            "num-partitions": dict(states),
-        }
+        for state, count in states.items():
+            samples.set(self._shards.partitions, count, state)
+        times = self.load_times
+        samples.observe(self._shards.load_times, times)
+        samples.set(self._shards.load_max, times.highest)
+        samples.set(self._shards.load_avg, times.total / times.count if times.count else 0.0)
         for name, value in found.items():
-            name, slash, tag = name.partition("/")
-            if slash:
-                as_json.setdefault(name, {})[tag] = value
-            else:
-                as_json[name] = value
-        return as_json
+            name, _, label = name.partition("/")
+            samples.set(self._by_name[name], value, *filter(None, (label,)))
+
+    def as_json(self, shards: Iterable[HostedShard]) -> tuple[str, dict[str, Any]]:
+        """Kafka's metrics group, and the values by Kafka's names."""
+        samples = Samples()
+        self.write(samples, shards)
+        return self._type, samples.by_kafka_name(self._metrics)
 
 
-def metrics_of(
-    topics: dict[str, CoordinatorMetrics], shards: Iterable[HostedShard]
-) -> dict[str, dict[str, Any]]:
-    """Metrics by Kafka's metrics group."""
-    by_topic: dict[str, list[HostedShard]] = {topic: [] for topic in topics}
+def by_topic(topics: Iterable[str], shards: Iterable[HostedShard]) -> dict[str, list[HostedShard]]:
+    """The shards of each internal topic."""
+    found: dict[str, list[HostedShard]] = {topic: [] for topic in topics}
     for shard in shards:
-        by_topic[shard.name.topic].append(shard)
-    return {_GROUPS[topic]: topics[topic].as_json(mine) for topic, mine in by_topic.items()}
+        found[shard.name.topic].append(shard)
+    return found
 
 
 def consumer_lag(host: CoordinatorHost, shards: Iterable[HostedShard]) -> dict[str, dict[str, int]]:

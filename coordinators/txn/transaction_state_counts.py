@@ -34,7 +34,7 @@ class TransactionStateCounts:
     def metrics(self) -> ShardMetrics:
         """Kafka has no such metrics, so the names are headrace's."""
         return ShardMetrics(
-            {f"NumTransactions{state.value}": self._states[state] for state in TxnState},
+            {f"transactional-ids/{state.value}": self._states[state] for state in TxnState},
             {
                 "transaction-commit-count": self._ends[TxnState.PREPARE_COMMIT],
                 "transaction-abort-count": self._ends[TxnState.PREPARE_ABORT],

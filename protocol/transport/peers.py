@@ -93,6 +93,8 @@ class Request(msgspec.Struct, eq=False):
     queued_bytes: int = 0
     is_answered: bool = False
     throttle_ms: int = 0  # the response tells the client to pause for so long
+    begun_s: float = -1.0  # of the server's measurements
+    turn_s: float = -1.0
 
 
 @dataclass(slots=True, frozen=True)

@@ -33,6 +33,7 @@ from .memory import RequestMemory
 from .ready import ReadyResponses
 from .served import SERVED
 from .sockets_io import Sockets
+from .tallies import Tallies
 from .telemetry import ClientTelemetry
 from .throttling import Throttle
 from .tls_io import READ_BYTES, SEAL_BYTES
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from ...protocol.errors import KafkaError
     from ...protocol.model import ListenerEndpoint
+    from ...runtime.telemetry.samples import Samples
     from ...storage_node.configs.listener_security import ListenerSecurity
     from ...storage_node.configs.node_config import NodeConfig
     from ...storage_node.edge.gateway import GatewayHost
@@ -75,6 +77,10 @@ class Secured(Protocol):
 
     def close(self) -> None:
         """Release what it holds."""
+
+    @property
+    def certificate_expiry_s(self) -> float | None:
+        """When the certificate in use expires; None without one."""
 
 
 class KafkaListener:
@@ -113,9 +119,8 @@ class KafkaListener:
         self.turns = Turns(self.soon)
         self._cipher_buffer: memoryview | None = None
         self._plain_buffer: memoryview | None = None
-        self.failed_authentications = self.failed_handshakes = 0
         self._sessions = itertools.count(secrets.randbits(61) + 1)
-        self.accepted = self.refused = self.broken = 0
+        self.tallies, self.broken = Tallies(), 0
 
     # --- life --------------------------------------------------------------------------------------------
 
@@ -159,6 +164,7 @@ class KafkaListener:
             )
             bound = _bound_socket(listener.host, 0)
         self._bound[listener.name] = bound
+        self.tallies.of(listener.name)
         port = int(bound.getsockname()[1])
         if not listener.port:
             self.host.store_port(listener.name, port)
@@ -211,16 +217,23 @@ class KafkaListener:
             "listeners": {each.name: f"{each.host}:{each.port}" for each in self._advertised},
             "connections": len(self._connections),
             "fetch_sessions": len(self.fetch_sessions),
-            "accepted": self.accepted,
-            "refused": self.refused,
+            "accepted": self.tallies.accepted,
+            "refused": self.tallies.refused,
             "broken": self.broken,
-            "failed_handshakes": self.failed_handshakes,
-            "failed_authentications": self.failed_authentications,
+            "failed_handshakes": self.tallies.failed_handshakes,
+            "failed_authentications": self.tallies.failed_authentications,
             "held_request_bytes": self.memory.held_bytes,
             "pending_response_bytes": self.pending_response_bytes,
             "client_metrics": self.telemetry.status(),
             "quotas": self.throttle.status(),
         }
+
+    def measure(self, samples: Samples) -> None:
+        """Part of Gateway."""
+        expiries_s = {name: secured.certificate_expiry_s for name, secured in self._secured.items()}
+        names = (each.peer.listener for each in self._connections)
+        held, pending = self.memory.held_bytes, self.pending_response_bytes
+        self.tallies.measure(samples, names, expiries_s, held_bytes=held, pending_bytes=pending)
 
     # --- for connections ---------------------------------------------------------------------------------
 
@@ -241,10 +254,10 @@ class KafkaListener:
         limit = min(self.host.config.now.max_connections, self._descriptors)
         secured, is_full = self._secured.get(name), len(self._connections) - len(self.unready) >= limit
         if is_full or (secured is not None and len(self.unready) >= max_unauthenticated(limit)):
-            self.refused += 1
+            self.tallies.of(name).refused += 1
             os.close(descriptor)
             return is_full
-        self.accepted += 1
+        self.tallies.of(name).accepted += 1
         connect = partial(KafkaConnection, self) if secured is None else secured.connect
         connection = connect(name, descriptor, remote)
         self._connections.add(connection)
@@ -322,7 +335,7 @@ class KafkaListener:
 
     def note_refusal(self, peer: KafkaPeer, error: KafkaError) -> None:
         """Count and log a connection that is closed because of invalid or late bytes."""
-        self.refused += 1
+        self.tallies.of(peer.listener).refused += 1
         self._log.warning(
             "Kafka connection closed",
             "closing the connection of %s %s: %s",
@@ -333,14 +346,14 @@ class KafkaListener:
 
     def note_failed_handshake(self, peer: KafkaPeer, reason: str) -> None:
         """Count and log a TLS handshake that failed."""
-        self.failed_handshakes += 1
+        self.tallies.of(peer.listener).failed_handshakes += 1
         self._log.warning(
             "TLS handshake failed", "listener %s: closing %s: %s", peer.listener, peer.address, reason
         )
 
     def note_failed_authentication(self, peer: KafkaPeer, mechanism: str, reason: str) -> None:
         """Count and log a client that did not authenticate."""
-        self.failed_authentications += 1
+        self.tallies.of(peer.listener).failed_authentications += 1
         self._log.warning(
             "Kafka authentication failed",
             "listener %s: authentication of %s %s by %s failed: %s",

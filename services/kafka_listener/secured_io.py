@@ -78,6 +78,11 @@ class SecuredListener:
         elif fault:
             log.error("the changed key stores cannot be used, the previous ones remain in use: %s", fault)
 
+    @property
+    def certificate_expiry_s(self) -> float | None:
+        """When the certificate in use expires; None without one."""
+        return None if self.stores is None else self.stores.expiry_s
+
     def close(self) -> None:
         """Stop reading the keys of an OIDC provider."""
         if self.sasl is not None:
@@ -162,6 +167,7 @@ class SecuredConnection(KafkaConnection):
                 self._listener.note_failed_authentication(self.peer, _SSL, str(error))
                 raise ConnectionError("the certificate names no user") from error
             self.peer.identity = Identity(user(name), self.peer.identity.host, _SSL)
+            self._listener.tallies.of(self.peer.listener).authentications += 1
         self._listener.unready.remove(self)
 
     def handshake_failed(self, reason: str) -> None:
@@ -171,6 +177,7 @@ class SecuredConnection(KafkaConnection):
     def authenticated(self, identity: Identity) -> None:
         """Part of SaslOwner."""
         self.peer.identity = identity
+        self._listener.tallies.of(self.peer.listener).authentications += 1
         self._takes_turns = False
         self._reader.min_frame_bytes = MIN_FRAME_BYTES
         self._reader.max_frame_bytes = self._listener.max_frame_bytes

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import ConfigError
 from ...runtime.extras import missing_extra
+from ..certificate_expiry import first_expiry_s
 from .tls_ciphers import cipher_list, has_tls13
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class TlsStores:
         config = security.config
         self._files = tuple(filter(None, (config.ssl_keystore_location, config.ssl_truststore_location)))
         self._signature = self._current_signature()
-        self.context = _context(security)
+        self.context, self.expiry_s = _context(security)
 
     def reload(self) -> str | None:
         """Reload the stores if a file has changed: returns an empty text if they are now in use, the fault if
@@ -51,7 +52,7 @@ class TlsStores:
             return None
         self._signature = signature
         try:
-            self.context = _context(self._security)
+            self.context, self.expiry_s = _context(self._security)
         except ConfigError as error:
             return str(error)
         return ""
@@ -68,8 +69,8 @@ def _signature_of(name: str) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _context(security: ListenerSecurity) -> ssl.SSLContext:
-    """Errors: ConfigError, without secrets."""
+def _context(security: ListenerSecurity) -> tuple[ssl.SSLContext, float | None]:
+    """The context, and when the first of its certificates expires. Errors: ConfigError, without secrets."""
     config = security.config
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -88,12 +89,12 @@ def _context(security: ListenerSecurity) -> ssl.SSLContext:
         raise ConfigError(f"listener {security.listener}: no version of TLS is left")
     context.minimum_version, context.maximum_version = allowed[0], allowed[-1]
     context.num_tickets = _TICKETS
-    _load_keys(context, security)
+    expiry_s = _load_keys(context, security)
     _load_trusted(context, security)
-    return context
+    return context, expiry_s
 
 
-def _load_keys(context: ssl.SSLContext, security: ListenerSecurity) -> None:
+def _load_keys(context: ssl.SSLContext, security: ListenerSecurity) -> float | None:
     config = security.config
     password = config.ssl_key_password
     if config.ssl_keystore_key:
@@ -107,6 +108,7 @@ def _load_keys(context: ssl.SSLContext, security: ListenerSecurity) -> None:
         _with_fault(
             security, "the key store", lambda: context.load_cert_chain(path, password=lambda: password or "")
         )
+    return first_expiry_s(pem)
 
 
 def _load_trusted(context: ssl.SSLContext, security: ListenerSecurity) -> None:

@@ -9,6 +9,7 @@ from ...runtime.config import GIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
 from ...runtime.listener_address import reachable_host
 from ...runtime.otlp_config import TracingServerConfig
 from ...runtime.server_security_config import ServerSecurityConfig
+from ...runtime.telemetry_config import TelemetryConfig
 from ..log.cleaner.config import CleanerConfig
 from ..log.log_defaults import LogDefaults
 from .audit_config import AuditConfig
@@ -32,6 +33,7 @@ class NodeConfig(
     AuthorizationConfig,
     TracingServerConfig,
     ServerSecurityConfig,
+    TelemetryConfig,
 ):
     """Keys of a storage node."""
 
@@ -76,6 +78,13 @@ class NodeConfig(
         low=0,
         high=65_535,
         doc="Port that clients and other servers use, such as that of a proxy; 0: the bound port.",
+    )
+
+    metrics_listener: str = key(
+        "metrics.listener",
+        "",
+        doc="host:port where Prometheus scrapes this node (/metrics); empty: none. Port 0: any free port,"
+        " which is stored and used again. Further nodes of a cluster use the following ports.",
     )
 
     registration_timeout_ms: int = key(
@@ -373,6 +382,11 @@ class NodeConfig(
         if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
             raise ConfigError("replica.fetch.wait.max.ms must not be above replica.lag.time.max.ms")
         reachable_host(self.listener_host, self.advertised_host)
+        self.check_telemetry()
+
+    @property
+    def _metrics_listener(self) -> tuple[str, str]:
+        return "metrics.listener", self.metrics_listener
 
     @property
     def host(self) -> str:

@@ -43,7 +43,8 @@ def admitted(gate: Gate, request: Incoming, replies: Replies) -> Incoming | None
         return None
     answered = partial(_answered, request, replies, outcome.merge)
     if isinstance(request, OwnRequest):
-        return dataclasses.replace(request, body=outcome.body, frames=outcome.frames, answered=answered)
+        part = {"body": outcome.body, "frames": outcome.frames, "answered": answered}
+        return dataclasses.replace(request, **part, begun_s=-1.0)  # the request itself is measured
     return ReducedRequest(request.peer, request.api, outcome.body, outcome.frames, answered)
 
 

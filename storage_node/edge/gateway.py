@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ...protocol.transport.replies import Replies, Sender
     from ...runtime.authorization.gate import Gate
+    from ...runtime.telemetry.samples import Samples
     from ..configs.live_config import LiveConfig
     from ..configs.node_config import NodeConfig
     from .node_quotas import NodeQuotas
+    from .request_meter import RequestMeter
 
 Answered = Callable[[Any, "Sequence[Buffer]"], None]  # body or KafkaError, None without a response; frames
 
@@ -44,6 +46,8 @@ class OwnRequest:
     frames: Sequence[Buffer]
     answered: Answered
     takes_runs: bool = False  # frames of the response may be LentRuns
+    begun_s: float = -1.0  # see RequestMeter
+    turn_s: float = -1.0
 
     @property
     def raw_body(self) -> bytes:
@@ -55,11 +59,12 @@ class OwnRequest:
 class BothPlanes:
     """Sends responses to requests of the node's own listener and of its gateway. Implements Replies."""
 
-    def __init__(self, own: Replies) -> None:
-        self._own = own
+    def __init__(self, own: Replies, meter: RequestMeter) -> None:
+        self._own, self._meter = own, meter
 
     def reply(self, request: Any, body: Any, frames: Sequence[Buffer] = ()) -> None:
         """Send the response, followed by `frames`."""
+        self._meter.replied(request)
         if isinstance(request, OwnRequest):
             request.answered(body, frames)
         else:
@@ -67,6 +72,7 @@ class BothPlanes:
 
     def reply_error(self, request: Any, error: KafkaError) -> None:
         """The request was not executed."""
+        self._meter.refused(request, error)
         if isinstance(request, OwnRequest):
             request.answered(error, ())
         else:
@@ -74,6 +80,7 @@ class BothPlanes:
 
     def no_reply(self, request: Any) -> None:
         """The request is complete and has no response."""
+        self._meter.replied(request)
         if isinstance(request, OwnRequest):
             request.answered(None, ())
         else:
@@ -147,6 +154,9 @@ class Gateway(Protocol):
 
     def status(self) -> dict[str, Any]:
         """JSON-able."""
+
+    def measure(self, samples: Samples) -> None:
+        """Add the values of the gateway's metrics."""
 
 
 GatewayFactory = Callable[[GatewayHost], Gateway]

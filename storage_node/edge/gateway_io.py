@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import KafkaError, KafkaStorageError
@@ -15,6 +16,7 @@ from .charges_io import OwnCharges
 from .gate import admitted
 from .gateway import BothPlanes, OwnRequest
 from .node_quotas import NodeQuotas
+from .request_meter import RequestMeter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ...protocol.transport.replies import Replies
     from ...runtime.authorization.gate import Gate
     from ...runtime.files.file_layer import Files
+    from ...runtime.telemetry.samples import Samples
     from ..configs.live_config import LiveConfig
     from ..configs.node_config import NodeConfig
     from ..links.replication_io import Replication
@@ -55,6 +58,7 @@ class NodeGateway:
         self._perform: Callable[[], None] = _nothing
         self.endpoints: tuple[ListenerEndpoint, ...] = ()  # once bound
         self.quotas = NodeQuotas(lambda: self.config.now, lambda: self.image)
+        self.requests = RequestMeter(time.perf_counter)
         self._replies: Replies | None = None
         self._charges: OwnCharges | None = None
         self._gateway: Gateway | None = factory(self) if factory and config.listeners else None
@@ -64,7 +68,7 @@ class NodeGateway:
     def replies(self, own: Replies) -> Replies:
         """The target of the core's responses, around that of the node's own listener."""
         charges = self._charges = OwnCharges(own, self.quotas, lambda: self.image, self._handle, self._fail)
-        self._replies = BothPlanes(charges)
+        self._replies = BothPlanes(charges, self.requests)
         return self._replies
 
     def take(self, request: Request) -> None:
@@ -131,6 +135,13 @@ class NodeGateway:
     def status(self) -> dict[str, Any]:
         """JSON-able."""
         return {} if self._gateway is None else {"kafka": self._gateway.status()}
+
+    def measure(self, samples: Samples) -> None:
+        """Add the values of requests, quotas and the gateway's connections."""
+        self.requests.write(samples)
+        self.quotas.measure(samples)
+        if self._gateway is not None:
+            self._gateway.measure(samples)
 
     # --- what the gateway uses ---------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.client_quotas import ClientQuotas, Windows
+from ...runtime.telemetry.process_table import QUOTA_METERS, THROTTLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...protocol.metadata.image import MetadataImage
     from ...runtime.client_quotas import ApplicableQuota
+    from ...runtime.telemetry.samples import Samples
     from ..configs.node_config import NodeConfig
 
 # The share of the memory for requests that requests of muted connections may use.
@@ -62,6 +64,13 @@ class NodeQuotas:
     def count(self, key: str) -> None:
         """Count a client that was throttled by such a quota."""
         self._throttled[key] = self._throttled.get(key, 0) + 1
+
+    def measure(self, samples: Samples) -> None:
+        """Add the values of the quotas' metrics."""
+        samples.set(QUOTA_METERS, len(self.meters))
+        samples.series(THROTTLED)
+        for key, count in self._throttled.items():
+            samples.set(THROTTLED, count, key)
 
     def status(self) -> dict[str, Any]:
         """JSON-able: how often each kind of quota throttled a client."""

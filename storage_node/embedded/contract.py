@@ -14,7 +14,7 @@ from ...protocol.messages import registry
 from ...protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ...protocol.errors import KafkaError
     from ...protocol.messages.envelope import Api
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ...protocol.security.acls import Authorizer
     from ...protocol.transport.replies import Incoming, Replies
+    from ...runtime.telemetry.samples import Samples
     from ..configs.node_config import NodeConfig
 
 PartitionKey = tuple[bytes, int]  # topic id and partition, as the node's partitions have it
@@ -187,6 +188,9 @@ class EmbeddedCoordinators(Protocol):
 
     def status(self) -> dict[str, Any]:
         """JSON-able status."""
+
+    def metric_pieces(self, samples: Samples) -> Iterator[None]:
+        """Add the values of the coordinators' metrics; other work runs between two pieces."""
 
 
 CoordinatorFactory = Callable[[CoordinatorHost, int], EmbeddedCoordinators]

@@ -26,13 +26,14 @@ from .coordinator_read import CoordinatorRead
 from .handover import Handover
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.records.header import Buffer
     from ...protocol.security.acls import Authorizer
     from ...protocol.transport.replies import Incoming, Replies
+    from ...runtime.telemetry.samples import Samples
     from ..configs.live_config import LiveConfig
     from ..log.log import Log
     from ..replica.appending import LeaderAppender
@@ -196,6 +197,10 @@ class NodeCoordinatorHost:
     def status(self) -> dict[str, Any]:
         """JSON-able status."""
         return {} if self._coordinators is None else {"coordinators": self._coordinators.status()}
+
+    def metric_pieces(self, samples: Samples) -> Iterator[None]:
+        """Add the values of the coordinators' metrics, in pieces."""
+        return iter(()) if self._coordinators is None else self._coordinators.metric_pieces(samples)
 
     def was_read(self, read: CoordinatorRead, now_ms: int) -> None:
         """A ReadCoordinatorLog effect is done."""

@@ -133,7 +133,7 @@ class ControllerLink:
         self._is_closed = False
         now_ms = monotonic_ms()
         self._heartbeats = HeartbeatTimes()
-        self._stalls = StallMeter(STALL_CHECK_MS, now_ms)
+        self.stalls = StallMeter(STALL_CHECK_MS, now_ms)
         self._answered_ms = now_ms  # of the last response to any request
         self.is_active = asyncio.Event()  # set once, when the node is unfenced first
         self.may_stop = asyncio.Event()
@@ -154,6 +154,10 @@ class ControllerLink:
     def broker_epoch(self) -> int:
         """The broker epoch of the registration, -1 before the first."""
         return self.membership.broker_epoch
+
+    def silence_ms(self, now_ms: int) -> int:
+        """The time since the last response of the controller to any request."""
+        return now_ms - self._answered_ms
 
     def start(self) -> None:
         """Begin to search for the controller."""
@@ -349,7 +353,7 @@ class ControllerLink:
         )
 
     def _check_for_stall(self) -> None:
-        if stall_ms := self._stalls.look(monotonic_ms()):
+        if stall_ms := self.stalls.look(monotonic_ms()):
             log.warning(
                 "node %d was stalled for %d ms: no heartbeat was sent and no request was handled",
                 self._identity.node_id,
@@ -373,7 +377,7 @@ class ControllerLink:
                 "fenced" if is_fence else "unfenced",
                 offset,
                 self._heartbeats.describe(now_ms),
-                self._stalls.longest_ms(now_ms),
+                self.stalls.longest_ms(now_ms),
             )
 
     @property

@@ -233,8 +233,9 @@ class FetchHandler:
                 has_found, parts[index] = True, data
                 size = sum(map(len, data))
                 total += size
-                if item.partition is not None:
-                    item.partition.fetched_bytes += size
+                assert item.partition is not None, "it has data"
+                item.partition.fetched_bytes += size
+                item.partition.traffic.fetched_bytes += size
             elif starved is None and item.partition is not None and _is_behind(item, answer):
                 starved = item.partition.key
         if is_cold and not (has_found or has_failed or is_last):
@@ -322,6 +323,8 @@ class FetchHandler:
 
     def _failed(self, item: _FetchEntry, error: KafkaError) -> FetchPartitionResponse:
         self._counters.failed_fetch_entries += 1
+        if item.partition is not None:
+            item.partition.traffic.failed_fetch_entries += 1
         leader, epoch = self._table.leader_hint(item.entry.topic_id, item.entry.partition)
         start = -1
         if item.partition is not None and item.partition.log is not None:

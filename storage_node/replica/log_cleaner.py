@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError, KafkaStorageError
 from ...runtime.files.file_layer import DiskFullError
@@ -37,6 +37,17 @@ class CleaningJob:
     partition: Partition
     cleaning: Cleaning
     begun_ms: int
+
+
+class CleanerFacts(NamedTuple):
+    """What metrics tell of the cleaner; percentages are 0 before the first cleaning."""
+
+    max_dirty_percent: int
+    idle_ms: int
+    uncleanable: dict[str, int]  # partitions by log dir
+    recopy_percent: int
+    buffer_percent: int
+    longest_ms: int
 
 
 class LogCleaner:
@@ -121,24 +132,23 @@ class LogCleaner:
         for job in self._jobs:
             job.cleaning.abort()
 
-    def metrics(self, now_ms: int) -> dict[str, Any]:
-        """Metrics of Kafka's LogCleanerManager and LogCleaner, under their names."""
+    def facts(self, now_ms: int) -> CleanerFacts:
+        """For metrics."""
         took_ms = [now_ms - job.begun_ms for job in self._jobs]
         stats = None if self._last is None else self._last.cleaning.stats
         by_dir: dict[str, int] = {}
         for partition in self._uncleanable:
             assert partition.log is not None, "it was cleaned"
             by_dir[partition.log.folder.log_dir] = by_dir.get(partition.log.folder.log_dir, 0) + 1
-        return {
-            "max-dirty-percent": int(100 * self._max_dirty_ratio),
-            "time-since-last-run-ms": now_ms - self._last_run_ms,
-            "uncleanable-partitions-count": by_dir,
-            "cleaner-recopy-percent": 0
-            if stats is None or not stats.read_bytes
-            else int(100 * stats.written_bytes / stats.read_bytes),
-            "max-buffer-utilization-percent": 0 if stats is None else int(100 * stats.map_utilization),
-            "max-clean-time-secs": max([self._last_took_ms, *took_ms]) // 1000,
-        }
+        has_read = stats is not None and stats.read_bytes
+        return CleanerFacts(
+            max_dirty_percent=int(100 * self._max_dirty_ratio),
+            idle_ms=now_ms - self._last_run_ms,
+            uncleanable=by_dir,
+            recopy_percent=int(100 * stats.written_bytes / stats.read_bytes) if stats and has_read else 0,
+            buffer_percent=0 if stats is None else int(100 * stats.map_utilization),
+            longest_ms=max([self._last_took_ms, *took_ms]),
+        )
 
     @property
     def uncleanable(self) -> dict[str, str]:

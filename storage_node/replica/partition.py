@@ -20,6 +20,7 @@ from ...protocol.errors import (
 )
 from ...protocol.model import INTERNAL_TOPICS, NO_EPOCH, NO_NODE, TopicPartition, effective_min_isr
 from ...runtime.config import MAX_LONG
+from ..counters import TopicTraffic
 from .in_sync import NO_BROKER_EPOCH, Eligible, InSyncReplicas
 from .throttle import is_named
 
@@ -39,6 +40,10 @@ def _any_node(_node_id: int, _broker_epoch: int = NO_BROKER_EPOCH) -> bool:
     return True
 
 
+def _own_traffic(_topic: str) -> TopicTraffic:
+    return TopicTraffic()
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
     """What all partitions of one node share."""
@@ -46,6 +51,7 @@ class PartitionContext:
     max_lag_ms: int = 30_000
     is_eligible: Eligible = _any_node
     is_alive: Callable[[int], bool] = _any_node
+    traffic_of: Callable[[str], TopicTraffic] = _own_traffic
 
 
 class PartitionState(Enum):
@@ -97,6 +103,7 @@ class Partition:
         "replicas",
         "state",
         "topic_partition",
+        "traffic",
     )
 
     def __init__(
@@ -122,6 +129,7 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.in_sync: InSyncReplicas | None = None
         self.context = PartitionContext() if context is None else context
+        self.traffic = self.context.traffic_of(topic_partition.topic)
         self.flushed_offset = log.recovery_point if log is not None else 0
         # from the checkpoint, limited to the offsets of the recovered log
         self.high_watermark = 0

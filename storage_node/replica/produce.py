@@ -20,9 +20,11 @@ from ...protocol.errors import (
     InvalidRequiredAcksError,
     InvalidTopicError,
     KafkaError,
+    MessageTooLargeError,
+    RecordBatchTooLargeError,
     ThrottlingQuotaExceededError,
 )
-from ...protocol.messages.data import ProducePartition, ProducePartitionResponse, ProduceResponse
+from ...protocol.messages.data import ProducePartitionResponse, ProduceResponse
 from ...protocol.model import AUDIT_TOPIC, SERVER_CLIENT_ID
 from ...protocol.records.header import (
     ATTRIBUTES_POSITION,
@@ -66,6 +68,7 @@ _LEGAL_ACKS = frozenset((0, 1, ACKS_ALL))
 _PENDING = ProducePartitionResponse(NO_ERROR)
 # Bound: bytes of the requests that wait for transaction coordinators.
 _MAX_HELD_BYTES = 256 * 1024 * 1024
+_TOO_LARGE = (MessageTooLargeError, RecordBatchTooLargeError)
 
 
 @dataclass(slots=True, eq=False)
@@ -143,7 +146,7 @@ class ProduceHandler:
             try:
                 self._append(produce, index, NO_TRANSACTION, now_ms, wall_ms)
             except KafkaError as error:
-                produce.answers[index] = self._failed(body.partitions[index], error)
+                produce.answers[index] = self._failed(produce, index, error, len(frames[index]))
         if not produce.unappended:
             self._conclude(produce, now_ms)
 
@@ -163,7 +166,7 @@ class ProduceHandler:
                         continue
                 self._append(produce, index, guard, now_ms, wall_ms)
             except KafkaError as error:
-                produce.answers[index] = self._failed(body.partitions[index], error)
+                produce.answers[index] = self._failed(produce, index, error, len(frame))
         produce.unappended += len(asks)
         if not produce.unappended:
             self._conclude(produce, now_ms)
@@ -240,7 +243,7 @@ class ProduceHandler:
                 raise error
             self._append(produce, index, guard, now_ms, wall_ms)
         except KafkaError as failure:
-            produce.answers[index] = self._failed(produce.request.body.partitions[index], failure)
+            produce.answers[index] = self._failed(produce, index, failure, len(produce.frames[index]))
         self._entry_done(produce, now_ms)
 
     def _entry_done(self, produce: _Produce, now_ms: int) -> None:
@@ -317,7 +320,7 @@ class ProduceHandler:
         acks = produce.request.body.acks
         end_offset = info.last_offset + 1
         if not info.is_repeated:
-            self._counters.produced(size_bytes, end_offset - info.base_offset)
+            self._counters.produced(partition.traffic, size_bytes, end_offset - info.base_offset)
             partition.produced_bytes += size_bytes
         if acks and not partition.is_acked(end_offset, acks):
             produce.waiting.append(Waiting(index, partition, partition.leader_epoch, end_offset))
@@ -355,7 +358,6 @@ class ProduceHandler:
         wall_ms: int,
     ) -> None:
         """The entry is the first of its partition's queue and in the codec of its topic."""
-        entry = produce.request.body.partitions[index]
         try:
             partition, log = self._find(produce, index)
             if item.error is not None:
@@ -373,11 +375,20 @@ class ProduceHandler:
                 self._trace(produce, index, partition, item.batch, info, now_ms)
             self._appended(produce, index, partition, log, info, size_bytes)
         except KafkaError as error:
-            produce.answers[index] = self._failed(entry, error)
+            produce.answers[index] = self._failed(produce, index, error, size_bytes)
         self._entry_done(produce, now_ms)
 
-    def _failed(self, entry: ProducePartition, error: KafkaError) -> ProducePartitionResponse:
+    def _failed(
+        self, produce: _Produce, index: int, error: KafkaError, size_bytes: int = 0
+    ) -> ProducePartitionResponse:
+        entry = produce.request.body.partitions[index]
+        rejected = size_bytes if isinstance(error, _TOO_LARGE) else 0
         self._counters.failed_produce_entries += 1
+        self._counters.rejected_bytes += rejected
+        partition = self._table.partitions.get((entry.topic_id, entry.partition))
+        if partition is not None:
+            partition.traffic.failed_produce_entries += 1
+            partition.traffic.rejected_bytes += rejected
         leader, epoch = self._table.leader_hint(entry.topic_id, entry.partition)
         return ProducePartitionResponse(
             error.code,
@@ -417,7 +428,7 @@ class ProduceHandler:
 
     def _settled(self, produce: _Produce, item: Waiting, error: KafkaError | None) -> None:
         if error is not None:  # appended, but not acknowledged
-            produce.answers[item.index] = self._failed(ProducePartition(*item.partition.key), error)
+            produce.answers[item.index] = self._failed(produce, item.index, error)
 
     def _end_spans(self, produce: _Produce) -> None:
         for appended in produce.traced or ():

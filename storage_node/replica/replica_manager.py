@@ -54,6 +54,7 @@ class ReplicaManager:
         follower_limits: FollowerLimits,
         max_lag_ms: int = 30_000,
     ) -> None:
+        self.counters = counters
         table, output = self.table, self.output = PartitionTable(), StepOutput()
         self.throttles = Throttles(config)
         settings = config.now
@@ -84,7 +85,7 @@ class ReplicaManager:
             self.logs,
             config,
             output,
-            PartitionContext(max_lag_ms, table.is_eligible, table.is_alive),
+            PartitionContext(max_lag_ms, table.is_eligible, table.is_alive, counters.topic),
             isr_manager=self.isr_manager,
             fetchers=self.fetchers,
             flushes=self.flushes,

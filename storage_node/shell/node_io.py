@@ -11,7 +11,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ClosedError, ConfigError, KafkaStorageError
+from ...protocol.errors import ClosedError, ConfigError, KafkaError, KafkaStorageError
 from ...protocol.security.server_keys import NODE, ServerName
 from ...protocol.transport.router_io import Router, ServerIdentity
 from ...runtime.clock_io import monotonic_ms, wall_ms
@@ -31,6 +31,7 @@ from ..log.log_manager import LogManager
 from ..node import StorageNode
 from .cleaner_io import CleanerThreads
 from .log_loading_io import load_logs, write_identity
+from .measuring_io import NodeMeasures
 from .node_effects_io import NodeEffects
 from .workers_io import Workers
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ...protocol.transport.security import ConnectionSecurity, RouterSecurity
     from ...runtime.files.file_layer import Files
     from ...runtime.server_security_io import ServerSecurity
+    from ...runtime.telemetry.exporting import Telemetry, TelemetryFactory
     from ..configs.node_config import NodeConfig
     from ..edge.gateway import GatewayFactory
     from ..edge.native_sasl import NativeSasl, SaslProvider
@@ -67,9 +69,10 @@ class NodeServer:
         coordinators: CoordinatorFactory | None = None,
         gateway: GatewayFactory | None = None,
         sasl: SaslProvider | None = None,
+        telemetry: TelemetryFactory | None = None,
     ) -> None:
         """Without `coordinators` there are no coordinators, without `gateway` no listeners for Kafka
-        clients. `sasl`: the mechanisms of native clients."""
+        clients. `sasl`: the mechanisms of native clients. `telemetry`: the exporters."""
         self.host = config.host
         self.port = config.listener_port
         self.node_id = config.node_id
@@ -104,6 +107,8 @@ class NodeServer:
         self._sasl = sasl
         self._native_sasl: NativeSasl | None = None
         self._gateway = NodeGateway(gateway, config, self._files, self._on_request, self._tasks.fail)
+        self._measures = NodeMeasures(config, self._gateway, lambda: (self.node_id, self.cluster_id))
+        self._telemetry: Telemetry | None = None if telemetry is None else telemetry(self._measures, config)
         self._identity = ServerIdentity(incarnation=uuid.uuid4().int >> 65)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._router: Router | None = None
@@ -143,6 +148,8 @@ class NodeServer:
             await self._until_active(link)
             effects = self._running_effects
             await self._gateway.start(effects.replication, effects.perform)
+            if self._telemetry is not None:
+                self._telemetry.start()
         except BaseException:
             await self._release()
             raise
@@ -194,6 +201,7 @@ class NodeServer:
             spans=self._open_spans(),
         )
         self._forwarder = Forwarder(link, replies, core, tasks, effects.perform, self._gateway.check)
+        self._measures.take(core, router, link)
         self._cleaners = CleanerThreads(core, self._workers, tasks, effects.perform)
         tasks.spawn(router.run(), "listener")
         tasks.every(config.checkpoint_interval_ms / 1000, effects.checkpoints.write_all, "checkpoint")
@@ -256,6 +264,8 @@ class NodeServer:
     async def kill(self) -> None:
         """End without closing messages, a flush or a clean shutdown marker; locks are released."""
         self._tasks.stop()
+        if self._telemetry is not None:
+            self._telemetry.close()
         self._gateway.close()
         if self._router is not None:
             self._router.close()
@@ -288,6 +298,8 @@ class NodeServer:
         await self._workers.finish()
 
     async def _close_sockets(self) -> None:
+        if self._telemetry is not None:
+            await self._telemetry.stop()
         if self._effects is not None:
             self._effects.close()
         if self._link is not None:
@@ -336,6 +348,16 @@ class NodeServer:
         return max(left, READER_ROOM_BYTES)
 
     def _on_request(self, received: Request) -> None:
+        meter = self._gateway.requests
+        meter.begin(received)
+        try:
+            self._handle(received)
+        except KafkaError as error:
+            meter.refused(received, error)
+            raise
+        meter.turned(received)
+
+    def _handle(self, received: Request) -> None:
         request = self._gateway.admitted(received)
         if request is None:
             return
@@ -371,6 +393,7 @@ class NodeServer:
     def _tick(self) -> None:
         if self._is_stopping:
             return
+        self._measures.tick()
         self._running_core().tick(monotonic_ms(), wall_ms())
         self._perform()
 
@@ -428,6 +451,8 @@ class NodeServer:
         }
         if self._core is not None:
             facts.update(self._core.status(monotonic_ms()), **self._gateway.status())
+        if self._telemetry is not None:
+            facts["telemetry"] = self._telemetry.status()
         return facts
 
 

@@ -317,7 +317,7 @@ class Counter:
         return Outcome()
 
     def metrics(self) -> ShardMetrics:
-        return ShardMetrics({"NumGroups": len(self.numbers)}, {"commits": self.commits})
+        return ShardMetrics({"NumGroups": len(self.numbers)}, {"offset-commit-count": self.commits})
 
     def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
         for group, number in self.numbers.items():

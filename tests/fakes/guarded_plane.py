@@ -11,6 +11,7 @@ from headrace.protocol.metadata import image
 from headrace.protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.storage_node.edge.gate import admitted
 from headrace.storage_node.edge.gateway import BothPlanes
+from headrace.storage_node.edge.request_meter import RequestMeter
 from kafka_calls import FakePlane
 from kafka_listener_rig import NODE, small_image
 
@@ -27,7 +28,8 @@ class GuardedPlane(FakePlane):
 
     def handle(self, request: Any) -> None:
         try:
-            left = admitted(self.gate, request, BothPlanes(None))  # type: ignore[arg-type]
+            meter = RequestMeter(lambda: 0.0)
+            left = admitted(self.gate, request, BothPlanes(None, meter))  # type: ignore[arg-type]
         except KafkaError as error:
             request.answered(error, ())
             return

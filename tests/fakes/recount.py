@@ -23,5 +23,5 @@ def check_transaction_state_counts(shard: Any) -> None:
     """Transactional ids by state."""
     states = Counter(transaction.state.value for transaction in shard.transactions.values())
     gauges = shard.metrics().gauges
-    assert gauges == {name: states[name.removeprefix("NumTransactions")] for name in gauges}
+    assert gauges == {name: states[name.removeprefix("transactional-ids/")] for name in gauges}
     assert sum(gauges.values()) == len(shard.transactions)

@@ -38,10 +38,11 @@ async def until(look: Callable[[], Awaitable[object]], wanted: object) -> None:
 
 
 async def counted(cluster: LocalCluster, gauge: str, of: str = "group") -> int:
-    """The sum of a metric over all nodes."""
+    """The sum of a metric over all nodes; a slash separates the label."""
     nodes = (await asyncio.to_thread(cluster.status))["nodes"]
     metrics = (node["coordinators"]["metrics"][f"{of}-coordinator-metrics"] for node in nodes)
-    return sum(each.get(gauge, 0) for each in metrics)
+    name, _, label = gauge.partition("/")
+    return sum(each.get(name, {}).get(label, 0) if label else each.get(name, 0) for each in metrics)
 
 
 async def test_group_joins_commits_and_leaves() -> None:
@@ -136,7 +137,7 @@ async def test_transaction_commits_aborts_and_fences() -> None:
             await producer.end(commit=False)
             await until(lambda: client.end_offset("t", is_stable=True), 4)
             assert await committed(client, "g") == {("t", 0): 11}
-            await until(lambda: counted(cluster, "NumTransactionsCompleteAbort", "transaction"), 1)
+            await until(lambda: counted(cluster, "transactional-ids/CompleteAbort", "transaction"), 1)
             younger = Transactional(client, "tx")
             await younger.init()
             with pytest.raises((errors.ProducerFencedError, errors.InvalidProducerEpochError)):

@@ -13,6 +13,7 @@ import click
 import pages
 from headrace.benchmarks.plan import GROUPS
 from headrace.clients.config import ENVIRONMENT_PREFIX, ClientConfigs
+from headrace.runtime.telemetry.table import ALL_METRICS, BY_PROMETHEUS_NAME, series_names
 from headrace.services.cli.main import cli
 from pages import ROOT, SHELL, blocks, joined_lines, text_of, without_blocks
 
@@ -141,7 +142,8 @@ def test_names_in_client_tables_exist_in_these_clients() -> None:
 
 def test_every_name_exists() -> None:
     """Each word of a page that is set as code stands in the code: keys, options, fields, functions."""
-    known = FOREIGN | {group.id for group in GROUPS}
+    known = FOREIGN | {group.id for group in GROUPS} | series_names() | set(BY_PROMETHEUS_NAME)
+    known |= {metric.otel for metric in ALL_METRICS}
     missing = {
         (page, word)
         for page in PAGES

@@ -309,14 +309,15 @@ def test_every_wire_error_is_used_somewhere() -> None:
 
 
 def test_the_reference_pages_are_current() -> None:
-    """docs/AUTHORIZATION.md, CONFIG.md, ERRORS.md, PROTOCOL.md and STATES.md are what `make docs` writes
-    now."""
+    """docs/AUTHORIZATION.md, CONFIG.md, ERRORS.md, METRICS.md, PROTOCOL.md and STATES.md are what `make docs`
+    writes now."""
     from headrace.services import reference
 
     page = (ROOT / "docs" / "AUTHORIZATION.md").read_text()
     assert page == reference.authorization_page(), "run `make docs`"
     assert (ROOT / "docs" / "CONFIG.md").read_text() == reference.config_page(), "run `make docs`"
     assert (ROOT / "docs" / "ERRORS.md").read_text() == reference.errors_page(), "run `make docs`"
+    assert (ROOT / "docs" / "METRICS.md").read_text() == reference.metrics_page(), "run `make docs`"
     assert (ROOT / "docs" / "PROTOCOL.md").read_text() == reference.protocol_page(), "run `make docs`"
     assert (ROOT / "docs" / "STATES.md").read_text() == reference.states_page(), "run `make docs`"
 

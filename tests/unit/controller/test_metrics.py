@@ -1,28 +1,49 @@
 """Metrics of a controller: gauges of the image, elections of the records."""
 
 from controller_kit import Driver
-from headrace.controller.metrics import ElectionCounts, controller_metrics
+from headrace.controller.metrics import ElectionCounts, write_image
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
+from headrace.runtime.telemetry import controller_table as table
+from headrace.runtime.telemetry.controller_table import CONTROLLER_METRICS
+from headrace.runtime.telemetry.samples import Samples
 
 ID = b"t" * 16
 
 
 def test_gauges_of_a_cluster_with_one_node_down(driver: Driver) -> None:
-    """One of two nodes is fenced: its partitions have no leader, and not their preferred one."""
+    """One of two nodes is fenced: its partitions have no leader, and not their preferred one. The skew is
+    that of serving nodes."""
     driver.join(1, 2)
     driver.create("t", num_partitions=4)
     driver.heartbeat(2, want_fence=True)
-    facts = controller_metrics(driver.image, ElectionCounts(), is_active=True)
-    assert facts == {
-        "ActiveControllerCount": 1,
+    samples = Samples()
+    for _ in write_image(samples, driver.image, ElectionCounts()):
+        pass
+    samples.check()
+    assert samples.by_kafka_name(CONTROLLER_METRICS) == {
         "ActiveBrokerCount": 1,
         "FencedBrokerCount": 1,
+        "GlobalTopicCount": 1,
+        "GlobalPartitionCount": 4,
         "OfflinePartitionsCount": 2,
         "PreferredReplicaImbalanceCount": 2,
         "LeaderElectionRateAndTimeMs": {"count": 0, "mean": 0, "p50": 0, "p95": 0, "p99": 0, "max": 0},
+        "LeaderElectionsPerSec": {"count": 0},
         "UncleanLeaderElectionsPerSec": {"count": 0},
+        "LeaderSkew": 1,
+        "ReplicaSkew": 1,
     }
-    assert controller_metrics(driver.image, ElectionCounts(), is_active=False)["ActiveControllerCount"] == 0
+
+
+def test_skew_is_the_largest_share_over_the_average(driver: Driver) -> None:
+    """Four partitions on one of two nodes, which is twice the average."""
+    driver.join(1)
+    driver.create("t", num_partitions=4)
+    driver.join(2)
+    samples = Samples()
+    for _ in write_image(samples, driver.image, ElectionCounts()):
+        pass
+    assert (samples.get(table.LEADER_SKEW), samples.get(table.REPLICA_SKEW)) == (2, 2)
 
 
 def test_elections_are_counted_as_their_records_are_committed() -> None:

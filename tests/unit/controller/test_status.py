@@ -4,7 +4,7 @@ import json
 
 from controller_kit import Driver
 from fake_files import FakeFiles
-from headrace.controller.metrics import ElectionCounts
+from headrace.controller.metrics import ElectionCounts, QuorumFacts
 from headrace.controller.status import describe
 from metadata_rig import Voter
 
@@ -20,7 +20,7 @@ def test_offline_partitions_are_shown(driver: Driver) -> None:
         Voter(FakeFiles()).log,
         ElectionCounts(),
         is_active=True,
-        quorum={"epoch": 7, "role": "leader"},
+        quorum=QuorumFacts("leader", 1, 7, 5, 6, (1,)),
         endpoint="h:1",
         connections=2,
         parked_polls=1,

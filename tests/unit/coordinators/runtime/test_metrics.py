@@ -28,7 +28,7 @@ def test_metrics_sum_over_shards() -> None:
     assert 0 < led < 20
     found = metrics_of(rig)
     assert found["num-partitions"] == {"loading": 1, "active": 2, "failed": 0}
-    assert (found["NumGroups"], found["commits"]) == (led, led)
+    assert (found["NumGroups"], found["offset-commit-count"]) == (led, led)
 
 
 def test_counters_stay_when_a_shard_is_dropped(rig: CoordinatorRig) -> None:
@@ -37,11 +37,11 @@ def test_counters_stay_when_a_shard_is_dropped(rig: CoordinatorRig) -> None:
     rig.set(1)
     rig.set(2)
     rig.all.resigned((TOPIC_ID, 0))
-    assert (metrics_of(rig).get("NumGroups", 0), metrics_of(rig)["commits"]) == (0, 2)
+    assert (metrics_of(rig).get("NumGroups", 0), metrics_of(rig)["offset-commit-count"]) == (0, 2)
     rig.lead(epoch=1)
     rig.load()
     rig.set(3)
-    assert (metrics_of(rig)["NumGroups"], metrics_of(rig)["commits"]) == (1, 3)
+    assert (metrics_of(rig)["NumGroups"], metrics_of(rig)["offset-commit-count"]) == (1, 3)
 
 
 def test_load_time_ends_when_the_shard_serves() -> None:

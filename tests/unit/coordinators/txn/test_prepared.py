@@ -170,4 +170,4 @@ def test_id_with_a_prepared_transaction_does_not_expire() -> None:
     rig.begun("other")
     rig.pass_time(14 * 24 * 3_600_000)
     assert list(rig.shard.transactions) == ["a"]
-    assert rig.shard.metrics().gauges["NumTransactionsPrepared"] == 1
+    assert rig.shard.metrics().gauges["transactional-ids/Prepared"] == 1

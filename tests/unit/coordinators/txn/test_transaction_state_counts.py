@@ -13,7 +13,7 @@ def test_ends_are_counted_once(rig: TxnRig) -> None:
         producer = (answer.producer_id, answer.producer_epoch)
         rig.settle()
     assert rig.shard.metrics().counts == {"transaction-commit-count": 2, "transaction-abort-count": 1}
-    assert rig.shard.metrics().gauges["NumTransactionsCompleteCommit"] == 1
+    assert rig.shard.metrics().gauges["transactional-ids/CompleteCommit"] == 1
     rig.restart()
     assert rig.shard.metrics().counts == {"transaction-commit-count": 0, "transaction-abort-count": 0}
     check_transaction_state_counts(rig.shard)

@@ -134,7 +134,7 @@ def test_only_failed_authentication_is_delayed() -> None:
         assert "Invalid username or password" in answer.error_message
         assert await client.ended() == b""
         assert rig.host.requests == []
-        assert rig.listener.failed_authentications == 1
+        assert rig.listener.tallies.failed_authentications == 1
 
     run(scenario, **{**SASL, "connection.failed.authentication.delay.ms": 50_000})
 
@@ -213,11 +213,11 @@ def test_wrong_passwords_of_many_connections_leave_turns_to_others() -> None:
             other.send(AUTHENTICATE, 2, auth_bytes=WRONG)
         client.send(METADATA, 9)
         await rig.host.request(0)
-        assert rig.listener.failed_authentications < count
+        assert rig.listener.tallies.failed_authentications < count
         for other in clients:
             await other.answer(HANDSHAKE, 1)
             assert (await other.answer(AUTHENTICATE, 2))[1].error_code == 58
-        assert rig.listener.failed_authentications == count
+        assert rig.listener.tallies.failed_authentications == count
 
     run(scenario, **SASL)
 
@@ -232,7 +232,7 @@ def test_unauthenticated_connections_have_a_separate_limit() -> None:
             await authenticate(client, RIGHT)
         clients = [await rig.client() for _ in range(17)]  # 16 are the limit
         assert await clients[-1].ended() == b""
-        assert (len(rig.listener.unready), rig.listener.refused) == (16, 1)
+        assert (len(rig.listener.unready), rig.listener.tallies.refused) == (16, 1)
         waiting = await rig.client()
         clients[0].close()
         await handshake(waiting)
@@ -242,7 +242,7 @@ def test_unauthenticated_connections_have_a_separate_limit() -> None:
             await client.answer(VERSIONS, 3)
         last = await rig.client()
         assert await last.ended() == b""  # three users are the limit
-        assert rig.listener.refused == 2
+        assert rig.listener.tallies.refused == 2
 
     run(scenario, **SASL, **{"max.connections": 3})
 
@@ -322,7 +322,7 @@ def test_plaintext_on_a_tls_port(caplog: pytest.LogCaptureFixture) -> None:
             client = await rig.client()
             client.write(data)
             await client.ended()
-        assert rig.listener.failed_handshakes == 2
+        assert rig.listener.tallies.failed_handshakes == 2
         assert rig.host.requests == []
 
     run(scenario, **TLS)
@@ -397,7 +397,7 @@ def test_names_of_client_certificates(tmp_path: Path, rules: str, name: str | No
         client.send(METADATA, 9)
         if name is None:
             assert await client.ended() == b""
-            assert rig.listener.failed_authentications == 1
+            assert rig.listener.tallies.failed_authentications == 1
         else:
             identity = (await rig.host.request(0)).peer.identity
             assert identity == Identity(user(name), "127.0.0.1", "SSL")

@@ -178,7 +178,7 @@ async def test_connections_above_the_rate_are_closed_after_a_wait() -> None:
         rate = {(("ip", "127.0.0.1"),): {"connection_creation_rate": 10.0}}
         rig.host.image = replace(rig.host.image, client_quotas=rate)
         clients = [await rig.client() for _ in range(12)]
-        await until(lambda: rig.listener.accepted == 12)
+        await until(lambda: rig.listener.tallies.accepted == 12)
         for client in clients:
             client.send(VERSIONS, 3, 2, client_software_name="a")
         ends = await asyncio.gather(*(client.ended() for client in clients[-2:]))

@@ -57,7 +57,7 @@ async def test_old_versions_are_refused(version: int) -> None:
         kind, alert = await first_record(rig, client_hello(version))
         assert (kind, alert[0]) == (ALERT, FATAL)
         assert await rig.clients[0].ended() == b""
-        assert rig.listener.failed_handshakes == 1
+        assert rig.listener.tallies.failed_handshakes == 1
 
 
 async def test_a_downgrade_to_tls_12_is_noticed() -> None:
@@ -136,4 +136,4 @@ async def test_a_client_that_is_silent_after_tls_is_closed_in_time() -> None:
 
         assert await asyncio.to_thread(connect) == b""
         assert len(rig.listener.unready) == 0
-        assert rig.listener.failed_handshakes == 1
+        assert rig.listener.tallies.failed_handshakes == 1

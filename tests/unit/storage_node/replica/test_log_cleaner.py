@@ -94,7 +94,7 @@ def test_log_with_the_largest_dirty_ratio_is_cleaned_first(rig: CoreRig) -> None
     assert job.partition.key[0] == some
     assert run(rig, job) is None
     assert next_job(rig) is None
-    assert rig.core.cleaner.metrics(rig.now_ms)["max-dirty-percent"] == 0
+    assert rig.core.cleaner.facts(rig.now_ms).max_dirty_percent == 0
     assert log_of(rig, some).compaction.cleaner_offset == 11
 
 

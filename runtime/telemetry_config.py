@@ -1,0 +1,69 @@
+"""The config keys of metrics that storage nodes and controllers have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..protocol.errors import ConfigError
+from .config import Config, key
+from .listener_address import MAX_PORT
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetryConfig(Config):
+    """Keys of the exporters. The listener's key has another name for each kind of server, since they may run
+    on one machine."""
+
+    metrics_max_partitions: int = key(
+        "metrics.max.partitions",
+        2_000,
+        low=0,
+        high=200_000,
+        doc="Partitions of a node with series of their own (size, offsets, lag); others are in sums only.",
+    )
+    metrics_max_topics: int = key(
+        "metrics.max.topics",
+        2_000,
+        low=0,
+        high=200_000,
+        doc="Topics of a node with series of their own (traffic, size).",
+    )
+    metrics_ssl_certificate_file: str = key(
+        "metrics.ssl.certificate.file",
+        "",
+        doc="PEM file with the certificate chain of the metrics endpoint; empty: plain HTTP.",
+    )
+    metrics_ssl_key_file: str = key(
+        "metrics.ssl.key.file", "", doc="PEM file with the private key of that certificate."
+    )
+    metrics_basic_auth: str = key(
+        "metrics.basic.auth",
+        "",
+        sensitive=True,
+        doc="user:password that scrapes of the metrics endpoint must have; empty: none.",
+    )
+
+    @property
+    def metrics_endpoint(self) -> tuple[str, int] | None:
+        """Where the endpoint listens, None without one. Errors: ConfigError."""
+        name, text = self._metrics_listener
+        if not text:
+            return None
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > MAX_PORT:
+            raise ConfigError(f"{name} must be host:port, not {text!r}")
+        return host.strip("[]"), int(port)
+
+    @property
+    def _metrics_listener(self) -> tuple[str, str]:
+        """The key of the listener and its value."""
+        return "metrics.listener", ""
+
+    def check_telemetry(self) -> None:
+        """Errors: ConfigError."""
+        _ = self.metrics_endpoint
+        if bool(self.metrics_ssl_certificate_file) != bool(self.metrics_ssl_key_file):
+            raise ConfigError("metrics.ssl.certificate.file and metrics.ssl.key.file must be set together")
+        user, colon, password = self.metrics_basic_auth.partition(":")
+        if self.metrics_basic_auth and not (user and colon and password):
+            raise ConfigError("metrics.basic.auth must be user:password")

@@ -1,0 +1,91 @@
+"""Reads the metrics of a server for exporters on other threads.
+
+The server's loop reads them in pieces, with its other work in between; readers that come at about the same
+time share the values. A loop that hangs costs readers a timeout, after which they get the last values with
+their age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import platform
+import threading
+import time
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from ...runtime.telemetry import process_table as table
+from ...runtime.telemetry.samples import Samples
+from .process_io import measure_disks, measure_process
+
+if TYPE_CHECKING:
+    from ...runtime.telemetry.exporting import Measured
+
+MIN_AGE_S = 0.5  # values that are younger are read again
+TIMEOUT_S = 4.0  # below the default timeout of Prometheus, 10 s
+
+
+class Gatherer:
+    """The metrics of one server. `start` comes first, on the server's loop."""
+
+    def __init__(self, measured: Measured, timeout_s: float = TIMEOUT_S) -> None:
+        self.measured = measured
+        self._timeout_s = timeout_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._last: Samples | None = None
+        self._read_at_s = 0.0
+        self._build = _version(), platform.python_version()
+
+    def start(self) -> None:
+        """Called on the server's loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def samples(self) -> Samples:
+        """The present values, or the last ones; not to be changed. Any thread but that of the loop."""
+        with self._lock:
+            if self._last is None or time.monotonic() - self._read_at_s >= MIN_AGE_S:
+                self._read()
+            assert self._last is not None, "read above"
+            return self._last
+
+    def _read(self) -> None:
+        assert self._loop is not None, "started"
+        fresh = Samples()
+        try:
+            future = asyncio.run_coroutine_threadsafe(self._gather(fresh), self._loop)
+        except RuntimeError:  # the loop is closed
+            future = None
+        try:
+            if future is not None:
+                future.result(self._timeout_s)
+                self._last, self._read_at_s = fresh, time.monotonic()
+        except (TimeoutError, concurrent.futures.CancelledError):
+            assert future is not None, "waited for"
+            future.cancel()
+        if self._last is None:
+            self._last, self._read_at_s = Samples(), time.monotonic()
+        self._complete(self._last)
+
+    async def _gather(self, samples: Samples) -> None:
+        begun_s = time.perf_counter()
+        for _ in self.measured.metric_pieces(samples):
+            await asyncio.sleep(0)
+        samples.set(table.GATHER_SECONDS, time.perf_counter() - begun_s)
+
+    def _complete(self, samples: Samples) -> None:
+        """What needs no loop. Order: a new `Samples` gets all its keys here, before any reader has it."""
+        measured = self.measured
+        server = measured.role, str(measured.server_id), measured.cluster_id
+        samples.set(table.BUILD_INFO, 1, *self._build, *server)
+        samples.set(table.SNAPSHOT_AGE, time.monotonic() - self._read_at_s)
+        measure_process(samples)
+        measure_disks(samples, measured.data_dirs)
+
+
+def _version() -> str:
+    try:
+        return version("headrace")
+    except PackageNotFoundError:
+        return "unknown"  # a source tree that is not installed

@@ -1,0 +1,96 @@
+"""Measures the requests of both planes by api: how long the handler's turn took, and how long the response.
+
+Pure: the clock is given. Every request passes here, so it does three increments and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.messages import registry
+from ...runtime.telemetry import node_table as table
+from ...runtime.telemetry.histogram import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.errors import KafkaError
+    from ...runtime.telemetry.samples import Samples
+
+_FETCH = registry.FETCH.key
+_FOLLOWER = -1  # in place of the api key of a follower's Fetch
+_NAMES = {api.key: api.name for api in registry.ALL_APIS} | {
+    _FETCH: "FetchConsumer",
+    _FOLLOWER: "FetchFollower",
+}
+_MS = 1000  # of the clock's seconds
+
+
+class _ApiTimes:
+    """Durations, requests and errors."""
+
+    __slots__ = ("errors", "local", "remote", "requests", "total")
+
+    def __init__(self) -> None:
+        self.total, self.local, self.remote = Histogram(), Histogram(), Histogram()
+        self.requests = 0
+        self.errors: dict[str, int] = {}  # Bound: errors of the protocol
+
+
+class RequestMeter:
+    """`begin`, then `turned` at the end of the handler's turn; one of the others at the response, before or
+    after it."""
+
+    __slots__ = ("_apis", "_clock_s")
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
+        self._apis: dict[int, _ApiTimes] = {}  # Bound: apis
+
+    def begin(self, request: Any) -> None:
+        """The request's handler is called."""
+        request.begun_s, request.turn_s = self._clock_s(), -1.0
+        self._of(request).requests += 1
+
+    def turned(self, request: Any) -> None:
+        """The handler has returned."""
+        request.turn_s = turn_s = self._clock_s() - request.begun_s
+        self._of(request).local.record(turn_s * _MS)
+
+    def replied(self, request: Any) -> None:
+        """The response is sent, or the request needs none."""
+        begun_s = request.begun_s
+        if begun_s < 0:
+            return  # refused before its handler was called, or the authorized part of another request
+        total_s, turn_s = self._clock_s() - begun_s, request.turn_s
+        times = self._of(request)
+        times.total.record(total_s * _MS)
+        times.remote.record((total_s - turn_s) * _MS if turn_s >= 0 else 0)
+
+    def refused(self, request: Any, error: KafkaError) -> None:
+        """The response is an error."""
+        if request.begun_s < 0:
+            return
+        errors, name = self._of(request).errors, type(error).__name__.removesuffix("Error")
+        errors[name] = errors.get(name, 0) + 1
+        self.replied(request)
+
+    def write(self, samples: Samples) -> None:
+        """The values of the apis that were used."""
+        for key, times in self._apis.items():
+            name = _NAMES[key]
+            samples.set(table.REQUESTS, times.requests, name)
+            samples.observe(table.TOTAL_TIME, times.total, name)
+            samples.observe(table.LOCAL_TIME, times.local, name)
+            samples.observe(table.REMOTE_TIME, times.remote, name)
+            for error, count in times.errors.items():
+                samples.set(table.REQUEST_ERRORS, count, name, error)
+
+    def _of(self, request: Any) -> _ApiTimes:
+        key = request.api.key
+        if key == _FETCH and request.body.replica_id >= 0:
+            key = _FOLLOWER
+        found = self._apis.get(key)
+        if found is None:
+            found = self._apis[key] = _ApiTimes()
+        return found
