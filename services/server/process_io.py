@@ -19,6 +19,7 @@ from ...storage_node.links.leader_search_io import fixed_locator
 from ...storage_node.shell.node_io import NodeServer
 from ..kafka_listener.assembly import new_kafka_listener
 from ..native_sasl import NativeMechanisms
+from ..telemetry.assembly import new_telemetry
 from .control_io import ControlSocket
 from .notify_io import notify, watchdog_interval_s
 
@@ -105,7 +106,7 @@ def format_standalone(file: ServerFile) -> None:
 
 def _new_server(file: ServerFile) -> Server:
     if isinstance(file.config, ControllerConfig):
-        return ControllerServer(file.config)
+        return ControllerServer(file.config, telemetry=new_telemetry)
     locators = tuple(fixed_locator(host, port) for host, port in file.controllers)
     return NodeServer(
         file.config,
@@ -113,6 +114,7 @@ def _new_server(file: ServerFile) -> Server:
         coordinators=new_coordinators,
         gateway=new_kafka_listener,
         sasl=NativeMechanisms,
+        telemetry=new_telemetry,
     )
 
 
