@@ -12,6 +12,7 @@ from .admin import open_admin, places_of, raise_first
 from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option, form_option
 from .completion import topic_names
 from .output import note, print_rows, write_line
+from .recover import recover
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +27,10 @@ _MOVES = ("topic", "partition", "replicas", "adding_replicas", "removing_replica
 
 @click.group()
 def partition() -> None:
-    """Elect leaders, and move partitions between nodes and log dirs."""
+    """Elect and recover leaders, and move partitions between nodes and log dirs."""
+
+
+partition.add_command(recover)
 
 
 @partition.command()

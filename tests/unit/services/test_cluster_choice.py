@@ -102,6 +102,7 @@ CHANGING = {
     "partition elect": "--preferred --all",
     "partition move-dir": "/data --node 1 -t orders -p 0",
     "partition reassign": "--list",
+    "partition recover": "--yes",
     "produce": "orders",
     "quickstart": "",
     "quorum add-voter": "2 host:1",
