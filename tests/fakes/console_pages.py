@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -35,8 +35,10 @@ class Pages:
         assert found, "the page has no form"
         return found[1]
 
-    def close(self) -> None:
-        """Close the connections."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
         self.http.close()
 
 

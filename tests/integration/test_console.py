@@ -40,10 +40,9 @@ def cluster() -> Iterator[headrace.LocalCluster]:
 @pytest.fixture(scope="module")
 def pages(cluster: headrace.LocalCluster) -> Iterator[Pages]:
     masks = (mask_rule("orders:value.card.number"),)
-    with console_server(WebConfig(port=0), bootstrap=cluster.bootstrap, masks=masks, name="shop") as server:
-        client = Pages(server.url)
+    server = console_server(WebConfig(port=0), bootstrap=cluster.bootstrap, masks=masks, name="shop")
+    with server, Pages(server.url) as client:
         yield client
-        client.close()
 
 
 def test_every_page_loads_without_a_script(pages: Pages) -> None:

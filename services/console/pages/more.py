@@ -102,9 +102,11 @@ async def events(visit: Visit) -> Response:
         trouble = "There is no audit topic: it is written where authorizer.class.name is set."
     except HeadraceError as failure:
         trouble = text_of_error(failure)
-    return visit.render(
-        "events.html", actions=visit.shared.actions.latest()[:200], decisions=decisions, trouble=trouble
-    )
+    actions = visit.shared.actions.latest()
+    if visit.user and decisions is None:
+        # a user who may not read the decisions about others sees its own actions
+        actions = [each for each in actions if each.user == visit.user]
+    return visit.render("events.html", actions=actions[:200], decisions=decisions, trouble=trouble)
 
 
 def parsed_event(event: Any) -> dict[str, Any]:
