@@ -18,6 +18,7 @@ from ..runtime.control_secret_actor import SecretCheck
 from ..runtime.death_watch_actor import DeathWatch
 from ..runtime.named_actor import ActorEndpoint, ActorFinder, detached, own_address
 from ..runtime.server_host_io import ServerHost, settle_process
+from ..runtime.thread_stacks_io import thread_stacks
 from .config import ControllerConfig
 from .controller_io import ControllerServer
 
@@ -99,6 +100,10 @@ class ControllerActor:
     def status(self) -> dict[str, Any]:
         """JSON-able; `state` is starting, running, stopping, stopped or failed."""
         return self._host.status()
+
+    def stacks(self) -> dict[str, list[str]]:
+        """The stacks of all threads of this process, also while the server's loop is blocked."""
+        return thread_stacks()
 
     def stop(self, secret: str, timeout_s: float, delete_data: bool = False) -> None:
         """Shut down cleanly; with `delete_data` the metadata log is removed afterwards."""

@@ -17,6 +17,7 @@ from ..runtime.config_references_io import resolve_references
 from ..runtime.control_secret_actor import SecretCheck
 from ..runtime.named_actor import ActorEndpoint, ActorFinder, detached, own_address, own_incarnation_id
 from ..runtime.server_host_io import ServerHost, settle_process
+from ..runtime.thread_stacks_io import thread_stacks
 from .configs.node_config import NodeConfig
 from .shell.node_io import NodeServer
 
@@ -84,6 +85,10 @@ class NodeActor:
     def status(self) -> dict[str, Any]:
         """Facts for people, JSON-able; `state` is starting, running, stopping, stopped or failed."""
         return self._host.status()
+
+    def stacks(self) -> dict[str, list[str]]:
+        """The stacks of all threads of this process, also while the server's loop is blocked."""
+        return thread_stacks()
 
     def stop(self, secret: str, timeout_s: float, delete_data: bool = False) -> None:
         """Shut down cleanly; with `delete_data` the log dirs are removed afterwards."""

@@ -1,10 +1,13 @@
 """`headrace server`: a controller and three nodes as processes, from config files like Kafka's."""
 
+import hashlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from headrace.clients.sync.admin_io import Admin
 from headrace.protocol.errors import NetworkError
 from headrace.runtime.ports_io import reserve_ports
 from headrace.services.server.control_io import FILE, ask
+from planted_secrets import SECRETS, TEXT
 from steady_load import SteadyLoad
 from waiting import wait_for
 
@@ -149,6 +153,62 @@ def test_service_manager_gets_ready_alive_and_stopping(servers: list[Process], t
     states = [line.partition("\n")[0] for line in lines]
     assert states[-1] == "STOPPING=1"
     assert states.index("READY=1") < states.index("WATCHDOG=1")
+
+
+def test_bundle_has_no_secret_and_lists_what_is_down(
+    servers: list[Process], bootstrap: str, command_line: CommandLine, tmp_path: Path
+) -> None:
+    """Node 3 is killed; secrets are in a config, in logs, in files of the data dir, in the environment."""
+    killed, folder = servers[3], servers[0].folder
+    (folder / "security").mkdir()
+    (folder / "security" / "ca.key").write_text("hunter2-of-a-file\n")
+    (folder / "app.log").write_text(TEXT + "the key was hunter2-of-a-file\n" + "x" * 3_000_000 + "\nend\n")
+    (folder / "secret.properties").write_text(servers[1].file.read_text() + TEXT)
+    killed.child.kill()
+    killed.child.wait()
+    archive = tmp_path / "b.tar.gz"
+    arguments = ("--data-dir", str(folder), "--log", str(folder / "app.log"), "--log", str(servers[1].log))
+    command = (
+        "debug",
+        "bundle",
+        "-f",
+        str(archive),
+        *arguments,
+        "--server-config",
+        str(folder / "secret.properties"),
+    )
+    facts = command_line.at(bootstrap).json(*command)
+    killed.start()
+    assert any(each.startswith("server node-3") for each in facts["missing"])
+    assert archive.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(archive) as opened:
+        files = {
+            name.partition("/")[2]: opened.extractfile(name).read().decode()  # type: ignore[union-attr]
+            for name in opened.getnames()
+        }
+    manifest = json.loads(files["manifest.json"])
+    for entry in manifest["files"]:
+        assert hashlib.sha256(files[entry["path"]].encode()).hexdigest() == entry["sha256"]
+    for name, text in files.items():
+        assert [secret for secret in (*SECRETS, "hunter2") if secret in text] == [], name
+    (machine,) = {name.split("/")[1] for name in files if name.startswith("machines/")}
+    for path in (
+        "configs/secret.properties", "logs/app.log", "servers/node-1/meta.properties", "kernel/meminfo.txt",
+        "servers/node-3/files.jsonl", "servers/controller-7/metadata.jsonl", "kernel/processes.txt",
+    ):  # fmt: skip
+        assert files[f"machines/{machine}/{path}"], path
+    assert "RegisterBroker" in files[f"machines/{machine}/servers/controller-7/metadata.jsonl"]
+    assert "log.dirs=" in files[f"machines/{machine}/configs/secret.properties"]
+    assert files[f"machines/{machine}/logs/app.log"].endswith("end\n")
+    server = json.loads(files["servers/node-1.json"])
+    assert server["status"]["node_id"] == 1
+    assert any("sigtimedwait" in line for lines in server["stacks"].values() for line in lines)
+    states = {each["node_id"]: each["state"] for each in json.loads(files["cluster/nodes.json"])["nodes"]}
+    assert states[1] == "active"
+    assert json.loads(files["cluster/quorum.json"])["leader_id"] == 7
+    assert json.loads(files["doctor.json"])["machines"]
+    wait_for(killed.is_ready, "node 3 serves again")
+    assert command_line.at(bootstrap)(*command)[0] == 1, "an archive is never overwritten"
 
 
 def test_server_that_cannot_start_ends_with_one_line(servers: list[Process]) -> None:

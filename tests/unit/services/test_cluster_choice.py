@@ -35,6 +35,7 @@ READING = {
     "config describe": "",
     "config keys": "",
     "consume": "orders -e",
+    "debug bundle": "-f /dev/null/none",
     "deploy systemd": "",
     "doctor": "",
     "feature list": "",

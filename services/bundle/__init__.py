@@ -1,0 +1,1 @@
+"""`headrace debug bundle`: an archive of what a maintainer needs, without secrets, bounded in size."""
