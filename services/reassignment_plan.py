@@ -38,6 +38,21 @@ def plan_of(text: str) -> Plan:
     return plan
 
 
+def places_of_json(text: str) -> list[TopicPartition]:
+    """The partitions of Kafka's JSON for elections. Errors: ConfigError with the reason."""
+    try:
+        entries = json.loads(text)["partitions"]
+        places = [_place(entry) for entry in entries]
+    except (ValueError, KeyError, TypeError) as error:
+        cause = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ConfigError(
+            f'it is not JSON like {{"partitions": [{{"topic": "t", "partition": 0}}]}}: {cause}'
+        ) from error
+    if not places or len(set(places)) != len(places):
+        raise ConfigError("the file must name at least one partition, and each only once")
+    return places
+
+
 def text_of_plan(plan: Mapping[TopicPartition, Nodes]) -> str:
     """Kafka's JSON of the plan, one line per partition."""
     lines = ",\n".join(

@@ -289,6 +289,7 @@ class ConfigSource(IntEnum):
     CLUSTER_DEFAULT = 3
     STATIC = 4
     BUILT_IN = 5
+    LOGGER = 6
     CLIENT_METRICS = 7
     GROUP = 8
 
@@ -311,7 +312,7 @@ class Resource:
     """A resource with configs: a topic, a group or a subscription to client metrics by name, or a broker by
     node id ("" for the default of all)."""
 
-    kind: str  # "topic", "broker", "group" or "client-metrics"
+    kind: str  # "topic", "broker", "broker-loggers", "group" or "client-metrics"
     name: str
 
     @classmethod
@@ -332,6 +333,11 @@ class Resource:
     def broker(cls, node_id: int | None = None) -> Resource:
         """One storage node, or the default of all."""
         return cls("broker", "" if node_id is None else str(node_id))
+
+    @classmethod
+    def broker_loggers(cls, node_id: int) -> Resource:
+        """The loggers of a storage node's process; their configs are levels by logger name (KIP-412)."""
+        return cls("broker-loggers", str(node_id))
 
 
 @dataclass(frozen=True, slots=True)

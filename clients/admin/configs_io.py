@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
     from .requester_io import AdminRequester, Call
 
-TYPES = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
-_KINDS = {number: kind for kind, number in TYPES.items()}
+_LOGGERS = "broker-loggers"
+TYPES = {"topic": 2, "broker": 4, _LOGGERS: 8, "client-metrics": 16, "group": 32}
+# Loggers are not listed: every node has them.
+_KINDS = {number: kind for kind, number in TYPES.items() if kind != _LOGGERS}
 _OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 
 
@@ -48,7 +50,8 @@ class ConfigEngine:
         async def ask(wanted: list[Resource]) -> dict[Resource, dict[str, ConfigValue] | KafkaError]:
             groups: dict[str, list[Resource]] = {}
             for item in wanted:
-                groups.setdefault(item.name if item.kind == "broker" else "", []).append(item)
+                node = item.name if item.kind in ("broker", _LOGGERS) else ""
+                groups.setdefault(node, []).append(item)
             found: dict[Resource, dict[str, ConfigValue] | KafkaError] = {}
             for node, items in groups.items():
                 request = control.DescribeConfigsRequest(tuple(map(_resource, items)), synonyms, docs)
@@ -65,9 +68,11 @@ class ConfigEngine:
             try:
                 return await self._requester.ask_node(int(node), apis.DESCRIBE_CONFIGS, request, call)
             except BrokerIdNotRegisteredError:
-                pass  # another node has the same values
+                if _is_of_loggers(request):
+                    raise
+                # another node has the same values
             except KafkaError as error:
-                if not error.retriable:
+                if not error.retriable or _is_of_loggers(request):
                     raise
         return await self._requester.ask(apis.DESCRIBE_CONFIGS, request, call)
 
@@ -122,8 +127,14 @@ class ConfigEngine:
 
 def _altered_by(resource: Resource, changes: Mapping[str, Any]) -> str:
     """The node that has to be asked, which checks keys of its listeners; empty for any."""
+    if resource.kind == _LOGGERS:
+        return resource.name  # no other node has them
     is_of_listener = any(name.lower().startswith("listener.name.") for name in changes)
     return resource.name if resource.kind == "broker" and resource.name.isdecimal() and is_of_listener else ""
+
+
+def _is_of_loggers(request: control.DescribeConfigsRequest) -> bool:
+    return any(each.resource_type == TYPES[_LOGGERS] for each in request.resources)
 
 
 def resources_of(items: Iterable[str | Resource]) -> list[Resource]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from ...protocol.messages.envelope import Api
+    from ...protocol.messages.envelope import Api, ApiVersionRange
     from ...protocol.records.header import Buffer
     from ...protocol.transport.dealer_io import Response
     from ...protocol.transport.security import ConnectionSecurity
@@ -154,6 +154,10 @@ class ZmqNetwork:
         if refusal is not None:
             loop.call_soon(call.set_exception, refusal)
         return call.give_up
+
+    async def served_apis(self, address: Address, timeout_ms: int) -> tuple[ApiVersionRange, ...]:
+        """The apis and versions that a server named in the handshake. Errors: as `request`."""
+        return (await self._connection(address, timeout_ms)).hello.apis
 
     def drop(self, address: Address) -> None:
         """See `Network.drop`."""

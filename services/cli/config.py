@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..secured_files import parse_properties
 from .admin import open_admin, raise_first
 from .common import (
     Settings,
@@ -29,12 +31,21 @@ if TYPE_CHECKING:
 _COLUMNS = ("resource", "key", "value", "source")
 _RESOURCES_PER_REQUEST = 200  # Bound: a response describes every key of each resource
 _PAIRS: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE", "callback": key_value_pairs}
-_SOURCES = {1: "topic", 2: "node", 3: "cluster", 4: "file", 5: "default", 7: "client-metrics", 8: "group"}
+_SOURCES = {
+    1: "topic",
+    2: "node",
+    3: "cluster",
+    4: "file",
+    5: "default",
+    6: "logger",
+    7: "client-metrics",
+    8: "group",
+}
 
 
 @click.group()
 def config() -> None:
-    """Describe and alter configs of topics, groups, nodes and the cluster."""
+    """Describe and alter configs of topics, groups, nodes and the cluster, and log levels."""
 
 
 def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,6 +53,13 @@ def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--cluster-wide", is_flag=True, help="Defaults of all nodes of the cluster."),
         click.option(
             "--node", "nodes", multiple=True, type=click.IntRange(min=0), metavar="ID", help="Storage node."
+        ),
+        click.option(
+            "--loggers",
+            multiple=True,
+            type=click.IntRange(min=0),
+            metavar="ID",
+            help="Log levels of the process of storage node ID, by logger; until its restart.",
         ),
         click.option(
             "--group",
@@ -81,6 +99,7 @@ def describe(
     topics: tuple[str, ...],
     groups: tuple[str, ...],
     nodes: tuple[int, ...],
+    loggers: tuple[int, ...],
     cluster_wide: bool,
     is_all: bool,
     is_verbose: bool,
@@ -91,7 +110,7 @@ def describe(
     overrides the node's start configuration, which overrides the default.
     """
     with open_admin(settings, settings.client_config()) as admin:
-        wanted = _resources(topics, groups, nodes, cluster_wide) or admin.list_config_resources(
+        wanted = _resources(topics, groups, nodes, loggers, cluster_wide) or admin.list_config_resources(
             configured_only=True
         )
         rows: list[dict[str, Any]] = []
@@ -121,6 +140,13 @@ def describe(
     metavar="KEY=VALUE",
     callback=key_value_pairs,
     help="Set a key; repeatable.",
+)
+@click.option(
+    "--set-file",
+    "path",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Set the keys of a properties file.",
 )
 @click.option(
     "--delete",
@@ -153,18 +179,19 @@ def alter(
     topics: tuple[str, ...],
     groups: tuple[str, ...],
     nodes: tuple[int, ...],
+    loggers: tuple[int, ...],
     cluster_wide: bool,
-    given: dict[str, str],
-    deleted: tuple[str, ...],
-    appended: dict[str, str],
-    subtracted: dict[str, str],
+    path: Path | None,
     dry_run: bool,
+    **given: Any,
 ) -> None:
     """Change configs of topics, groups or nodes. The changes of one topic, group or node are atomic."""
-    wanted = _resources(topics, groups, nodes, cluster_wide)
+    wanted = _resources(topics, groups, nodes, loggers, cluster_wide)
     if not wanted:
-        raise click.UsageError("name a resource: --topic NAME, --group NAME, --node ID or --cluster-wide")
-    changes = _changes(given, deleted, appended, subtracted)
+        raise click.UsageError("name a resource: --topic, --group, --node, --loggers or --cluster-wide")
+    if path is not None:
+        given["given"] = {**parse_properties(path.read_text(encoding="utf-8")), **given["given"]}
+    changes = _changes(**given)
     with open_admin(settings, settings.client_config()) as admin:
         _alter(admin, wanted, changes, settings, dry_run=dry_run)
 
@@ -216,22 +243,29 @@ def _changes(
             raise click.UsageError(f"two changes of key {min(twice)}")
         changes |= part
     if not changes:
-        raise click.UsageError("nothing to change: give --set, --delete, --append or --subtract")
+        raise click.UsageError("nothing to change: give --set, --set-file, --delete, --append or --subtract")
     return changes
 
 
 def _resources(
-    topics: tuple[str, ...], groups: tuple[str, ...], nodes: tuple[int, ...], cluster_wide: bool
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    nodes: tuple[int, ...],
+    loggers: tuple[int, ...],
+    cluster_wide: bool,
 ) -> list[Resource]:
     from ...clients.admin.admin_types import Resource
 
     found = [Resource.broker()] if cluster_wide else []
     found += [Resource.broker(node) for node in dict.fromkeys(nodes)]
+    found += [Resource.broker_loggers(node) for node in dict.fromkeys(loggers)]
     found += [Resource.group(name) for name in dict.fromkeys(groups)]
     return found + [Resource.topic(name) for name in dict.fromkeys(topics)]
 
 
 def _name(resource: Resource) -> str:
+    if resource.kind == "broker-loggers":
+        return f"loggers of node {resource.name}"
     if resource.kind != "broker":
         return f"{resource.kind} {resource.name}"
     return f"node {resource.name}" if resource.name else "cluster"

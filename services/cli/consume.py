@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import NotFoundError, Settings, bootstrap_option, cluster_option, config_option, reading_command
-from .completion import topic_names
+from .completion import group_names, topic_names
+from .consume_group import POLL_RECORDS, POLL_S, group_config, group_records, matching_topics, until_idle
 from .interrupts import interrupts
 from .offsets import NOTATION, ReadRange, read_range, start_offset
 from .output import OUTPUT_FORMATS
@@ -24,12 +25,17 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from .tokens import AnyRecord
 
-POLL_S = 0.5
-POLL_RECORDS = 5000
-
 
 @click.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=topic_names)
+@click.argument("topics", nargs=-1, metavar="[TOPIC…]", shell_complete=topic_names)
+@click.option("--include", "regex", metavar="REGEX", help="Topics that match this expression as a whole.")
+@click.option(
+    "-g",
+    "--group",
+    metavar="NAME",
+    shell_complete=group_names,
+    help="Read as a member of this group, which assigns the partitions, and commit offsets.",
+)
 @click.option(
     "-p",
     "--partition",
@@ -48,6 +54,12 @@ POLL_RECORDS = 5000
     help=f"Start offset: {NOTATION}. Or the output format: text, json, jsonl. Repeatable [default:"
     " beginning].",
 )
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0, min_open=True),
+    help="Exit after this many seconds without a record.",
+)
 @click.option("-e", "--exit-at-end", is_flag=True, help="Exit at the current end of each partition.")
 @click.option("-c", "--count", type=click.IntRange(min=0), help="Exit after this many records.")
 @click.option(
@@ -65,6 +77,8 @@ POLL_RECORDS = 5000
 @reading_command(bootstrap_option, cluster_option, config_option)
 def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> None:
     """Print the records of topics, and new records as they arrive, until Ctrl-C."""
+    if bool(topics) == (options["regex"] is not None):
+        raise click.UsageError("name topics, or give --include")
     forms = [text for text in options["where"] if text in OUTPUT_FORMATS]
     form = forms[-1] if forms else settings.form
     try:
@@ -85,16 +99,24 @@ def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> N
         settings.given_config(), {}, (ConsumerConfig, AdminConfig, ConnectionConfig)
     )  # no keys of producers
     if "group.id" in keys:
-        raise click.UsageError("`consume` has no group: it assigns partitions and commits no offsets")
+        raise click.UsageError("name the group with -g: without it `consume` assigns partitions itself")
+    config = settings.client_config()
+    if options["group"] is not None:
+        config |= group_config(options["group"], options["partitions"], span)
     with (
         interrupts(),
-        connect(settings.addresses(), config=settings.client_config()) as cluster,
+        connect(settings.addresses(), config=config) as cluster,
         # a group.id from the environment belongs to programs: this command must not commit offsets for it
         cluster.consumer(enable_auto_commit=False) as consumer,
     ):
-        places = _places(cluster.admin(), topics, options["partitions"])
-        stops = _assign(consumer, places, span, exits=options["exit_at_end"])
-        _print(_records(consumer, places, stops, options["count"]), render, form, options["unbuffered"])
+        topics = topics or matching_topics(cluster.admin(), options["regex"])
+        if options["group"] is not None:
+            found = group_records(consumer, topics, options["count"], exits=options["exit_at_end"])
+        else:
+            places = _places(cluster.admin(), topics, options["partitions"])
+            stops = _assign(consumer, places, span, exits=options["exit_at_end"])
+            found = _records(consumer, places, stops, options["count"])
+        _print(until_idle(found, options["timeout_s"]), render, form, options["unbuffered"])
 
 
 def envelope(record: AnyRecord) -> bytes:

@@ -44,3 +44,30 @@ def set_level(settings: Settings, *, name: str, level: int, downgrade: bool, dry
     with open_admin(settings, settings.client_config()) as admin:
         admin.update_features({name: level}, allow_downgrade=downgrade, validate_only=dry_run)
     note(f"{'would be set' if dry_run else 'set'}: {name} {level}")
+
+
+@feature.command()
+@click.option("--dry-run", is_flag=True, help="Only show what would be set.")
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
+def upgrade(settings: Settings, *, dry_run: bool) -> None:
+    """Set each feature to the highest level that all nodes support."""
+    with open_admin(settings, settings.client_config()) as admin:
+        found = admin.describe_features()
+        lower = {name: each.max_level for name, each in found.items() if each.level < each.max_level}
+        if lower:
+            admin.update_features(lower, validate_only=dry_run)
+    rows = [{"feature": name, "from": found[name].level, "to": level} for name, level in lower.items()]
+    if rows or settings.form != "text":
+        print_rows(rows, ("feature", "from", "to"), settings.form)
+    else:
+        note("all features have their highest levels")
+
+
+@feature.command()
+@reading_command(form_option)
+def versions(settings: Settings) -> None:
+    """Show the levels that this version of headrace supports; it serves the apis of Kafka 4.3."""
+    from ...protocol.metadata.features import SUPPORTED
+
+    rows = [{"feature": name, "min_level": low, "max_level": high} for name, (low, high) in SUPPORTED.items()]
+    print_rows(rows, ("feature", "min_level", "max_level"), settings.form)

@@ -23,6 +23,7 @@ from .common import (
 from .completion import group_names, topic_names
 from .group_reset import reset
 from .output import note, print_object, print_rows, write_line
+from .regex import validate_regex
 from .sent_topology import sent_topology, topology_lines, topology_rows
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def group() -> None:
 
 
 group.add_command(reset)
+group.add_command(validate_regex)
 
 
 @group.command("list")
@@ -63,8 +65,11 @@ group.add_command(reset)
     metavar="TYPE",
     help="Only groups of this type: classic, consumer or streams; repeatable.",
 )
+@click.option("--protocol", metavar="NAME", help="Only groups of this protocol, such as consumer or connect.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
-def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str, ...]) -> None:
+def list_groups(
+    settings: Settings, *, states: tuple[str, ...], types: tuple[str, ...], protocol: str | None
+) -> None:
     """List groups of all types with their states."""
     with open_admin(settings, settings.client_config()) as admin:
         rows = [
@@ -75,6 +80,7 @@ def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str
                 "protocol": each.protocol_type or None,
             }
             for each in admin.list_groups(states=states, types=types)
+            if protocol is None or each.protocol_type == protocol
         ]
     print_rows(rows, _LISTED, settings.form)
 

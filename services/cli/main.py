@@ -42,6 +42,7 @@ from . import (
     bench,
     client_metrics,
     cluster,
+    cluster_info,
     completion,
     config,
     console,
@@ -52,8 +53,10 @@ from . import (
     doctor,
     feature,
     group,
+    kafka_tools,
     lag,
     logs,
+    metadata,
     namespace,
     node,
     partition,
@@ -65,10 +68,12 @@ from . import (
     role,
     security,
     server,
+    storage,
     stream,
     topic,
     txn,
     user,
+    verifiable,
 )
 from .common import (
     EXIT_BROKEN_PIPE,
@@ -178,6 +183,7 @@ for _command in (
     cluster.up,
     cluster.down,
     cluster.status,
+    cluster_info.cluster,
     quorum.quorum,
     topic.topic,
     config.config,
@@ -208,8 +214,12 @@ for _command in (
     debug.debug,
     deploy.deploy,
     server.server,
+    metadata.metadata,
+    storage.storage,
+    verifiable.verifiable,
     quickstart.quickstart,
     completion.completion,
+    kafka_tools.kafka_tools,
 ):
     cli.add_command(_command)
 

@@ -13,6 +13,7 @@ from .common import Settings, bootstrap_option, changing_command, cluster_option
 from .completion import topic_names
 from .output import note, print_rows, write_line
 from .recover import recover
+from .verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,10 +28,11 @@ _MOVES = ("topic", "partition", "replicas", "adding_replicas", "removing_replica
 
 @click.group()
 def partition() -> None:
-    """Elect and recover leaders, and move partitions between nodes and log dirs."""
+    """Elect and recover leaders, move partitions between nodes and log dirs, and compare their replicas."""
 
 
 partition.add_command(recover)
+partition.add_command(verify)
 
 
 @partition.command()
@@ -53,6 +55,13 @@ partition.add_command(recover)
     help="Only this partition; repeatable [default: all partitions of the topic].",
 )
 @click.option("--all", "is_all", is_flag=True, help="Elect leaders of all partitions of all topics.")
+@click.option(
+    "--from-file",
+    "path",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Partitions in the JSON of kafka-leader-election.sh.",
+)
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation of --unclean.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def elect(
@@ -62,6 +71,7 @@ def elect(
     topic: str | None,
     numbers: tuple[int, ...],
     is_all: bool,
+    path: Path | None,
     is_sure: bool,
 ) -> None:
     """Elect leaders of partitions: the preferred leader, or with --unclean any live replica."""
@@ -69,14 +79,15 @@ def elect(
 
     if kind is None:
         raise click.UsageError("give --preferred or --unclean")
-    if (topic is None) != is_all or (numbers and topic is None):
-        raise click.UsageError("give --topic (and --partition), or --all")
+    if (topic is not None) + is_all + (path is not None) != 1 or (numbers and topic is None):
+        raise click.UsageError("give --topic (and --partition), --from-file, or --all")
+    listed = None if path is None else _read_places(path)
     if kind == "UNCLEAN" and not is_sure:
         click.confirm(
             "Elect out-of-sync leaders? Records that they do not have are lost.", abort=True, err=True
         )
     with open_admin(settings, settings.client_config()) as admin:
-        places = None if topic is None else places_of(admin, topic, numbers)
+        places = listed if topic is None else places_of(admin, topic, numbers)
         results = admin.elect_leaders(ElectionType[kind], places)
     not_needed = [place for place, e in results.errors.items() if isinstance(e, ElectionNotNeededError)]
     errors = {_name(place): e for place, e in results.errors.items() if place not in not_needed}
@@ -128,6 +139,7 @@ def elect(
     type=click.IntRange(min=1),
     help="New replication factor [default: unchanged].",
 )
+@click.option("--disable-rack-aware", is_flag=True, help="Let --generate ignore the racks of nodes.")
 @click.option(
     "--throttle",
     type=click.IntRange(min=1),
@@ -145,6 +157,7 @@ def reassign(
     topics: tuple[str, ...],
     nodes: str | None,
     factor: int | None,
+    disable_rack_aware: bool,
     throttle: int | None,
 ) -> None:
     """Move partitions to other nodes, as PLAN says: the name of a file, or its JSON.
@@ -155,8 +168,8 @@ def reassign(
     steps = [name for name in (step, executed, verified, cancelled) if name is not None]
     if len(steps) != 1:
         raise click.UsageError("give one of --generate, --execute, --verify, --cancel, --list")
-    if step != "generate" and (topics or nodes or factor):
-        raise click.UsageError("--topic, --nodes and --replication-factor belong to --generate")
+    if step != "generate" and (topics or nodes or factor or disable_rack_aware):
+        raise click.UsageError("--topic, --nodes, -r and --disable-rack-aware belong to --generate")
     if throttle and executed is None:
         raise click.UsageError("--throttle belongs to --execute")
     if step == "generate" and not topics:
@@ -166,7 +179,7 @@ def reassign(
         if step == "list":
             _list(admin, settings)
         elif plan is None:
-            _generate(admin, topics, _node_ids(nodes), factor)
+            _generate(admin, topics, _node_ids(nodes), factor, has_racks=not disable_rack_aware)
         elif executed is not None:
             _execute(admin, plan, throttle)
         elif verified is not None:
@@ -228,7 +241,9 @@ def _list(admin: Admin, settings: Settings) -> None:
     print_rows([_row(place, move) for place, move in sorted(ongoing.items())], _MOVES, settings.form)
 
 
-def _generate(admin: Admin, topics: Sequence[str], nodes: Sequence[int], factor: int | None) -> None:
+def _generate(
+    admin: Admin, topics: Sequence[str], nodes: Sequence[int], factor: int | None, *, has_racks: bool
+) -> None:
     from ...clients.admin.admin_types import NodeState
     from ..reassignment_plan import generate, text_of_plan
 
@@ -237,7 +252,7 @@ def _generate(admin: Admin, topics: Sequence[str], nodes: Sequence[int], factor:
     if unknown:
         raise ConfigError(f"node {unknown[0]} is not registered")
     chosen = nodes or [n for n, node in known.items() if node.state is NodeState.ACTIVE]
-    racks = {node_id: known[node_id].rack for node_id in chosen}
+    racks = {node_id: known[node_id].rack if has_racks else None for node_id in chosen}
     current = {place: found.target for place, found in _assigned(admin, topics).items()}
     write_line(text_of_plan(generate(current, racks, factor)))
 
@@ -314,6 +329,17 @@ def _assigned(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, Parti
         for name, found in described.items()
         for part in found.partitions
     }
+
+
+def _read_places(path: Path) -> list[TopicPartition]:
+    from ..reassignment_plan import MAX_PLAN_BYTES, places_of_json
+
+    if path.stat().st_size > MAX_PLAN_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_PLAN_BYTES} bytes")
+    try:
+        return places_of_json(path.read_text(encoding="utf-8"))
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _read_plan(text: str) -> Plan:

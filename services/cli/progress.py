@@ -11,15 +11,31 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def progress_bar(title: str, total_bytes: int | None) -> Iterator[Callable[[int], None]]:
-    """A function that takes the number of further bytes done; `total_bytes` None if unknown."""
+def progress_bar(
+    title: str, total: float | None, *, is_bytes: bool = True
+) -> Iterator[Callable[[float], None]]:
+    """A function that takes the amount of further work done: bytes, or with `is_bytes` False steps.
+
+    `total` is None if unknown.
+    """
     if not sys.stderr.isatty():
-        yield lambda _size_bytes: None
+        yield lambda _done: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TransferSpeedColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    amounts = (
+        (DownloadColumn(), TransferSpeedColumn()) if is_bytes else (MofNCompleteColumn(), TimeElapsedColumn())
+    )
+    columns = (TextColumn("{task.description}"), BarColumn(), *amounts)
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total_bytes)
-        yield lambda size_bytes: progress.update(task, advance=size_bytes)
+        task = progress.add_task(title, total=total)
+        yield lambda done: progress.update(task, advance=done)

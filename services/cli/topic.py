@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...protocol.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from ..network_status import pieces
 from .admin import open_admin, raise_first
 from .common import (
+    NotFoundError,
     Settings,
     bootstrap_option,
     changing_command,
@@ -20,6 +22,7 @@ from .common import (
 from .completion import topic_names
 from .delete_records import delete_records
 from .output import note, print_object, print_rows, write_line
+from .topic_offsets import offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +40,19 @@ _FILTERS: dict[str, Callable[[PartitionDescription, int], bool]] = {
     "under_min_isr": lambda part, min_isr: part.is_under_min_isr(min_isr),
     "unavailable": lambda part, _: part.is_unavailable,
 }
+
+
+def _assignments(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> dict[int, tuple[int, ...]]:
+    """Replicas by partition, of Kafka's 1:2,2:1. Errors: click.BadParameter."""
+    try:
+        parts = [] if text is None else [tuple(map(int, part.split(":"))) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not like 1:2,2:1: replicas of a partition, partitions"
+        ) from None
+    return dict(enumerate(parts))
 
 
 @click.group()
@@ -58,6 +74,14 @@ def topic() -> None:
     type=click.IntRange(min=1),
     help="Number of replicas of each partition [default: default.replication.factor of the cluster].",
 )
+@click.option(
+    "--replica-assignment",
+    "assignments",
+    metavar="ID:ID,ID:ID…",
+    callback=_assignments,
+    help="Nodes of the replicas of each partition, the preferred leader first, in place of -p and -r.",
+)
+@click.option("--if-not-exists", is_flag=True, help="Leave existing topics as they are, without an error.")
 @click.option("--dry-run", is_flag=True, help="Validate the request without making the change.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def create(
@@ -66,6 +90,8 @@ def create(
     names: tuple[str, ...],
     partitions: int | None,
     replication_factor: int | None,
+    assignments: dict[int, tuple[int, ...]],
+    if_not_exists: bool,
     dry_run: bool,
 ) -> None:
     """Create topics. -X sets their configs, such as -X retention.ms=3600000.
@@ -74,9 +100,14 @@ def create(
     """
     from ...clients.admin.admin_types import NewTopic
 
-    topics = [NewTopic(name, partitions, replication_factor, settings.config) for name in names]
+    if assignments and (partitions or replication_factor):
+        raise click.UsageError("--replica-assignment excludes --partitions and --replication-factor")
+    topics = [NewTopic(name, partitions, replication_factor, settings.config, assignments) for name in names]
     with open_admin(settings, settings.client_config_without_pairs()) as admin:
         results = admin.create_topics(*topics, validate_only=dry_run)
+        errors = results.errors
+        if if_not_exists:
+            errors = _without(errors, TopicAlreadyExistsError, "exists already")
         made = {name: results[name] for name in results if name not in results.errors}
         rows = [
             {
@@ -89,7 +120,7 @@ def create(
         ]
         if rows or settings.form == "json":
             print_rows(rows, ("topic", "partitions", "replication_factor", "id"), settings.form)
-        raise_first(results.errors, len(names))
+        raise_first(errors, len(names))
 
 
 @topic.command("list")
@@ -107,6 +138,13 @@ def list_topics(settings: Settings, *, internal: bool) -> None:
 
 @topic.command()
 @click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=topic_names)
+@click.option("--all", "is_all", is_flag=True, help="Describe all topics, without internal ones.")
+@click.option("--id", "topic_ids", multiple=True, metavar="ID", help="Topic with this id; repeatable.")
+@click.option(
+    "--with-overrides",
+    is_flag=True,
+    help="Describe topics with own configs, without partitions.",
+)
 @click.option("--all-configs", is_flag=True, help="Include configs that have their default value.")
 @click.option("--under-replicated", is_flag=True, help="Only partitions with replicas outside of the ISR.")
 @click.option(
@@ -117,7 +155,16 @@ def list_topics(settings: Settings, *, internal: bool) -> None:
 )
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
-def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, **filters: bool) -> None:
+def describe(
+    settings: Settings,
+    *,
+    names: tuple[str, ...],
+    topic_ids: tuple[str, ...],
+    is_all: bool,
+    with_overrides: bool,
+    all_configs: bool,
+    **filters: bool,
+) -> None:
     """Show partitions, leaders, replicas, offsets and configs of topics.
 
     Of several filters a partition must match one. Without names, all topics are searched.
@@ -125,10 +172,12 @@ def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, *
     from ...clients.admin.admin_types import Resource
 
     chosen = [_FILTERS[name] for name, is_on in filters.items() if is_on]
-    if not names and not chosen:
-        raise click.UsageError("name a topic, or give a filter such as --under-replicated")
+    if not (names or topic_ids or chosen or is_all or with_overrides):
+        raise click.UsageError("name a topic, or give --all, or a filter such as --under-replicated")
+    if is_all and (names or topic_ids):
+        raise click.UsageError("--all excludes names and --id")
     with open_admin(settings, settings.client_config()) as admin:
-        wanted = list(dict.fromkeys(names or [item.name for item in admin.list_topics(internal=True)]))
+        wanted = _wanted(admin, names, topic_ids, is_all=is_all)
         described: list[dict[str, Any]] = []
         errors: dict[str, BaseException] = {}
         for piece in pieces(wanted):
@@ -139,7 +188,10 @@ def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, *
             for name in known:
                 values = configs[Resource.topic(name)]
                 partitions = _chosen(found[name], values, chosen)
+                if with_overrides and all(value.is_default for value in values.values()):
+                    continue
                 if partitions or not chosen:
+                    partitions = [] if with_overrides else partitions
                     described.append(_described(admin, found[name], partitions, values, all_configs))
         if settings.form == "text":
             for facts in described:
@@ -150,6 +202,7 @@ def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, *
 
 
 topic.add_command(delete_records)
+topic.add_command(offsets)
 
 
 @topic.command("add-partitions")
@@ -170,9 +223,10 @@ def add_partitions(settings: Settings, *, name: str, total: int, dry_run: bool) 
 
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=topic_names)
+@click.option("--if-exists", is_flag=True, help="No error for a topic that does not exist.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @changing_command(bootstrap_option, cluster_option, config_option)
-def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
+def delete(settings: Settings, *, names: tuple[str, ...], if_exists: bool, is_sure: bool) -> None:
     """Delete topics and all their records."""
     if not is_sure:
         click.confirm(f"Delete {', '.join(names)} and every record?", abort=True, err=True)
@@ -181,7 +235,32 @@ def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None
         gone = [name for name in results if name not in results.errors]
         if gone:
             note(f"deleted {', '.join(gone)}")
-        raise_first(results.errors, len(results))
+        errors = results.errors
+        if if_exists:
+            errors = _without(errors, UnknownTopicOrPartitionError, "does not exist")
+        raise_first(errors, len(results))
+
+
+def _without(
+    errors: dict[str, BaseException], kind: type[BaseException], what: str
+) -> dict[str, BaseException]:
+    """The errors of other kinds; names the topics with one of this kind."""
+    for name in (name for name, error in errors.items() if isinstance(error, kind)):
+        note(f"topic {name!r} {what}")
+    return {name: error for name, error in errors.items() if not isinstance(error, kind)}
+
+
+def _wanted(admin: Admin, names: tuple[str, ...], topic_ids: tuple[str, ...], *, is_all: bool) -> list[str]:
+    """The named topics, those with the ids, or all. Errors: NotFoundError for an id."""
+    if names and not topic_ids:
+        return list(dict.fromkeys(names))
+    listed = admin.list_topics(internal=not is_all)
+    by_id = {item.topic_id.hex(): item.name for item in listed}
+    unknown = [text for text in topic_ids if text.lower() not in by_id]
+    if unknown:
+        raise NotFoundError(f"no topic has the id {unknown[0]!r}; `headrace topic list` shows the ids")
+    found = [*names, *(by_id[text.lower()] for text in topic_ids)]
+    return list(dict.fromkeys(found or by_id.values()))
 
 
 def _chosen(

@@ -21,6 +21,9 @@ NEEDS_NO_CLUSTER = {
     "stream describe",
     "server status",
     "deploy systemd",
+    *("version", "config keys", "log dump", "completion", "stream describe", "kafka-tools"),
+    *("feature versions", "group validate-regex", "storage info", "storage random-uuid"),
+    *("metadata cat", "metadata find", "metadata log", "metadata ls", "metadata shell", "metadata tree"),
 }
 NEVER_FALLS_BACK = {"status", "security ray-env", "security status"}
 READING = {
@@ -31,6 +34,9 @@ READING = {
     "user list": "",
     "client-metrics describe": "",
     "client-metrics list": "",
+    "cluster api-versions": "",
+    "cluster endpoints": "",
+    "cluster id": "",
     "completion": "bash",
     "config describe": "",
     "config keys": "",
@@ -39,16 +45,26 @@ READING = {
     "deploy systemd": "",
     "doctor": "",
     "feature list": "",
+    "feature versions": "",
     "group describe": "--all",
     "group list": "",
     "group members": "--all",
     "group tasks": "shop",
     "lag": "",
+    "group validate-regex": "ord.*",
+    "kafka-tools": "",
     "log dirs": "",
     "log dump": "",
+    "metadata cat": "",
+    "metadata find": "",
+    "metadata log": "",
+    "metadata ls": "",
+    "metadata shell": "",
+    "metadata tree": "",
     "namespace describe": "shop.",
     "namespace list": "",
     "node list": "",
+    "partition verify": "orders",
     "quorum status": "",
     "quota describe": "",
     "role describe": "readers",
@@ -58,6 +74,8 @@ READING = {
     "security status": "",
     "server status": "-c pyproject.toml",
     "status": "",
+    "storage info": "",
+    "storage random-uuid": "",
     "stream describe": "copying_app:app",
     "stream diff": "copying_app:app",
     "stream query": "shop counts ann",
@@ -66,6 +84,7 @@ READING = {
     "stream top": "shop --count 1",
     "topic describe": "orders",
     "topic list": "",
+    "topic offsets": "orders",
     "txn describe": "id",
     "txn find-hanging": "--all",
     "txn list": "",
@@ -73,7 +92,9 @@ READING = {
     "version": "",
 }
 # A complete command line of every command that can change something. Those of HAS_OWN_CLUSTER start one.
-HAS_OWN_CLUSTER = {"up", "quickstart", "server node", "server controller", "server format"}
+HAS_OWN_CLUSTER = {
+    *("up", "quickstart", "server node", "server controller", "server format", "storage format"),
+}
 CHANGING = {
     "acl create": "--user ann --operation read --topic orders",
     "acl delete": "--topic orders",
@@ -93,6 +114,7 @@ CHANGING = {
     "config alter": "--topic orders --set segment.ms=5",
     "down": "",
     "feature set": "security.version 2",
+    "feature upgrade": "",
     "group delete": "billing --yes",
     "group delete-offsets": "billing -t orders",
     "group reset": "billing -t orders --to-latest --execute",
@@ -109,6 +131,7 @@ CHANGING = {
     "quorum add-voter": "2 host:1",
     "quorum remove-voter": "2",
     "security rotate": "",
+    "storage format": "",
     "role create": "readers",
     "role delete": "readers",
     "role grant": "readers --user ann",
@@ -130,6 +153,8 @@ CHANGING = {
     "txn abort": "-t orders -p 0 --start-offset 5 --yes",
     "txn abort-prepared": "id --yes",
     "up": "",
+    "verifiable consume": "orders --group-id g",
+    "verifiable produce": "orders --max-messages 1",
 }
 
 

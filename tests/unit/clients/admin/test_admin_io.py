@@ -65,7 +65,7 @@ async def test_configs_are_described_and_changed(fake: Any, cluster: Any) -> Non
     await admin.alter_configs({"t": {"list": append(["a", "b"])}})
     change = fake.requests("IncrementalAlterConfigs")[-1].resources[0].changes[0]
     assert (change.operation, change.value) == (2, "a,b")
-    with pytest.raises(errors.ConfigError, match="one of topic, broker, client-metrics, group"):
+    with pytest.raises(errors.ConfigError, match="topic, broker, broker-loggers, client-metrics, group"):
         await admin.describe_configs(Resource("cluster", "g"))
 
 
