@@ -261,6 +261,11 @@ class StreamsConfig(QuerySecurityConfig):
         True,
         doc="The group gets the description of the topology, for `headrace stream describe ID`.",
     )
+    enable_tracing: bool = key(
+        "enable.tracing",
+        False,
+        doc="Make spans of sampled records: poll, process, send and commit; see TRACING.md.",
+    )
     metrics_level: str = key(
         "metrics.recording.level",
         "INFO",

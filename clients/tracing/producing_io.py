@@ -70,13 +70,12 @@ class ProducerTracing:
     def begin(self, topic: str, headers: HeadersLike, key: Any = None) -> SentRecord | None:
         """The span of a record that is sampled, with its headers; None for all others."""
         context = otel_context.get_current()
-        if headers:
-            given = _traceparent_of(headers)
-            if given is not None:
-                return self._begin_given(topic, headers, given, context, key)
         parent = self._sampled_parent(context)
         if parent:
             return self._started(self._tracer, topic, headers, context, key)
+        given = _traceparent_of(headers) if headers else None
+        if given is not None:
+            return self._begin_given(topic, headers, given, key)
         if parent is None and self._may_decide():
             return self._started(self._roots.tracer, topic, headers, context, key)
         return None
@@ -156,16 +155,16 @@ class ProducerTracing:
         return SentRecord(self, span, (*kept, *own))
 
     def _begin_given(
-        self, topic: str, headers: HeadersLike, given: bytes | None, context: Context, key: Any
+        self, topic: str, headers: HeadersLike, given: bytes | None, key: Any
     ) -> SentRecord | None:
-        """A record whose headers have a context already, which stays: of a stream, or of the application."""
+        """A record whose headers have a context already, which stays: that of its creator."""
         found = sampled_context(given)
         if found is None:
             return None
         creator = remote(found)
         span = self._tracer.start_span(
             span_name(SEND, topic),
-            context if self._sampled_parent(context) else under(creator),
+            under(creator),
             SpanKind.CLIENT,
             self._facts(topic, key),
             [Link(creator)],

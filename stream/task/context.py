@@ -12,6 +12,7 @@ from ..topology.serdes import resolve
 from .async_calls import TaskCalls
 from .current_record import CurrentRecord
 from .punctuation import PunctuationQueue, Schedule, next_time
+from .traced_node import traced_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from ..processing import AddCall, CallPolicy, Cancellable, Forward, Section
     from ..records import Record, RecordContext, RecordMetadata, TaskId
     from .collector import RecordCollector
-    from .nodes import Nodes
+    from .nodes import Node, Nodes
     from .settings import TaskSettings
+    from .traced_node import AroundRecord
 
 
 class TaskContext:
@@ -58,6 +60,7 @@ class TaskContext:
         """Processors that keep records."""
         self.fail: Callable[[str, Record[Any, Any] | None, Exception], None] | None = None
         self.nodes: Nodes | None = None  # while they run
+        self.around_record: AroundRecord | None = None  # with enable.tracing
         self.measures: TaskMeasures | None = None  # with metrics.recording.level DEBUG or TRACE
         self.engines: Mapping[str, Any] = {}  # of the stores with files
         self.stores: dict[str, Any] = {}
@@ -74,6 +77,11 @@ class TaskContext:
         self.collector: RecordCollector | None = None
         self._changelogs = changelogs
         self._failure: tuple[BaseException, RecordMetadata | None] | None = None
+
+    def traced(self, node: Node) -> Node:
+        """A source node, whose records are processed inside spans with enable.tracing."""
+        around = self.around_record
+        return node if around is None else traced_node(node, around, self.current)
 
     def open_stores(self) -> None:
         """Open the stores. Errors: StateStoreError."""

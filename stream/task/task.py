@@ -171,7 +171,7 @@ class Task:
         serdes = [resolve(source.key, "key", **defaults), resolve(source.value, "value", **defaults)]
         if None in serdes:
             raise StreamsError(f"source {source.name} has no serde, and the application has no default")
-        node = self._nodes.by_name[source.name]
+        node = self.context.traced(self._nodes.by_name[source.name])
         return RecordQueue(
             *(partition, node.process, serdes[0], serdes[1]),
             source.timestamp or self.config.timestamp_extractor,

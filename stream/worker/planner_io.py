@@ -202,8 +202,10 @@ def _client_configs(
     isolation = "read_committed" if config.is_exactly_once else "read_uncommitted"
     forced = {"enable.auto.commit": False, "isolation.level": isolation}
     defaults = {"auto.offset.reset": "earliest", "max.poll.records": 1000}
+    traced = {"enable.tracing": True} if config.enable_tracing else {}
     main = {
         **defaults,
+        **traced,
         **shared,
         **given.get("main.consumer", {}),
         **forced,
@@ -215,6 +217,6 @@ def _client_configs(
         "main.consumer": main,
         "restore.consumer": {**side, **given.get("restore.consumer", {})},
         "global.consumer": {**side, **given.get("global.consumer", {})},
-        "producer": {"linger.ms": 100, **given.get("producer", {})},
+        "producer": {"linger.ms": 100, **traced, **given.get("producer", {})},
         "admin": dict(given.get("admin", {})),
     }

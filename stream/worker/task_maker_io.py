@@ -15,6 +15,7 @@ from ..task.columns import ColumnIo
 from ..task.states import TaskState
 from ..task.task import Task, TaskIo
 from .state_directory_io import StoredOffset
+from .tracing_io import around_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -55,6 +56,7 @@ class TaskMaker:
         self._global_stores = global_stores
         self._cache = cache
         self._wall_ms = wall_ms
+        self._around_record = around_records(plan)
         self._engines: dict[TaskId, dict[str, Engine]] = {}  # of open tasks
 
     def open(self, task_id: TaskId, partitions: Iterable[TopicPartition]) -> tuple[Task, Restoration]:
@@ -129,6 +131,7 @@ class TaskMaker:
         )
         output.collector = task.collector
         task.context.folder, task.context.gate = folder, QueryGate()
+        task.context.around_record = self._around_record
         level = Level[self.plan.config.metrics_level]
         if level > Level.INFO:
             context = task.context

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import headrace
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Producer as KafkaProducer
-from headrace import aio
+from headrace import aio, stream, utf8
 from headrace.services.local_io import LocalCluster
 from opentelemetry.trace import SpanKind, get_current_span
 from spans import application_tracer, is_connected, spans_of, trace_id_in, wait_for_spans
@@ -176,3 +177,33 @@ def test_contexts_of_kafka_clients_go_on_here(cluster: LocalCluster) -> None:
     assert [message.headers() for message in got[count:-1]] == [
         [("traceparent", bad)] for bad in BAD_CONTEXTS
     ]
+
+
+def test_streams_process_in_the_trace_of_their_input(cluster: LocalCluster, tmp_path: Path) -> None:
+    """With exactly-once: the input, output from inside the span and from a cache, and the transaction."""
+    for topic in ("words", "copies", "counts"):
+        new_topic(cluster, topic)
+    options = {
+        "state_dir": str(tmp_path),
+        "commit_interval_ms": 100,
+        "processing_guarantee": "exactly_once_v2",
+    }
+    app = stream.App("counter", key=utf8, value=utf8, enable_tracing=True, replication_factor=3, **options)
+    seen: list[Any] = []
+    words = app.stream("words").peek(lambda key, value: seen.append(get_current_span().is_recording()))
+    words.to("copies")
+    words.group_by_key().count(store="n").to_stream().map_values(str).to("counts")
+    with cluster.producer(enable_tracing=True) as producer:
+        with application_tracer().start_as_current_span("request") as request:
+            producer.send("words", b"x", key=b"k").result(30)
+        with app.instance(cluster.bootstrap), cluster.consumer("counts", **EARLIEST) as consumer:
+            record = next(iter(consumer))
+    trace_id = request.get_span_context().trace_id
+    assert trace_id_in(record.headers) == trace_id
+    assert [name for name, _ in record.headers].count("traceparent") == 1
+    found = wait_for_spans(trace_id, "process words", "send copies", "send counts", "commit")
+    assert found["send copies"][0].parent == found["process words"][0].context
+    links = {link.context.span_id for link in found["commit"][0].links}
+    assert links > {found[name][0].context.span_id for name in ("send copies", "send counts")}
+    assert is_connected(spans_of(trace_id))
+    assert seen == [True]
