@@ -161,6 +161,8 @@ class ControllerServer:
     async def kill(self) -> None:
         """End without resigning and without a flush, as in a crash; `run` then returns."""
         self._is_killed = True
+        if self._telemetry is not None:
+            self._telemetry.close()
         if self._quorum is not None:
             self._quorum.close()
         if self._router is not None:
@@ -418,7 +420,7 @@ class ControllerServer:
         self._is_released = True
         self._tasks.stop()
         if self._telemetry is not None:
-            self._telemetry.close()
+            await self._telemetry.stop()
         if self._quorum is not None:
             self._quorum.close()
             self._peers.close()

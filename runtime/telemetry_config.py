@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
-from .config import Config, key
+from .config import DAY, key
 from .listener_address import MAX_PORT
+from .otlp_config import OtlpConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class TelemetryConfig(Config):
+class TelemetryConfig(OtlpConfig):
     """Keys of the exporters. The listener's key has another name for each kind of server, since they may run
     on one machine."""
 
@@ -41,6 +42,26 @@ class TelemetryConfig(Config):
         "",
         sensitive=True,
         doc="user:password that scrapes of the metrics endpoint must have; empty: none.",
+    )
+
+    metrics_otlp_enable: bool = key(
+        "metrics.otlp.enable", False, doc="Push the metrics of each server by OTLP to otlp.endpoint."
+    )
+    metrics_otlp_interval_ms: int = key(
+        "metrics.otlp.interval.ms",
+        0,
+        low=0,
+        high=DAY,
+        unit="ms",
+        doc="Time between two pushes; 0: OTEL_METRIC_EXPORT_INTERVAL, or a minute.",
+    )
+    metrics_ray_enable: bool = key(
+        "metrics.ray.enable",
+        False,
+        doc="Pass the metrics of each server to Ray's own pipeline, once per metrics.ray.interval.ms.",
+    )
+    metrics_ray_interval_ms: int = key(
+        "metrics.ray.interval.ms", 1_000, low=100, high=DAY, unit="ms", doc="Time between two updates."
     )
 
     @property

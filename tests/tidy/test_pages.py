@@ -40,6 +40,8 @@ FOREIGN_PAGES = {"docs/COMPATIBILITY.md"}
 FOREIGN = {
     "reset_index", "memmove", "zmq_msg_t", "area", "src", "name.tmp", "FastAPI", "lifespan", "post_fork",
     "NAME.json", "NAME", "DEBUG", "session_latest",
+    # of OpenTelemetry
+    "OTEL_RESOURCE_ATTRIBUTES",
     # of Ray
     "RAY_USE_TLS", "dashboard-agent-grpc-port", "dashboard-host", "dashboard-port", "max-worker-port",
     "metrics-export-port", "min-worker-port", "node-ip-address", "node-manager-port", "object-manager-port",
