@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Serde,
         SerdeContext,
         TopicPartitionReplica,
+        TraceIds,
         Transaction,
         append,
         bytes_,
@@ -99,7 +100,7 @@ __all__ = [
     "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor", "ConsumerInterceptor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
-    "ElectionType", "TopicPartitionReplica", "ANY_NAME", "quota_entity",
+    "ElectionType", "TopicPartitionReplica", "ANY_NAME", "quota_entity", "TraceIds",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64",
     "errors", "HeadraceError", "KafkaError",
 ]  # fmt: skip

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .sync.consumer_io import Consumer
     from .sync.producer_io import Producer
     from .sync.transaction_io import Transaction
+    from .tracing.log_ids import TraceIds
 
 _HOMES = {
     ".sync.cluster_io": ("connect", "Cluster"),
@@ -58,6 +59,7 @@ _HOMES = {
         "ElectionType", "TopicPartitionReplica", "ANY_NAME",
     ),
     ".admin.quotas_io": ("quota_entity",),
+    ".tracing.log_ids": ("TraceIds",),
     ".serdes": (
         "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
     ),
@@ -69,7 +71,7 @@ __all__ = [
     "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor", "ConsumerInterceptor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
-    "ElectionType", "TopicPartitionReplica", "ANY_NAME", "quota_entity",
+    "ElectionType", "TopicPartitionReplica", "ANY_NAME", "quota_entity", "TraceIds",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
 ]  # fmt: skip
 

@@ -15,12 +15,15 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...protocol.errors import ApiTimeoutError, HeadraceError
+from ...runtime.tracing.contexts import traceparents_of
 from ..records import RecordMetadata
 from ..user_code import call_user
 from .per_record_io import compiled_twin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from ..records import Headers
 
 # The counterpart of `RecordFuture` in asyncio producers.
 AsyncRecordFuture: TypeAlias = "asyncio.Future[RecordMetadata]"
@@ -59,9 +62,16 @@ class Delivery:
         self.error: BaseException | None = None
         self.parts: list[tuple[int, Delivery]] | None = None
         self.record_errors: dict[int, BaseException] | None = None  # rising indexes
-        self.traceparents: tuple[str, ...] = ()  # of sampled records, for the leader
+        self.traceparents: tuple[str, ...] | None = ()  # of sampled records; None: not known
         self._event: threading.Event | None = None
         self._callbacks: list[Callable[[], None]] | None = None
+
+    def note_headers(self, headers: Headers, *, is_traced: bool) -> None:
+        """A record with headers has joined the batch. Only with tracing the client looks at them."""
+        if not is_traced:
+            self.traceparents = None
+        elif self.traceparents is not None:
+            self.traceparents += traceparents_of(headers)
 
     def resolve(
         self,

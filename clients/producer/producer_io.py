@@ -15,7 +15,6 @@ from ...protocol.errors import ClosedError, HeadraceError, KafkaError
 from ...protocol.messages.registry import PRODUCE
 from ...protocol.records.codec import active_codec
 from ...runtime.effect_performer import EffectPerformer, ignore, on
-from ...runtime.tracing.contexts import traceparents_of
 from ..cluster.metadata_io import plain_name
 from ..losses_io import (
     Losses,
@@ -188,8 +187,8 @@ class ProducerEngine:
             else:
                 assert batch is not None
                 found = batch.delivery, index
-            if headers and self.is_traced and not isinstance(found, str):
-                found[0].traceparents += traceparents_of(headers)  # before the batch is sent
+            if headers and not isinstance(found, str):  # before the batch is sent
+                found[0].note_headers(headers, is_traced=self.is_traced)
             if accumulator.needs_wake and not self._wake_is_sent:
                 self._wake()
         if accumulator.has_grown:

@@ -142,6 +142,8 @@ class NodeServer:
                     self._config, self._files, self.node_id, self._locate, self.connections
                 )
             )
+            if self._config.enable_tracing:
+                self._spans = await self._workers.run(self._open_spans)
             self._raise_if_stopped(self._is_ending())
             link = self._open()
             link.start()
@@ -160,6 +162,8 @@ class NodeServer:
         self._identity.cluster_id, self._identity.node_id = self.cluster_id, self.node_id
         router, self.port = bind(config, self._files, self._new_router)
         self._router = router
+        if self._spans is not None:
+            self._spans.listens_at(config.advertised_port or self.port)
         core = self._core = StorageNode(
             config,
             self._manager,
@@ -198,7 +202,7 @@ class NodeServer:
             is_ending=self._is_ending,
             is_closed=lambda: self._is_closed,
             log=self._log_note,
-            spans=self._open_spans(),
+            spans=self._spans,
         )
         self._forwarder = Forwarder(link, replies, core, tasks, effects.perform, self._gateway.check)
         self._measures.take(core, router, link)
@@ -210,13 +214,11 @@ class NodeServer:
             effects.start_purge(purge)
         return link
 
-    def _open_spans(self) -> NodeSpans | None:
-        if not self._config.enable_tracing:
-            return None
-        from .spans_io import NodeSpans  # imports OpenTelemetry
+    def _open_spans(self) -> NodeSpans:
+        """On a thread: the import of OpenTelemetry and its exporters takes up to a second."""
+        from .spans_io import NodeSpans
 
-        self._spans = NodeSpans(self._config, self.node_id, self.cluster_id, self.port)
-        return self._spans
+        return NodeSpans(self._config, self.node_id, self.cluster_id)
 
     async def _until_active(self, link: ControllerLink) -> None:
         """Wait until the node is unfenced, stopped or has failed."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class NodeSpans:
     """The spans of one storage node, below those of the clients that sent the records."""
 
-    def __init__(self, config: NodeConfig, node_id: int, cluster_id: str, port: int) -> None:
+    def __init__(self, config: NodeConfig, node_id: int, cluster_id: str) -> None:
         self._tracing = ServerTracing(config, f"node-{node_id}")
         self._tracer = self._tracing.provider.get_tracer(SCOPE)
         self._names = names()
@@ -35,8 +35,11 @@ class NodeSpans:
             "node_id": node_id,
             "cluster_id": cluster_id,
             "host": config.host,
-            "port": config.advertised_port or port,
         }
+
+    def listens_at(self, port: int) -> None:
+        """The port of the node, once it is bound."""
+        self._own["port"] = port
 
     def record(self, effect: NoteSpan) -> None:
         """Perform the effect: a span for each context of the batch."""

@@ -24,7 +24,10 @@ def cluster() -> Iterator[headrace.LocalCluster]:
         with running.producer() as producer:
             for number in range(20):
                 producer.send(
-                    "orders", json.dumps({"id": number, "text": HOSTILE}).encode(), key=HOSTILE.encode(), partition=0
+                    "orders",
+                    json.dumps({"id": number, "text": HOSTILE}).encode(),
+                    key=HOSTILE.encode(),
+                    partition=0,
                 )
             producer.flush()
         with running.consumer("orders", group="billing", auto_offset_reset="earliest") as consumer:
@@ -107,7 +110,10 @@ def test_live_tail_shows_appended_records(browser: Chromium, cluster: headrace.L
     with cluster.producer() as producer:
         for number in (99, 101, 102):
             producer.send(
-                "orders", json.dumps({"id": number, "text": HOSTILE}).encode(), key=HOSTILE.encode(), partition=0
+                "orders",
+                json.dumps({"id": number, "text": HOSTILE}).encode(),
+                key=HOSTILE.encode(),
+                partition=0,
             )
         producer.flush()
     browser.wait("document.querySelectorAll('[data-tail] tbody tr').length === 2")
