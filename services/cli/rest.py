@@ -38,7 +38,7 @@ def rest(settings: Settings, *, host: str | None, port: int | None) -> None:
         interrupts(),
         rest_server(web, rest_config, bootstrap=target, client_config=client_config) as server,
     ):
-        note(f"REST is at {server.url}")
+        note(f"REST is at {server.url}, its description at {server.url}/docs")
         while not server.wait(_POLL_S):
             pass
 

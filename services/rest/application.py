@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ..web.calls_io import JsonApplication
+from ..web.calls_io import JsonApplication, Reply
 from ..web.routes import Route, RouteTable
 from ..web.server_io import WebServer
 from . import v2_topics, v3_acls, v3_clusters, v3_configs, v3_groups, v3_produce, v3_read, v3_topics
+from .openapi import document, page, page_policy
 from .settings import RestConfig
 from .tails import Tails, TailSettings
 from .v2_consumers import ConsumerRoutes, Consumers
@@ -55,17 +57,32 @@ class RestApplication:
             *(v3_clusters, v3_topics, v3_configs, v3_acls, v3_groups),
             *(v3_produce, v3_read, TailRoutes(self._tails)),
         )
-        self.table = RouteTable((*self.own_routes(), *(route for part in parts for route in part.ROUTES)))
+        self.table = RouteTable((*self._own_routes(), *(route for part in parts for route in part.ROUTES)))
         self.asgi: AsgiApp = JsonApplication(self.table, pool, web)
 
-    def own_routes(self) -> tuple[Route, ...]:
-        """Routes about the server itself."""
+    def _own_routes(self) -> tuple[Route, ...]:
         return (
             Route(
                 "GET", "/health", health, "Whether the server runs", "Server", None, Health, needs_user=False
             ),
             Route("GET", "/health/cluster", ready, "Whether the cluster responds", "Server", None, Health),
-        )
+            Route(
+                "GET", "/openapi.json", self._openapi, "This description", "Server", None, dict[str, Any],
+                needs_user=False,
+            ),
+            Route(
+                "GET", "/docs", self._docs, "This description as a page", "Server", None, str,
+                returns=("text/html; charset=utf-8",), needs_user=False,
+            ),
+        )  # fmt: skip
+
+    async def _openapi(self, call: Call) -> dict[str, Any]:
+        return document(self.table.routes, call.base_url, version("headrace"))
+
+    async def _docs(self, call: Call) -> Reply:
+        shown = page(await self._openapi(call)).encode()
+        headers = {"content-security-policy": page_policy()}
+        return Reply(shown, 200, call.route.returns[0], headers)
 
     async def close(self) -> None:
         """End streams and consumers."""

@@ -18,6 +18,11 @@ _decoder = msgspec.json.Decoder()
 _text_decoder = msgspec.json.Decoder(str)
 
 
+def embedded() -> Any:
+    """A field for an embedded value; null if it is missing."""
+    return msgspec.field(default_factory=lambda: NULL)
+
+
 def json_bytes(raw: msgspec.Raw) -> bytes | None:
     """The bytes of an embedded JSON value without white space between its tokens; None for null."""
     text = bytes(raw)

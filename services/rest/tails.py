@@ -36,6 +36,13 @@ PART_BYTES = 64 * 1024
 # Bound: consumers of tails that catch up.
 MAX_CATCHING_UP = 16
 POLL_S, POLL_RECORDS = 5.0, 500
+# An event has one line of data: embedded JSON may have line ends between its tokens, and some clients divide
+# lines at line ends of Unicode, which JSON has in strings only.
+_LINE_ENDS = (
+    (b"\r", b" "),
+    (b"\n", b" "),
+    *((char.encode(), b"\\u%04x" % ord(char)) for char in "\u0085\u2028\u2029"),
+)
 _OPTIONS: dict[str, Any] = {
     "enable_auto_commit": False,
     "auto_offset_reset": "earliest",
@@ -171,8 +178,9 @@ class TopicTail:
         for each in (shown.key, shown.value):
             if each is not None and each.size > self._max_event_bytes:
                 each.data = None
-        # JSON with raw line ends, as records may have between tokens, would be several lines of data
-        data = encode(shown).replace(b"\r", b" ").replace(b"\n", b" ")
+        data = encode(shown)
+        for line_end, escaped in _LINE_ENDS:
+            data = data.replace(line_end, escaped)
         return Event(record.partition, record.offset, b"data: " + data + b"\n\n")
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from ...protocol.model import TopicPartition
 from ..web.calls_io import decoded
 from ..web.problems import Problem, problem_of, text_of_error
 from ..web.routes import JSON, Route
-from .formats import NULL, binary_bytes, json_bytes, no_registry
+from .formats import binary_bytes, embedded, json_bytes, no_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,16 +73,16 @@ class PartitionOffsets(msgspec.Struct):
 class TopicRecord(msgspec.Struct):
     """A record to produce; key and value are JSON, or base64 text, by the content type."""
 
-    key: msgspec.Raw = NULL
-    value: msgspec.Raw = NULL
+    key: msgspec.Raw = embedded()
+    value: msgspec.Raw = embedded()
     partition: int | None = None
 
 
 class PartitionRecord(msgspec.Struct):
     """A record to produce to the partition of the path."""
 
-    key: msgspec.Raw = NULL
-    value: msgspec.Raw = NULL
+    key: msgspec.Raw = embedded()
+    value: msgspec.Raw = embedded()
 
 
 class Records(msgspec.Struct, Generic[T]):

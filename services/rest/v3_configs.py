@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.admin.admin_types import ConfigSource, Resource, append, subtract
 from ...protocol.errors import UnknownTopicOrPartitionError
+from ...runtime.config import HOUR, MINUTE
 from ..web.problems import Problem
 from ..web.routes import Route
 from .shapes import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _TAG = "v3 Configs"
 _BROKER = f"{CLUSTER}/brokers/{{broker_id}}"
+_UNITS = {".hours": HOUR, ".minutes": MINUTE}
 _SOURCES = {
     ConfigSource.TOPIC: "DYNAMIC_TOPIC_CONFIG",
     ConfigSource.BROKER: "DYNAMIC_BROKER_CONFIG",
@@ -72,7 +74,7 @@ async def _topic_defaults(call: Call) -> Page[TopicConfig]:
         document = _topic_config(links, topic, each)
         rest = [level for level in document.synonyms if level.source != _SOURCES[ConfigSource.TOPIC]]
         if rest:
-            document.value, document.source = rest[0].value, rest[0].source
+            document.value, document.source = _in_unit_of(each.name, rest[0]), rest[0].source
             document.synonyms, document.is_default = rest, True
             data.append(document)
     return links.page("KafkaTopicConfigList", data, "topics", topic, "default-configs")
@@ -223,6 +225,14 @@ async def _change(
         raise no_topic(resource.name)
     if error is not None:
         raise error
+
+
+def _in_unit_of(name: str, level: Synonym) -> str | None:
+    """The value of a level under another name, such as log.retention.hours, in the unit of the key."""
+    factor = next((each for unit, each in _UNITS.items() if level.name.endswith(unit)), None)
+    if factor is None or level.value is None or not name.endswith(".ms"):
+        return level.value
+    return str(int(level.value) * factor)
 
 
 def _topic_config(links: Links, topic: str, found: FoundValue) -> TopicConfig:

@@ -18,10 +18,10 @@ from ..web.routes import Route
 from .formats import (
     BINARY,
     JSON,
-    NULL,
     OF_REGISTRY,
     STRING,
     binary_bytes,
+    embedded,
     from_base64,
     json_bytes,
     no_registry,
@@ -50,7 +50,7 @@ _FORMATS = {JSON: json_bytes, STRING: string_bytes, BINARY: binary_bytes}
 class RecordData(msgspec.Struct):
     """A key or value to produce: `data` is any JSON for JSON, text for STRING, base64 text for BINARY."""
 
-    data: msgspec.Raw = NULL
+    data: msgspec.Raw = embedded()
     type: str | None = None
     subject: Any = None
     subject_name_strategy: Any = None

@@ -62,7 +62,7 @@ class UserClients:
     async def check_topic(self, name: str) -> None:
         """Errors: UnknownTopicOrPartitionError, now and not after a wait of the producer for the topic."""
         if name not in self._known_topics:
-            (await self.admin.describe_topics(name)).raise_for_errors()
+            _ = (await self.admin.describe_topics(name))[name]  # raises its error
             if len(self._known_topics) >= MAX_KNOWN_TOPICS:
                 self._known_topics.clear()
             self._known_topics.add(name)
