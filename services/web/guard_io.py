@@ -4,7 +4,10 @@ responses for all errors. An ASGI application."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
+import struct
 from typing import TYPE_CHECKING, Any
 
 from .origins import check_host, check_origin, cors_headers, preflight_headers
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.web")
 SLOT = "headrace.slot"
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, 0 seconds
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -179,10 +183,15 @@ class _Exchange:
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection at once, without waiting for a client that does not read."""
+        """Reset the connection: neither this process nor the kernel keeps what the client does not read."""
         transport = self._scope.get("state", {}).get("transport")
-        if transport is not None:
-            transport.abort()
+        if transport is None:
+            return
+        connection = transport.get_extra_info("socket")
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        transport.abort()
 
     def _completed(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         names = {name.lower() for name, _ in headers}
