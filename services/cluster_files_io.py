@@ -43,7 +43,8 @@ class ClusterFile(msgspec.Struct, frozen=True):
 
     `config` has the keys of its start, which also apply to nodes that are added later; `pins` has the Ray
     resource that ties each server, by name, to the machine of its disk. `ray_env` has the RAY_* variables of
-    processes that connect to the Ray.
+    processes that connect to the Ray. `removed` are ids of nodes that are never started again; `nodes` is the
+    number of the others.
     """
 
     cluster: str
@@ -56,6 +57,7 @@ class ClusterFile(msgspec.Struct, frozen=True):
     config: dict[str, str] = {}
     controllers: int = 1
     pins: dict[str, str] = {}
+    removed: tuple[int, ...] = ()
 
 
 # Order: created at import, because the first decoder of a type must not be created by two threads at once;

@@ -10,10 +10,26 @@ from ..runtime.files.files_io import OsFiles
 from .cluster_files_io import remove_empty_data_home
 from .discovery import CONTROLLER_PREFIX, NODE_PREFIX
 
+_REMOVED = ".removed"
+
 
 def nodes_with_data(data_dir: str) -> int:
-    """The highest index of a storage node's folder: `up` after `down` starts as many nodes."""
-    return _highest_index(data_dir, NODE_PREFIX)
+    """The highest index of a storage node's folder, without removed nodes below it: `up` after `down` starts
+    as many nodes."""
+    highest = _highest_index(data_dir, NODE_PREFIX)
+    return highest - sum(index <= highest for index in removed_nodes(data_dir))
+
+
+def removed_nodes(data_dir: str) -> tuple[int, ...]:
+    """The ids of nodes that were removed from the cluster, sorted."""
+    names = [path.name.removesuffix(_REMOVED) for path in Path(data_dir).glob(f"{NODE_PREFIX}*{_REMOVED}")]
+    return tuple(sorted(index_of(name)[0] for name in names))
+
+
+def mark_removed(data_dir: str, node_id: int) -> None:
+    """Remember, beside the data of the other nodes, that this one is gone."""
+    Path(data_dir).mkdir(parents=True, exist_ok=True)
+    (Path(data_dir) / f"{NODE_PREFIX}{node_id}{_REMOVED}").touch()
 
 
 def controllers_with_data(data_dir: str) -> int:

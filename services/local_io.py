@@ -129,6 +129,11 @@ class LocalCluster(ClientFactory):
         self._raise_if_over()
         self._thread.call(self._cores.restart_node(index), START_TIMEOUT_S)
 
+    def stop_node(self, index: int) -> None:
+        """Stop storage node `index` (from 0) cleanly; `restart_node` starts it again."""
+        self._raise_if_over()
+        self._thread.call(self._cores.stop_node(index), STOP_TIMEOUT_S)
+
     def kill_node(self, index: int) -> None:
         """End storage node `index` (from 0) as a crash would; `restart_node` starts it again."""
         self._raise_if_over()
@@ -376,6 +381,10 @@ class _Servers:
         await self._stop(self._nodes[index])
         self._nodes[index] = self._new_node(self._node_configs[index])
         await self._start(self._nodes[index])
+
+    async def stop_node(self, index: int) -> None:
+        """Stop a node with a controlled shutdown; nothing happens if it does not run."""
+        await self._stop(self._nodes[index])
 
     async def kill_node(self, index: int) -> None:
         """End a node without the closing message, flush or clean-shutdown marker."""

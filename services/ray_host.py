@@ -28,7 +28,14 @@ from .cluster_files_io import (
     write_cluster_file,
 )
 from .cluster_secret_io import checked_secret, forget_secret, make_secret
-from .data_dirs_io import check_unused, controllers_with_data, index_of, nodes_with_data, remove_data
+from .data_dirs_io import (
+    check_unused,
+    controllers_with_data,
+    index_of,
+    nodes_with_data,
+    remove_data,
+    removed_nodes,
+)
 from .discovery import CONTROLLER_PREFIX, NAMESPACE_PREFIX, NODE_PREFIX
 from .own_ray_io import (
     ONE_MACHINE,
@@ -279,6 +286,7 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
             ray_env={"RAY_AUTH_MODE": "disabled", **ray_env},
             config=config,
             controllers=controllers,
+            removed=removed_nodes(data_dir),
         )
     controllers = options.controllers or before.controllers
     if controllers < before.controllers or (before.ray_address and controllers > before.controllers):
@@ -363,8 +371,13 @@ def _with_those_there(options: UpOptions, cluster_file: ClusterFile, names: list
         raise _too_few(cluster_file.cluster, there)
     if controllers and options.controllers not in (None, controllers):
         raise _other_controllers(cluster_file.cluster, controllers)
+    running = {index_of(name)[0] for name in names if name.startswith(NODE_PREFIX)}
+    removed = tuple(index for index in range(1, max(running, default=0)) if index not in running)
     return _with(
-        cluster_file, nodes=options.nodes or there, controllers=controllers or cluster_file.controllers
+        cluster_file,
+        nodes=options.nodes or there,
+        controllers=controllers or cluster_file.controllers,
+        removed=removed,
     )
 
 
@@ -393,7 +406,14 @@ def _other_controllers(cluster: str, controllers: int) -> ConfigError:
 
 def _names(cluster_file: ClusterFile) -> tuple[list[str], list[str]]:
     controllers = [f"{CONTROLLER_PREFIX}{index}" for index in range(1, cluster_file.controllers + 1)]
-    return controllers, [f"{NODE_PREFIX}{index}" for index in range(1, cluster_file.nodes + 1)]
+    return controllers, [f"{NODE_PREFIX}{index}" for index in node_indices(cluster_file)]
+
+
+def node_indices(cluster_file: ClusterFile) -> tuple[int, ...]:
+    """The ids of the storage nodes: the lowest ones that were not removed."""
+    last = cluster_file.nodes + len(cluster_file.removed)
+    kept = (index for index in range(1, last + 1) if index not in cluster_file.removed)
+    return tuple(kept)[: cluster_file.nodes]
 
 
 def _pins(cluster_file: ClusterFile, machines: list[str], disk_resource: str | None) -> dict[str, str]:

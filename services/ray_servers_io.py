@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.security.server_keys import server_name
 from ..runtime.server_security_config import PLAINTEXT
+from .data_dirs_io import index_of
 from .discovery import NAMESPACE_PREFIX
 from .placement import PIN_SHARE
 from .secure_up_io import key_folder
@@ -48,7 +49,8 @@ def create_servers(
         pin = {pins[name]: PIN_SHARE}
         actors[name] = controller_actor(index, namespace, controllers, config, pin, new_telemetry)
     residents = new_coordinators, new_kafka_listener, NativeMechanisms, new_telemetry
-    for index, name in enumerate(nodes, 1):
+    for name in nodes:
+        index = index_of(name)[0]
         config = {**loopback, **of_node(node_config, index, str(data_dir / name)), **keys_of(name)}
         pin = {pins[name]: PIN_SHARE}
         actors[name] = node_actor(index, namespace, controllers, config, pin, *residents)

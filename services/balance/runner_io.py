@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 SIZES_EVERY = 4  # polls: sizes are asked from all nodes that copy
 CLEAR_TRIES = 5
+MEASURE_S = 4.0  # sizes are only for the progress bar: a node that does not answer must not stop the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,9 @@ class Runner:
     def _measure(self, ended: Sequence[Move]) -> None:
         copying = [move for move in self._active.values() if move.added]
         nodes = sorted({node_id for move in copying for node_id in move.added})
-        found = self._admin.describe_replicas(nodes, partitions=[move.place for move in copying])
+        found = self._admin.describe_replicas(
+            nodes, partitions=[move.place for move in copying], timeout=MEASURE_S
+        )
         for move in copying:
             sizes = [
                 min(replica.size_bytes, move.size_bytes)

@@ -19,6 +19,7 @@ from .common import (
     form_option,
     reading_command,
 )
+from .node_remove import remove
 from .output import note, print_object, print_rows
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ DRAIN_POLL_S = 0.5
 
 @click.group()
 def node() -> None:
-    """List, drain and unregister storage nodes."""
+    """List, drain, remove and unregister storage nodes."""
+
+
+node.add_command(remove)
 
 
 @node.command("list")

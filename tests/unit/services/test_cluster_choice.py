@@ -121,6 +121,7 @@ CHANGING = {
     "namespace delete": "shop.",
     "namespace set": "shop. --max-topics 5",
     "node drain": "1",
+    "node remove": "1 --yes",
     "node unregister": "1 --yes",
     "partition elect": "--preferred --all",
     "partition move-dir": "/data --node 1 -t orders -p 0",

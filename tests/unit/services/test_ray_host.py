@@ -8,7 +8,7 @@ import pytest
 from headrace.protocol.errors import ConfigError, HeadraceError
 from headrace.runtime.files.files_io import OsFiles
 from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError
-from headrace.services.data_dirs_io import index_of
+from headrace.services.data_dirs_io import index_of, mark_removed
 from headrace.services.ray_host import (
     StartError,
     UpOptions,
@@ -19,9 +19,11 @@ from headrace.services.ray_host import (
     _with_those_there,
     down,
     namespace_of,
+    node_indices,
     state_of,
 )
 from headrace.services.ray_readiness import reason_of
+from headrace.services.ray_removal_io import without_node
 
 BEFORE = ClusterFile("c", "h:1", ("h:2",), 3, "/data")
 
@@ -241,3 +243,24 @@ def test_down_keeps_data_that_a_server_uses(tmp_path: Path) -> None:
     assert folder.exists()
     down("c", lambda _text: None, delete_data=True)
     assert not folder.exists()
+
+
+def test_a_removed_node_is_not_started_again(tmp_path: Path) -> None:
+    """Not by the next `up`, not after `down`, when only the data dir remembers, and its id is not used again:
+    further nodes get new ones. Nor by `up` from a machine without the cluster file."""
+    facts = _with(BEFORE, bootstrap=("h:1", "h:2", "h:3"), pins={f"node-{n}": "r" for n in (1, 2, 3)})
+    without = without_node(facts, 2)
+    assert (without.nodes, node_indices(without), without.bootstrap) == (2, (1, 3), ("h:1", "h:3"))
+    assert set(without.pins) == {"node-1", "node-3"}
+    assert without_node(without, 2) is without
+    assert node_indices(_merged(UpOptions("c", nodes=3), without)) == (1, 3, 4)
+
+    for index in (1, 3):
+        (tmp_path / "data" / "c" / f"node-{index}").mkdir(parents=True)
+    mark_removed(str(tmp_path / "data" / "c"), 2)
+    assert node_indices(_merged(UpOptions("c"), None)) == (1, 3)
+    assert node_indices(_merged(UpOptions("c", nodes=4), None)) == (1, 3, 4, 5)
+
+    elsewhere = _with(BEFORE, bootstrap=(), nodes=3)
+    there = _with_those_there(UpOptions("c"), elsewhere, ["controller-1", "node-1", "node-3"])
+    assert node_indices(there) == (1, 3)
