@@ -68,6 +68,7 @@ def pace_options(command: Any) -> Any:
 @click.command()
 @click.argument("action", required=False, type=click.Choice(["cancel"]))
 @click.option("--execute", "is_executed", is_flag=True, help="Carry out the moves.")
+@click.option("--watch", "is_watching", is_flag=True, help="Keep the cluster balanced, until interrupted.")
 @click.option("--max-moves", type=click.IntRange(min=1), metavar="N", help="Change at most N partitions.")
 @pace_options
 @click.option(
@@ -118,6 +119,29 @@ def pace_options(command: Any) -> Any:
     metavar="SECONDS",
     help="How long the traffic is measured; 0 leaves it out.",
 )
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    help="Seconds between the rounds of --watch.",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(min=0.02),
+    default=0.25,
+    show_default=True,
+    help="With --watch: the imbalance that begins moves, as a share of the mean; --tolerance ends them.",
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    help="With --watch: seconds for which the cluster must have been healthy.",
+)
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def balance(settings: Settings, *, action: str | None, is_executed: bool, **options: Any) -> None:
     """Propose moves that balance the cluster, with their cost; --execute carries them out.
@@ -125,10 +149,16 @@ def balance(settings: Settings, *, action: str | None, is_executed: bool, **opti
     The goals in order: racks of each partition, replicas per node, disk usage, leaders, traffic. Without
     --execute nothing moves. `headrace balance cancel` cancels moves in progress and removes their throttles.
     """
+    if options["is_watching"] and (is_executed or action):
+        raise click.UsageError("--watch excludes --execute and cancel")
+    if options["is_watching"] and options["threshold"] <= options["tolerance"]:
+        raise click.UsageError("--threshold must be larger than --tolerance")
     limits = _limits(options)
     with open_admin(settings, settings.client_config()) as admin:
         if action == "cancel":
             _cancel(admin, limits)
+        elif options["is_watching"]:
+            _watch(admin, limits, options)
         else:
             _once(admin, settings, limits, options, is_executed=is_executed)
 
@@ -157,6 +187,23 @@ def _once(
         execute(admin, made, pace, "headrace balance --execute")
     else:
         note("nothing was moved; --execute carries this out")
+
+
+def _watch(admin: Admin, limits: Limits, options: dict[str, Any]) -> None:
+    from ..balance.runner_io import Pace
+    from ..balance.watch_io import watch
+    from ..balance.watching import Thresholds
+
+    pace = Pace(options["throttle"], options["max_concurrent"], options["patience_s"])
+    watch(
+        admin,
+        limits,
+        Thresholds(options["threshold"], settle_s=options["settle_s"]),
+        interval_s=options["interval_s"],
+        sample_s=options["sample_s"],
+        move=lambda made: execute(admin, made, pace, "headrace balance --watch"),
+        report=note,
+    )
 
 
 def check_nodes(facts: Facts, named: Iterable[int]) -> None:

@@ -59,6 +59,9 @@ class NodeConfig(
     cordoned_log_dirs: tuple[str, ...] = key(
         "cordoned.log.dirs", (), live=True, doc="Log dirs that get no new replicas; * for all."
     )
+    balance_enable: bool = key(
+        "balance.enable", True, live=True, doc="Whether `headrace balance --watch` may move replicas."
+    )
     listener_host: str = key("listener.host", "127.0.0.1", doc="Address to bind; 0.0.0.0 for all.")
     advertised_host: str = key(
         "advertised.host",

@@ -133,3 +133,29 @@ def test_traffic_is_measured_by_the_nodes(cluster: LocalCluster, admin: Admin) -
     assert leader.fetched_bytes >= 100 * len(RECORD)
     assert (follower.produced_bytes, follower.fetched_bytes) == (0, 0)
     assert (leader.log_end_offset, follower.log_end_offset) == (100, 100)
+
+
+def test_a_watched_cluster_is_balanced_by_itself(
+    cluster: LocalCluster, shell: CommandLine, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With balance.enable=false it only says that it is paused; then it moves what is due, and rests."""
+    from headrace.services.balance import watch_io
+
+    skewed(cluster, "watched", partitions=12)
+    said: list[str] = []
+
+    def report(text: str) -> None:
+        said.append(text)
+        if text.startswith("paused: balance.enable"):
+            assert shell("config", "alter", "--cluster-wide", "--set", "balance.enable=true")[0] == 0
+        elif text == "balanced":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("headrace.services.cli.balance.note", report)
+    assert shell("config", "alter", "--cluster-wide", "--set", f"{watch_io.ENABLE}=false")[0] == 0
+    watch = ("balance", "--watch", "--interval", "0.1", "--settle", "0", "--sample", "0")
+    code, _, err = shell(*watch, "--goal", "replicas", "--goal", "leaders")
+    assert code == 130, err
+    steps = [text.partition(":")[0].partition(" ")[0] for text in said]
+    assert [steps[0], steps[-1], "moving" in steps] == ["paused", "balanced", True], said
+    assert {node for part in replicas(admin, "watched").values() for node in part} == {1, 2, 3, 4}
