@@ -1,7 +1,7 @@
 """The lag part of the admin client: committed offsets from the coordinators, exact counts from the leaders.
 
 Groups of all types that commit offsets are alike here: classic, consumer and streams groups. A share group
-commits none: its position in a partition is its share-partition start offset, for which `_positions` would ask.
+commits none: its position is its share-partition start offset, for which `_positions` would ask.
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ from ...protocol.records.group_records import OffsetCommitKey
 from ..runtime.ports import NO_PRODUCER_ID, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ...protocol.records.group_records import OffsetCommitValue
     from ..runtime.ports import ProducerIdAndEpoch
 
@@ -50,10 +48,9 @@ class OffsetStore:
         """All committed offsets of the group. The caller must not change them."""
         return self._committed.get(group_id, {})
 
-    def committed(self) -> Iterator[tuple[str, TopicPartition, StoredOffset]]:
-        for group_id, offsets in self._committed.items():
-            for tp, stored in offsets.items():
-                yield group_id, tp, stored
+    def groups(self) -> list[str]:
+        """The ids of groups with committed offsets."""
+        return list(self._committed)
 
     def has_open_transactions(self, group_id: str) -> bool:
         """Whether an open transaction has pending offsets of the group."""

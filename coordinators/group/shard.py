@@ -34,7 +34,7 @@ from .offset_store import OffsetStore
 from .transactional_offsets import TransactionalOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
@@ -164,13 +164,19 @@ class GroupShard:
         }
         return ShardMetrics(gauges, self.counters.by_name())
 
-    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        """Committed offsets of existing topics."""
+    def offset_groups(self) -> list[str]:
+        """The ids of groups with committed offsets. A share group's offsets would come from its own state."""
+        return self.store.groups()
+
+    def committed_offsets(self, group_id: str) -> list[tuple[TopicPartition, int]]:
+        """Committed offsets of a group in existing topics."""
         topics = self._context.image.topics
-        for group_id, tp, stored in self.store.committed():
+        found = []
+        for tp, stored in self.store.of(group_id).items():
             topic = topics.get(tp.topic)
             if topic is not None and stored.value.topic_id in (NO_TOPIC_ID, topic.topic_id):
-                yield group_id, tp, stored.value.offset
+                found.append((tp, stored.value.offset))
+        return found
 
     def close(self) -> list[Token]:
         """All waiting requests of the shard."""

@@ -26,7 +26,8 @@ from ...runtime.telemetry.coordinator_table import WAITING
 from ...runtime.timing_wheel import TimingWheel
 from .find_coordinator import CoordinatorFinder
 from .hosted_shard import HostedShard, ShardServices
-from .metrics import CoordinatorMetrics, by_topic, consumer_lag
+from .lag_collector import LagCollector
+from .metrics import CoordinatorMetrics, by_topic
 from .pending_requests import MergedResponse, MultiKeyResponse, PendingRequest, responder_of
 from .ports import Outcome, ProducerIdAndEpoch
 from .producer_ids import ProducerIds
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ...runtime.telemetry.samples import Samples
     from ...storage_node.embedded.contract import CoordinatorHost, Now, PartitionKey
     from .hosted_shard import MakeShard, RecordCodec
+    from .lag_figures import LagFigures
     from .routing import Route
     from .timers import Action, Wheel
 
@@ -81,6 +83,7 @@ class Coordinators:
         self._finder = CoordinatorFinder(host)
         self._ids: ProducerIds | None = None
         self._timers = ShardTimers(self._wheel, _act)
+        self._lag = LagCollector(host, self._shards, self._timers)
 
     # --- requests -------------------------------------------------------------------------------------------
 
@@ -223,12 +226,14 @@ class Coordinators:
         if make is not None:
             shard = self._shards[key] = HostedShard(key, name, leader_epoch, make, self._parts)
             shard.load(now)
+            self._lag.wake(now)
 
     def resigned(self, key: PartitionKey) -> None:
         """This node stopped leading the partition: its shard is dropped."""
         shard = self._shards.pop(key, None)
         if shard is not None:
             self._metrics[shard.name.topic].drop(shard)
+            self._lag.resigned(key)
             shard.close()
 
     def committed(self, key: PartitionKey, now: Now) -> None:
@@ -274,6 +279,11 @@ class Coordinators:
     def next_deadline_ms(self) -> int | None:
         return self._wheel.next_deadline_ms()
 
+    @property
+    def lag_figures(self) -> LagFigures:
+        """The lag of the groups that this node coordinates, as last counted."""
+        return self._lag.figures
+
     def status(self) -> dict[str, Any]:
         """JSON-able status: shards by topic and state, metrics under Kafka's names, consumer lag."""
         states: dict[str, Counter[str]] = {}
@@ -284,7 +294,7 @@ class Coordinators:
             "waiting_requests": self._waiting,
             "shards": {topic: dict(found) for topic, found in sorted(states.items())},
             "metrics": dict(self._metrics[topic].as_json(mine) for topic, mine in shards.items()),
-            "consumer_lag": consumer_lag(self._host, self._shards.values()),
+            "consumer_lag": self._lag.figures.as_json(),
         }
 
     def metric_pieces(self, samples: Samples) -> Iterator[None]:
@@ -293,6 +303,7 @@ class Coordinators:
         for topic, mine in by_topic(self._metrics, self._shards.values()).items():
             self._metrics[topic].write(samples, mine)
             yield
+        yield from self._lag.figures.pieces(samples)
 
 
 def _act(action: Action, now: Now) -> None:

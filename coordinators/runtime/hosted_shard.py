@@ -29,7 +29,7 @@ from .ports import NO_PRODUCER, Answer, Outcome, ShardMetrics
 from .timers import ShardTimers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
@@ -285,9 +285,13 @@ class HostedShard:
         """Metrics of the shard; empty unless it is ACTIVE."""
         return self._shard.metrics() if self.state is ShardState.ACTIVE else ShardMetrics({}, {})
 
-    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        """Committed offsets of the shard; empty unless it is ACTIVE."""
-        return self._shard.committed_offsets() if self.state is ShardState.ACTIVE else iter(())
+    def offset_groups(self) -> list[str]:
+        """The ids of groups with committed offsets; none unless the shard is ACTIVE."""
+        return self._shard.offset_groups() if self.state is ShardState.ACTIVE else []
+
+    def committed_offsets(self, group_id: str) -> list[tuple[TopicPartition, int]]:
+        """Committed offsets of a group; none unless the shard is ACTIVE."""
+        return self._shard.committed_offsets(group_id) if self.state is ShardState.ACTIVE else []
 
     # --- events ----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Metrics of a node's coordinators, and consumer lag. Pure.
+"""Metrics of a node's coordinators. Pure.
 
 They are sums of the shards' counters; no metric costs more with more groups or transactions.
 """
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...runtime.telemetry.metric import Metric
-    from ...storage_node.embedded.contract import CoordinatorHost
     from .hosted_shard import HostedShard
 
-MAX_LAGS = 2_000  # Bound: committed offsets per response
 _TABLES = {
     CONSUMER_OFFSETS: (table.GROUPS, table.GROUP_SHARDS, table.GROUP_METRICS),
     TRANSACTION_STATE: (table.TRANSACTIONS, table.TRANSACTION_SHARDS, table.TRANSACTION_METRICS),
@@ -71,21 +69,4 @@ def by_topic(topics: Iterable[str], shards: Iterable[HostedShard]) -> dict[str, 
     found: dict[str, list[HostedShard]] = {topic: [] for topic in topics}
     for shard in shards:
         found[shard.name.topic].append(shard)
-    return found
-
-
-def consumer_lag(host: CoordinatorHost, shards: Iterable[HostedShard]) -> dict[str, dict[str, int]]:
-    """Records between committed offset and high watermark by group and partition, of partitions with a
-    replica on this node (a follower's high watermark may lag). Limited to the first MAX_LAGS offsets."""
-    found: dict[str, dict[str, int]] = {}
-    drop = MAX_LAGS
-    for shard in shards:
-        for group_id, tp, offset in shard.committed_offsets():
-            if drop == 0:
-                return found
-            drop -= 1
-            topic = host.image.topics.get(tp.topic)
-            end = None if topic is None else host.known_end((topic.topic_id, tp.partition))
-            if end is not None:
-                found.setdefault(group_id, {})[str(tp)] = max(end - offset, 0)
     return found

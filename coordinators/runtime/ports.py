@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ...protocol.model import NO_EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from ...protocol.errors import KafkaError
     from ...protocol.messages.envelope import Api
@@ -219,9 +219,11 @@ class Shard(Protocol):
     def metrics(self) -> ShardMetrics:
         """Metrics of this shard; the runtime adds them up per node."""
 
-    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        """Committed offsets of existing topics by group and partition, for an immediate pass: the shard must
-        not change during the iteration. Empty for transactions."""
+    def offset_groups(self) -> list[str]:
+        """The ids of groups with committed offsets; none for transactions."""
+
+    def committed_offsets(self, group_id: str) -> list[tuple[TopicPartition, int]]:
+        """The committed offsets of a group in existing topics."""
 
     def close(self) -> list[Token]:
         """The shard is dropped. Returns its waiting requests, which the runtime answers with

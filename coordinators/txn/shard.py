@@ -62,7 +62,7 @@ from .transaction import (
 from .transaction_state_counts import TransactionStateCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.messages.transactions import (
@@ -175,9 +175,13 @@ class TransactionShard:
     def metrics(self) -> ShardMetrics:
         return self._state_counts.metrics()
 
-    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        """Empty: this shard has no groups."""
-        return iter(())
+    def offset_groups(self) -> list[str]:
+        """None: this shard has no groups."""
+        return []
+
+    def committed_offsets(self, group_id: str) -> list[tuple[TopicPartition, int]]:
+        """None."""
+        return []
 
     def close(self) -> list[Token]:
         """Requests that wait for the end of a transaction; the runtime knows those that wait for commits."""

@@ -66,6 +66,54 @@ STREAMS_REBALANCES = counter(
     *_GROUPS, "streams-group-rebalance-count", "Group epochs of streams groups.", unit="{rebalance}"
 )
 
+# --- lag: Kafka has no such metrics; the names are those of kafka_exporter ---------------------------------
+
+_LAG_LABELS = ("group", "topic", "partition")
+LAG = gauge(
+    "headrace",
+    "consumergroup",
+    "lag",
+    "Records that a group has not read (docs/OPERATIONS.md), of partitions with the largest lag.",
+    labels=_LAG_LABELS,
+    unit="{record}",
+    prometheus_name="kafka_consumergroup_lag",
+)
+LAG_SECONDS = gauge(
+    "headrace",
+    "consumergroup",
+    "lag-seconds",
+    "Age of the first record that a group has not read; 0 without one.",
+    labels=_LAG_LABELS,
+    unit="s",
+    prometheus_name="kafka_consumergroup_lag_seconds",
+)
+LAG_SUM = gauge(
+    "headrace",
+    "consumergroup",
+    "lag-sum",
+    "Records that a group has not read, in all partitions.",
+    labels=("group",),
+    unit="{record}",
+    prometheus_name="kafka_consumergroup_lag_sum",
+)
+LAG_SECONDS_MAX = gauge(
+    "headrace",
+    "consumergroup",
+    "lag-seconds-max",
+    "The largest age of a group's partitions.",
+    labels=("group",),
+    unit="s",
+    prometheus_name="kafka_consumergroup_lag_seconds_max",
+)
+LAG_LEFT_OUT = gauge(
+    "headrace",
+    "consumergroup",
+    "lag-left-out",
+    "Groups and partitions of groups beyond group.lag.max.series, whose lag has no series.",
+    prometheus_name="kafka_consumergroup_lag_left_out",
+)
+LAG_METRICS = (LAG, LAG_SECONDS, LAG_SUM, LAG_SECONDS_MAX, LAG_LEFT_OUT)
+
 # --- transactions: Kafka has no such metrics -------------------------------------------------------------
 
 TRANSACTION_STATES = gauge(
@@ -103,4 +151,4 @@ GROUP_METRICS = (
     STREAMS_REBALANCES,
 )
 TRANSACTION_METRICS = (*TRANSACTION_SHARDS.all(), TRANSACTION_STATES, COMMITS, ABORTS)
-COORDINATOR_METRICS = (*GROUP_METRICS, *TRANSACTION_METRICS, WAITING)
+COORDINATOR_METRICS = (*GROUP_METRICS, *LAG_METRICS, *TRANSACTION_METRICS, WAITING)

@@ -230,6 +230,22 @@ class CoordinatorConfig(Config):
         unit="bytes",
         doc="Segment size of __consumer_offsets; small segments load and compact faster.",
     )
+    group_lag_interval_ms: int = key(
+        "group.lag.interval.ms",
+        15 * SECOND,
+        low=0,
+        unit="ms",
+        live=True,
+        doc="Time between two counts of the lag of all groups that a node coordinates; 0: never.",
+    )
+    group_lag_max_series: int = key(
+        "group.lag.max.series",
+        2_000,
+        low=0,
+        high=1_000_000,
+        live=True,
+        doc="Groups, and partitions of groups, whose lag a node's metrics have: those with the largest.",
+    )
     transactional_id_expiration_ms: int = key(
         "transactional.id.expiration.ms",
         7 * DAY,

@@ -116,9 +116,6 @@ class CoordinatorHost(Protocol):
     def high_watermark(self, key: PartitionKey) -> int:
         """The high watermark of a led partition."""
 
-    def known_end(self, key: PartitionKey) -> int | None:
-        """The local high watermark of any partition; None if this node has no replica of it."""
-
     def max_batch_bytes(self, key: PartitionKey) -> int:
         """max.message.bytes of a led partition."""
 

@@ -250,10 +250,6 @@ class NodeCoordinatorHost:
     def high_watermark(self, key: PartitionKey) -> int:
         return self._led[key].partition.high_watermark
 
-    def known_end(self, key: PartitionKey) -> int | None:
-        partition = self._table.partitions.get(key)
-        return None if partition is None or partition.log is None else partition.high_watermark
-
     def max_batch_bytes(self, key: PartitionKey) -> int:
         return self._log_of(key).config.max_message_bytes
 

@@ -3,7 +3,7 @@ requests to other nodes stay pending until the test completes them."""
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,7 +115,6 @@ class Host:
         self.asked: list[tuple[int, Any, Any, int, Callable[[Any, Now], None]]] = []
         self.notes: list[str] = []
         self.news: list[str] = []  # log lines at level INFO
-        self.known_ends: dict[Any, int] = {}  # log end offsets of other topics
         self.max_bytes = 1 << 20
         self.read_bytes: int | None = None
         self.image = MetadataImage()
@@ -165,9 +164,6 @@ class Host:
 
     def is_handed_over(self, key: Any, now_ms: int) -> bool:
         return self.handed_over is None or key[1] in self.handed_over
-
-    def known_end(self, key: Any) -> int | None:
-        return self.known_ends.get(key)
 
     def max_batch_bytes(self, key: Any) -> int:
         return self.max_bytes
@@ -319,9 +315,11 @@ class Counter:
     def metrics(self) -> ShardMetrics:
         return ShardMetrics({"NumGroups": len(self.numbers)}, {"offset-commit-count": self.commits})
 
-    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        for group, number in self.numbers.items():
-            yield group, TopicPartition("t", 0), number
+    def offset_groups(self) -> list[str]:
+        return list(self.numbers)
+
+    def committed_offsets(self, group_id: str) -> list[tuple[TopicPartition, int]]:
+        return [(TopicPartition("t", 0), self.numbers[group_id])]
 
     def close(self) -> list[Token]:
         self.is_closed = True

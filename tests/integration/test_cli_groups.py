@@ -21,6 +21,7 @@ from waiting import wait_for
 LONG_AGO_MS = 1_700_000_000_000
 FAST: dict[str, Any] = {
     "group_initial_rebalance_delay_ms": 0,
+    "group_lag_interval_ms": 100,
     "offsets_topic_num_partitions": 6,
     "transaction_state_log_num_partitions": 6,
     "log_retention_ms": -1,  # some records are from long ago

@@ -2,6 +2,8 @@
 leader, and the command."""
 
 import asyncio
+import re
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +25,8 @@ def cluster() -> Iterator[LocalCluster]:
     """Three nodes; a compacted topic with committed and aborted transactions, and one of plain records."""
     keys: dict[str, Any] = {
         "group_initial_rebalance_delay_ms": 0,
+        "group_lag_interval_ms": 200,
+        "metrics_listener": "127.0.0.1:0",
         "offsets_topic_num_partitions": 6,
         "transaction_state_log_num_partitions": 6,
         "log_cleaner_backoff_ms": 20,
@@ -140,6 +144,16 @@ def test_the_command_as_text(cluster: LocalCluster, shell: CommandLine) -> None:
     assert (code, "GroupIdNotFoundError" in err) == (3, True)
 
 
+def urls(cluster: LocalCluster) -> list[str]:
+    """The endpoints of the nodes for Prometheus."""
+    return [each["telemetry"]["prometheus"] for each in cluster.status()["nodes"]]
+
+
+def text_of(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
 async def test_many_groups(cluster: LocalCluster) -> None:
     """A thousand groups in one call; each leader counts in batches."""
     async with AsyncAdmin(cluster.bootstrap) as admin:
@@ -153,6 +167,20 @@ async def test_many_groups(cluster: LocalCluster) -> None:
         assert not found.errors
         wanted = [min(max(30 - number % 40, 0), 20) for number in range(1_000)]
         assert [found[f"many-{number}"].records for number in range(1_000)] == wanted
+
+    def counted() -> list[int | None]:
+        """By the coordinators, for their metrics."""
+        found: dict[str, dict[str, int]] = {}
+        for node in cluster.status()["nodes"]:
+            found |= node["coordinators"]["consumer_lag"]
+        return [found.get(f"many-{number}", {}).get("plain-0") for number in range(1_000)]
+
+    wait_for(lambda: counted() == wanted, "the coordinators have counted")
+    scraped = "".join(map(text_of, urls(cluster)))
+    assert 'kafka_consumergroup_lag{group="many-15",topic="plain",partition="0"} 15' in scraped
+    assert 'kafka_consumergroup_lag_sum{group="many-15"} 15' in scraped
+    (age,) = re.findall(r'kafka_consumergroup_lag_seconds_max\{group="many-15"\} (\S+)', scraped)
+    assert float(age) > 10**9, "its records are of 1970"
 
 
 def test_new_leader_counts_the_same(cluster: LocalCluster) -> None:

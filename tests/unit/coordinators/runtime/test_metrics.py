@@ -1,12 +1,8 @@
-"""Metrics of a node's coordinators: sums over its shards, load times, lags."""
+"""Metrics of a node's coordinators: sums over its shards, load times."""
 
 from typing import Any
 
 from coordinator_rig import TOPIC_ID, CoordinatorRig, batch_of
-from headrace.coordinators.runtime.metrics import MAX_LAGS
-from headrace.protocol.metadata.image import PartitionRegistration, TopicImage
-
-READ_ID = b"t" * 16
 
 
 def metrics_of(rig: CoordinatorRig) -> Any:
@@ -58,31 +54,3 @@ def test_load_time_ends_when_the_shard_serves() -> None:
         250,
         250,
     )
-
-
-def lagging(rig: CoordinatorRig) -> None:
-    """There is a topic t; two groups have committed 3 and 5 in its partition."""
-    part = PartitionRegistration((2,), (2,), 2, 0, 0)
-    rig.host.image.topics["t"] = TopicImage("t", READ_ID, (part,))
-    rig.lead()
-    rig.set(3, "slow")
-    rig.set(5, "fast")
-
-
-def test_lag_needs_both_offsets(rig: CoordinatorRig) -> None:
-    """The high watermark of a follower may be lower than the committed offset: the lag is not negative."""
-    lagging(rig)
-    assert rig.all.status()["consumer_lag"] == {}
-    rig.host.known_ends[READ_ID, 0] = 4
-    assert rig.all.status()["consumer_lag"] == {"slow": {"t-0": 1}, "fast": {"t-0": 0}}
-    del rig.host.image.topics["t"]
-    assert rig.all.status()["consumer_lag"] == {}
-
-
-def test_number_of_lags_is_bounded(rig: CoordinatorRig) -> None:
-    """Groups may have committed in millions of partitions."""
-    lagging(rig)
-    for number in range(MAX_LAGS):
-        rig.set(4, f"group {number}")
-    rig.host.known_ends[READ_ID, 0] = 9
-    assert len(rig.all.status()["consumer_lag"]) == MAX_LAGS

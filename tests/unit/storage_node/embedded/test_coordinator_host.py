@@ -332,14 +332,6 @@ def test_coordinators_learn_of_disconnects_and_markers(rig: Rig) -> None:
     assert rig.coordinators.take("gone", "ended") == [("gone", 77), ("ended", 5, 1, True, 7)]
 
 
-def test_known_end_of_any_local_replica(rig: Rig) -> None:
-    """Also of partitions that other nodes lead: consumer lag needs it."""
-    other = rig.topic("other")
-    rig.produce(other, batch(b"a", b"b"))
-    assert rig.coordinators.host.known_end((other, 0)) == 2
-    assert rig.coordinators.host.known_end((other, 1)) is None
-
-
 def test_lease_holds_until_its_end(rig: Rig) -> None:
     """By the time of the event, and only once the metadata of the lease is applied."""
     host, lease = rig.coordinators.host, rig.core.coordinators.lease
