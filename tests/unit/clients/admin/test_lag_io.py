@@ -44,7 +44,7 @@ async def test_clock_of_a_producer_may_be_ahead(fake: FakeAdminCluster, cluster:
 
 
 async def test_owners_are_shown_also_without_a_commit(fake: FakeAdminCluster, cluster: Any) -> None:
-    """A partition that a member has and never committed has no lag; one that nobody has, no member."""
+    """A partition that a member has and never committed has no lag; one without a member has none."""
     times(fake)
     fake.commit("g", "t", 0, 3)
     fake.group("g").join("m-1", None, encode_assignment(Assignment(3, (SECOND,))))
