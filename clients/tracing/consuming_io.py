@@ -1,7 +1,7 @@
 """Spans of a consumer: `poll`, `process` and `commit`, only for sampled records.
 
-Which records are sampled is known from their headers alone. A `poll` span is in the trace of the first of them
-and links to all; a `process` span is in the trace of its record.
+Which records are sampled is known from their headers alone. A `poll` span is in the trace of the first of
+them and links to all; a `process` span is in the trace of its record.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ _NONE = ("", "")
 
 
 class TraceIds(logging.Filter):
-    """Gives each log record the attributes `trace_id` and `span_id`, in hexadecimal as in `traceparent`; empty
-    while no span is current. Add it to a handler: the format then has `%(trace_id)s`. It imports nothing:
-    before the application imports OpenTelemetry there is no span."""
+    """Gives each log record the attributes `trace_id` and `span_id`, in hexadecimal as in `traceparent`;
+    empty while no span is current. Add it to a handler, whose format may then have `%(trace_id)s`. It imports
+    nothing: before the application imports OpenTelemetry there is no span."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Called by logging; lets every record pass."""

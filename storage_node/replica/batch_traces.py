@@ -1,8 +1,8 @@
 """The sampled batches among those that this node has appended, and notes of spans for them. Pure.
 
 The core only notes what happened and when; the shell makes the spans. A node remembers the contexts of its
-latest sampled batches. So fetches of them have spans, and followers get the contexts with the records, without
-a search. The contexts of truncated batches are kept until newer ones replace them.
+latest sampled batches. So fetches of them have spans, and followers get the contexts with the records,
+without a search. The contexts of truncated batches are kept until newer ones replace them.
 """
 
 from __future__ import annotations

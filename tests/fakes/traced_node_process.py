@@ -32,7 +32,7 @@ def main(endpoint: str, protocol: str, count: int) -> None:
         (processor,) = spans._tracing._own._active_span_processor._span_processors
         waiting = len(processor._batch_processor._queue)
         began_at = time.monotonic()
-    print(json.dumps({"waiting": waiting, "close_s": time.monotonic() - began_at}))
+    sys.stdout.write(json.dumps({"waiting": waiting, "close_s": time.monotonic() - began_at}))
 
 
 main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

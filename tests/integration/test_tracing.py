@@ -92,7 +92,7 @@ def test_processing_is_the_parent_of_what_it_sends(cluster: LocalCluster) -> Non
         with application_tracer().start_as_current_span("request") as request:
             producer.send("steps", b"0").result(30)
         with cluster.consumer("steps", **EARLIEST) as consumer:
-            for record in consumer:
+            for _ in consumer:
                 assert get_current_span().name == "process steps"
                 producer.send("steps", b"1").result(30)
                 break
@@ -115,15 +115,14 @@ def test_processing_is_the_parent_of_what_it_sends(cluster: LocalCluster) -> Non
     wait_for(lambda: len(wait_for_spans(trace_id)["send steps"]) == 3, "three sends")
     assert is_connected(spans_of(trace_id))
     assert len(wait_for_spans(trace_id)["process steps"]) == 2
-    assert record.value == b"0"
 
 
 def test_transaction_is_in_the_trace_of_its_records(cluster: LocalCluster) -> None:
     """Its commit is a span."""
     new_topic(cluster, "ledger")
-    with cluster.producer(enable_tracing=True, transactional_id="t") as producer:
-        with producer.transaction() as transaction:
-            transaction.send("ledger", b"x")
+    producer = cluster.producer(enable_tracing=True, transactional_id="t")
+    with producer, producer.transaction() as transaction:
+        transaction.send("ledger", b"x")
     with cluster.consumer("ledger", isolation_level="read_committed", **EARLIEST) as consumer:
         trace_id = trace_id_in(next(iter(consumer)).headers)
     found = wait_for_spans(trace_id, "send ledger", "append ledger", "commit")

@@ -31,7 +31,7 @@ class Receiver(TraceServiceServicer):
     def __init__(self) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
 
-    def Export(self, request: Any, context: object) -> ExportTraceServiceResponse:  # noqa: N802 - gRPC's name
+    def Export(self, request: Any, context: object) -> ExportTraceServiceResponse:
         self.requests.append(request)
         return ExportTraceServiceResponse()
 
@@ -66,7 +66,7 @@ def grpc_endpoint(receiver: Receiver) -> Iterator[str]:
 @pytest.fixture
 def http_endpoint(receiver: Receiver) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 - http.server's name
+        def do_POST(self) -> None:
             import gzip
 
             body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -29,7 +29,7 @@ print(*[name for name in sys.modules if name.split(".")[0] == "opentelemetry"])
 
 @pytest.fixture
 def sampled_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sampler], tuple[TracerProvider, Any]]:
-    """Sets the sampler of the provider that clients find; gives the provider, and a function for its spans."""
+    """Sets the sampler of the provider that clients find; gives the provider, and its exporter."""
 
     def use(sampler: Sampler) -> tuple[TracerProvider, Any]:
         provider, exporter = provider_with(sampler)
