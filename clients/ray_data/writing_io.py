@@ -12,6 +12,7 @@ from ray.data import Datasink
 from ray.data.block import BlockAccessor
 
 from ...protocol.errors import ConfigError, HeadraceError
+from ...runtime.tracing.carrying_io import below, carried
 from ..pipeline.sink_io import Sink
 from ..pipeline.sink_options import write_options
 from ..pipeline.writing_io import prepare_arrow, write_arrow
@@ -137,6 +138,7 @@ class TopicDatasink(Datasink[Any]):  # of reports, or with a sink of prepared wr
             raise ConfigError(f"rows_per_task must be an integer >= 1, not {rows_per_task!r}")
         self._options, self._sink, self._gate, self._name = options, sink, gate, name
         self._rows_per_task = rows_per_task
+        self._caller = carried()  # the tasks' spans are below that of the driver
         self.prepared: list[PreparedWrite] = []
         self.report = WriteReport()
 
@@ -151,10 +153,11 @@ class TopicDatasink(Datasink[Any]):  # of reports, or with a sink of prepared wr
 
     def write(self, blocks: Iterable[Any], ctx: TaskContext) -> PreparedWrite | WriteReport:
         """Write the rows of one task."""
-        if self._sink is None:
-            return write_arrow(_tables(blocks), self._options)
-        task = f"{self._name}{ctx.task_idx}"
-        return prepare_arrow(_tables(blocks), self._options, query=self._sink, task=task, gate=self._gate)
+        with below(self._caller):
+            if self._sink is None:
+                return write_arrow(_tables(blocks), self._options)
+            task = f"{self._name}{ctx.task_idx}"
+            return prepare_arrow(_tables(blocks), self._options, query=self._sink, task=task, gate=self._gate)
 
     def on_write_complete(self, write_result: WriteResult[Any]) -> None:
         """On the driver, after all tasks."""

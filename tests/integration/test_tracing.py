@@ -1,6 +1,7 @@
 """One trace from the producer over the replicas to the commit, with all clients and with Kafka's."""
 
 import asyncio
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -206,3 +207,17 @@ def test_streams_process_in_the_trace_of_their_input(cluster: LocalCluster, tmp_
     assert links > {found[name][0].context.span_id for name in ("send copies", "send counts")}
     assert is_connected(spans_of(trace_id))
     assert seen == [True]
+
+
+def test_ray_tasks_write_below_the_span_of_the_driver(cluster: LocalCluster) -> None:
+    """The datasink carries the context to the process of the task."""
+    pa, writing = pytest.importorskip("pyarrow"), pytest.importorskip("headrace.clients.ray_data.writing_io")
+    new_topic(cluster, "sink")
+    options = writing.checked_options("sink", cluster.bootstrap, {"kafka.enable.tracing": "true"})
+    with application_tracer().start_as_current_span("job") as job:
+        pickled = pickle.dumps(writing.TopicDatasink(options))
+    task = pickle.loads(pickled)
+    task.write([pa.table({"value": [b"a", b"b"]})], None)
+    found = wait_for_spans(job.get_span_context().trace_id, "send sink")
+    assert found["send sink"][0].parent.span_id == job.get_span_context().span_id
+    assert not get_current_span().get_span_context().is_valid
