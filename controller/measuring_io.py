@@ -84,6 +84,9 @@ class ControllerMeasures:
         samples.set(table.WAITING_DECISIONS, len(writer))
         samples.set(table.PARKED_POLLS, len(readers))
         samples.observe(table.DECISION_TIME, feed.decision_times)
+        samples.observe(table.COMMIT_LATENCY, quorum.times.commits)
+        samples.observe(table.ELECTION_LATENCY, quorum.times.elections)
+        samples.set(table.APPENDED_RECORDS, feed.decided_records)
         log, newest = self._storage.log, self._storage.log.snapshots.newest
         samples.set(table.METADATA_LOG_BYTES, log.size_bytes)
         samples.set(table.SNAPSHOT_OFFSET, newest.end_offset if newest else -1)

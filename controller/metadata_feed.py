@@ -38,6 +38,7 @@ class MetadataFeed:
         self._max_tail_records = max_tail_records
         self._max_answer_records = max_answer_records
         self.elections = ElectionCounts()
+        self.decided_records = 0  # made here, and committed
         self.decision_times = Histogram()  # of decisions that were made here, until their commit
         self.lowered_at = -1
         """The offset of the image with which a feature level was last lowered, -1 without one. The records
@@ -63,8 +64,9 @@ class MetadataFeed:
         end_offset = self.image.offset + 1
         is_lowered = any(map(self._lowers_a_level, decisions))
         self.elections.committed(self.image, decisions, took_ms)
-        for each_ms in took_ms:
+        for each_ms, records in zip(took_ms, decisions, strict=False):
             self.decision_times.record(each_ms)
+            self.decided_records += len(records)
         for records in decisions:
             end_offset += len(records)
             self._ends.append(end_offset)

@@ -19,6 +19,7 @@ from ..runtime.effect_performer import EffectPerformer, on
 from .metrics import QuorumFacts
 from .quorum import events
 from .quorum.roles import Role
+from .quorum_times import QuorumTimes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,6 +70,7 @@ class Quorum:
     ) -> None:
         self._raft, self._log, self._router, self._disk = raft, stored, router, disk
         self._tasks, self._listener = tasks, listener
+        self.times = QuorumTimes()
         self._peers: Peers
         self._events: deque[events.Event] = deque()
         self._refusal = ""  # the last reason that was logged
@@ -81,10 +83,10 @@ class Quorum:
             on(events.Send, lambda e: self._peers.send(e.target, e.correlation_id, e.body)),
             on(events.Reply, lambda e: router.reply(e.token, e.body, e.frames)),
             on(events.Flush, lambda _: self._start_flush()),
-            on(events.Committed, lambda e: listener.on_committed(e.end_offset)),
+            on(events.Committed, self._committed),
             on(events.LoadSnapshot, lambda e: listener.on_snapshot(stored.snapshots.read(e.snapshot)[0])),
             on(events.BecameLeader, lambda _: listener.on_leader()),
-            on(events.Resigned, lambda _: listener.on_resigned()),
+            on(events.Resigned, lambda _: self._resigned()),
             on(events.LeaderChanged, self._log_leader),
             on(events.Campaigning, self._log_campaign),
             on(events.SetTimer, lambda e: self._set_timer(e.deadline_ms)),
@@ -179,6 +181,7 @@ class Quorum:
         """Append decisions of the active controller. Errors: KafkaStorageError, and the process must end."""
         assert not self._is_stepping, "no appends from within an effect"
         self._step(events.AppendRequested(batches))
+        self.times.appended(self._log.end_offset, monotonic_ms())
 
     def bootstrap(self, voters: VoterSet) -> None:
         """Begin a quorum with these voters, on a blank disk. Errors: KafkaStorageError."""
@@ -270,7 +273,16 @@ class Quorum:
             self._refusal = answer.error_detail
             log.warning("controller %d cannot be a voter: %s", self.key.replica_id, self._refusal)
 
+    def _committed(self, effect: events.Committed) -> None:
+        self.times.committed(effect.end_offset, monotonic_ms())
+        self._listener.on_committed(effect.end_offset)
+
+    def _resigned(self) -> None:
+        self.times.resigned()
+        self._listener.on_resigned()
+
     def _log_leader(self, effect: events.LeaderChanged) -> None:
+        self.times.leader_known(effect.leader_id, monotonic_ms())
         leader = f"leader is controller {effect.leader_id}" if effect.leader_id >= 0 else "leader is unknown"
         log.info(
             "controller %d: %s in quorum epoch %d (%s)",
@@ -281,6 +293,7 @@ class Quorum:
         )
 
     def _log_campaign(self, effect: events.Campaigning) -> None:
+        self.times.campaigning(monotonic_ms())
         log.info(
             "controller %d: requesting pre-votes in quorum epoch %d (%s)",
             self.key.replica_id,

@@ -81,7 +81,6 @@ REPLICA_SKEW = gauge(
 
 _RAFT = ("kafka.server", "raft-metrics")
 CURRENT_LEADER = gauge(*_RAFT, "current-leader", "Id of the active controller; -1 if none is known.")
-CURRENT_VOTE = gauge(*_RAFT, "current-vote", "Id that this controller voted for in its epoch; -1: none.")
 CURRENT_EPOCH = gauge(*_RAFT, "current-epoch", "Epoch of the quorum.")
 RAFT_STATE = gauge(*_RAFT, "current-state", "1 for the role of this controller.", labels=("state",))
 HIGH_WATERMARK = gauge(*_RAFT, "high-watermark", "High watermark of the metadata log.")
@@ -93,7 +92,7 @@ COMMIT_LATENCY = histogram(
 ELECTION_LATENCY = histogram(
     *_RAFT, "election-latency", "From the start of an election of controllers to its end.", unit="ms"
 )
-APPENDED_RECORDS = counter(*_RAFT, "append-records-total", "Metadata records appended by this leader.")
+APPENDED_RECORDS = counter(*_RAFT, "append-records-total", "Metadata records appended here and committed.")
 METADATA_LOG_BYTES = gauge("headrace", "MetadataLog", "Size", "Bytes of the metadata log.", unit="By")
 SNAPSHOT_OFFSET = gauge(
     "headrace", "MetadataLog", "SnapshotEndOffset", "End offset of the newest snapshot; -1 without one."
