@@ -70,6 +70,7 @@ from . import (
     server,
     storage,
     stream,
+    telemetry,
     topic,
     txn,
     user,
@@ -218,6 +219,7 @@ for _command in (
     storage.storage,
     verifiable.verifiable,
     quickstart.quickstart,
+    telemetry.telemetry,
     completion.completion,
     kafka_tools.kafka_tools,
 ):

@@ -150,7 +150,7 @@ REPLICATION = (
         " and sum by (cluster) (kafka_server_replicamanager_underreplicatedpartitions) > 0",
         "15m",
         TICKET,
-        "{{ $value }} partitions have just min.insync.replicas replicas in sync: one more loss stops writers.",
+        "{{ $value }} partitions have just min.insync.replicas in-sync replicas: the next loss stops writers.",
     ),
     AlertRule(
         "HeadraceIsrFlapping",
@@ -240,7 +240,7 @@ SERVERS = (
     ),
     AlertRule(
         "HeadraceServerRestarts",
-        "changes(process_start_time_seconds{job=~\".*headrace.*\"}[30m]) > 2",
+        'changes(process_start_time_seconds{job=~".*headrace.*"}[30m]) > 2',
         "0s",
         TICKET,
         "{{ $labels.instance }} was started {{ $value }} times within 30 minutes.",
@@ -282,15 +282,15 @@ SERVERS = (
     ),
     AlertRule(
         "HeadraceMetadataBehind",
-        "max by (cluster) (kafka_controller_kafkacontroller_lastappliedrecordoffset) - on (cluster) group_right"
-        " kafka_server_broker_metadata_metrics_last_applied_record_offset > 1000",
+        "max by (cluster) (kafka_controller_kafkacontroller_lastappliedrecordoffset)"
+        " - on (cluster) group_right kafka_server_broker_metadata_metrics_last_applied_record_offset > 1000",
         "5m",
         TICKET,
         "{{ $labels.instance }} lacks {{ $value }} metadata records.",
     ),
     AlertRule(
         "HeadraceFileDescriptorsLow",
-        "process_open_fds{job=~\".*headrace.*\"} / process_max_fds > 0.8",
+        'process_open_fds{job=~".*headrace.*"} / process_max_fds > 0.8',
         "10m",
         TICKET,
         "{{ $labels.instance }} uses {{ $value | humanizePercentage }} of its file descriptors.",
@@ -330,14 +330,14 @@ REQUESTS = (
     ),
     AlertRule(
         "HeadraceProduceFails",
-        f"sum by (cluster, instance) (rate({_PRODUCED}{{topic=\"\"}}[5m])) > 1",
+        f'sum by (cluster, instance) (rate({_PRODUCED}{{topic=""}}[5m])) > 1',
         "5m",
         PAGE,
         "{{ $value }} entries of Produce requests per second fail on {{ $labels.instance }}.",
     ),
     AlertRule(
         "HeadraceFetchFails",
-        f"sum by (cluster, instance) (rate({_FETCHED}{{topic=\"\"}}[5m])) > 1",
+        f'sum by (cluster, instance) (rate({_FETCHED}{{topic=""}}[5m])) > 1',
         "5m",
         TICKET,
         "{{ $value }} entries of Fetch requests per second fail on {{ $labels.instance }}.",
@@ -345,7 +345,7 @@ REQUESTS = (
     AlertRule(
         "HeadraceBytesRejected",
         "sum by (cluster, topic)"
-        " (increase(kafka_server_brokertopicmetrics_bytesrejected_total{topic!=\"\"}[10m])) > 0",
+        ' (increase(kafka_server_brokertopicmetrics_bytesrejected_total{topic!=""}[10m])) > 0',
         "0s",
         TICKET,
         "Batches for {{ $labels.topic }} are larger than max.message.bytes.",

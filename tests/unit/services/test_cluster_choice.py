@@ -22,10 +22,11 @@ NEEDS_NO_CLUSTER = {
     "server status",
     "deploy systemd",
     *("version", "config keys", "log dump", "completion", "stream describe", "kafka-tools"),
+    *("telemetry dashboards", "telemetry rules"),
     *("feature versions", "group validate-regex", "storage info", "storage random-uuid"),
     *("metadata cat", "metadata find", "metadata log", "metadata ls", "metadata shell", "metadata tree"),
 }
-NEVER_FALLS_BACK = {"status", "security ray-env", "security status"}
+NEVER_FALLS_BACK = {"status", "security ray-env", "security status", "telemetry targets"}
 READING = {
     "acl explain": "--user ann --operation read --topic orders",
     "acl lint": "",
@@ -73,6 +74,9 @@ READING = {
     "security ray-env": "",
     "security status": "",
     "server status": "-c pyproject.toml",
+    "telemetry dashboards": "overview",
+    "telemetry rules": "",
+    "telemetry targets": "",
     "status": "",
     "storage info": "",
     "storage random-uuid": "",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from headrace.runtime.telemetry.table import series_names
 from headrace.services.telemetry.alert_rule import AlertRule, rules_file
 from headrace.services.telemetry.alert_rules import ALERT_RULES, RULE_GROUPS
