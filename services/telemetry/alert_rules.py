@@ -15,6 +15,10 @@ _EXPANDS = "kafka_server_replicamanager_isrexpands_total"
 _PRODUCED = "kafka_server_brokertopicmetrics_failedproducerequests_total"
 _FETCHED = "kafka_server_brokertopicmetrics_failedfetchrequests_total"
 _FREE, _SIZE = "headrace_log_manager_disk_free_bytes", "headrace_log_manager_disk_total_bytes"
+_OF_GROUPS = "kafka_server_group_coordinator_metrics_num_partitions"
+_OF_TRANSACTIONS = "kafka_server_transaction_coordinator_metrics_num_partitions"
+_CLASSIC = "kafka_server_group_coordinator_metrics_group_completed_rebalance_total"
+_CONSUMER = "kafka_server_group_coordinator_metrics_consumer_group_rebalance_total"
 _EXPIRY = "headrace_tls_certificate_not_after_seconds"
 _LAG, _LAG_AGE = "kafka_consumergroup_lag_sum", "kafka_consumergroup_lag_seconds_max"
 
@@ -150,7 +154,7 @@ REPLICATION = (
         " and sum by (cluster) (kafka_server_replicamanager_underreplicatedpartitions) > 0",
         "15m",
         TICKET,
-        "{{ $value }} partitions have just min.insync.replicas in-sync replicas: the next loss stops writers.",
+        "{{ $value }} partitions have just min.insync.replicas in-sync replicas: the next loss stops writes.",
     ),
     AlertRule(
         "HeadraceIsrFlapping",
@@ -278,7 +282,7 @@ SERVERS = (
         "headrace_broker_metadata_metrics_seconds_since_controller > 30",
         "1m",
         PAGE,
-        "{{ $labels.instance }} has not heard of the controller for {{ $value }} s.",
+        "{{ $labels.instance }} has had no response of the controller for {{ $value }} s.",
     ),
     AlertRule(
         "HeadraceMetadataBehind",
@@ -300,14 +304,14 @@ SERVERS = (
         f"{_EXPIRY} - time() < 14 * 86400",
         "1h",
         TICKET,
-        "The certificate of listener {{ $labels.listener }} on {{ $labels.instance }} expires within 14 days.",
+        "The certificate of {{ $labels.listener }} on {{ $labels.instance }} expires within 14 days.",
     ),
     AlertRule(
         "HeadraceCertificateExpiresSoon",
         f"{_EXPIRY} - time() < 2 * 86400",
         "5m",
         PAGE,
-        "The certificate of listener {{ $labels.listener }} on {{ $labels.instance }} expires within 2 days.",
+        "The certificate of {{ $labels.listener }} on {{ $labels.instance }} expires within 2 days.",
     ),
 )
 
@@ -378,25 +382,23 @@ REQUESTS = (
 GROUPS = (
     AlertRule(
         "HeadraceCoordinatorFailed",
-        'sum by (cluster) (kafka_server_group_coordinator_metrics_num_partitions{state="failed"})'
-        ' + sum by (cluster) (kafka_server_transaction_coordinator_metrics_num_partitions{state="failed"}) > 0',
+        f'sum by (cluster) ({_OF_GROUPS}{{state="failed"}})'
+        f' + sum by (cluster) ({_OF_TRANSACTIONS}{{state="failed"}}) > 0',
         "1m",
         PAGE,
         "{{ $value }} partitions of coordinators cannot be loaded: their groups or transactions stand still.",
     ),
     AlertRule(
         "HeadraceCoordinatorLoading",
-        'sum by (cluster) (kafka_server_group_coordinator_metrics_num_partitions{state="loading"})'
-        ' + sum by (cluster) (kafka_server_transaction_coordinator_metrics_num_partitions{state="loading"}) > 0',
+        f'sum by (cluster) ({_OF_GROUPS}{{state="loading"}})'
+        f' + sum by (cluster) ({_OF_TRANSACTIONS}{{state="loading"}}) > 0',
         "5m",
         TICKET,
         "{{ $value }} partitions of coordinators have been loading for 5 minutes.",
     ),
     AlertRule(
         "HeadraceRebalances",
-        "sum by (cluster) (rate(kafka_server_group_coordinator_metrics_group_completed_rebalance_total[10m]))"
-        " + sum by (cluster) (rate(kafka_server_group_coordinator_metrics_consumer_group_rebalance_total[10m]))"
-        " > 1",
+        f"sum by (cluster) (rate({_CLASSIC}[10m])) + sum by (cluster) (rate({_CONSUMER}[10m])) > 1",
         "15m",
         TICKET,
         "Groups rebalance {{ $value }} times per second.",
@@ -413,7 +415,7 @@ GROUPS = (
         f"max by (cluster, group) ({_LAG_AGE}) > 3600",
         "15m",
         TICKET,
-        "The oldest record that group {{ $labels.group }} has not read is {{ $value | humanizeDuration }} old.",
+        "Group {{ $labels.group }} has not read a record that is {{ $value | humanizeDuration }} old.",
     ),
     AlertRule(
         "HeadraceTransactionLate",

@@ -11,6 +11,7 @@ import pytest
 from headrace.runtime.telemetry.table import series_names
 from headrace.services.telemetry.alert_rule import AlertRule, rules_file
 from headrace.services.telemetry.alert_rules import ALERT_RULES, RULE_GROUPS
+from promql import metrics_in
 
 ROOT = Path(__file__).resolve().parents[4]
 HOURS = 8  # of input, one value a minute
@@ -22,7 +23,7 @@ BROKER = "kafka_server_brokertopicmetrics_"
 IDLE = "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"
 DAY = 86_400
 
-# Series by rule: with the fault, and without it. "10" is constant, "0+60" a counter that grows by 60 a minute.
+# Series by rule, with and without the fault. "10" is constant, "0+60" a counter that grows by 60 a minute.
 # What is not constant begins at once and lasts.
 Series = dict[str, str]
 
@@ -325,18 +326,6 @@ def run(folder: Path, tests: list[dict[str, Any]]) -> subprocess.CompletedProces
         timeout=300,
         env={**os.environ, **memory},
     )
-
-
-def metrics_in(expression: str) -> set[str]:
-    """The names of metrics in an expression."""
-    without = re.sub(r'\{[^}]*\}|"[^"]*"|\[[^\]]*\]', " ", expression)
-    without = re.sub(r"\b(by|on|group_right|group_left|without)\s*(\([^)]*\))?", " ", without)
-    return {
-        name for name in re.findall(r"[a-z_:][a-z0-9_:]*", without) if "_" in name and name not in FUNCTIONS
-    }
-
-
-FUNCTIONS = {"histogram_quantile", "predict_linear", "min_over_time", "max_over_time", "label_replace"}
 
 
 @pytest.mark.parametrize("rule", ALERT_RULES, ids=lambda rule: rule.name)

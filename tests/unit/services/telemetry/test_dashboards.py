@@ -10,7 +10,7 @@ from headrace.runtime.telemetry.table import series_names
 from headrace.services.cli.telemetry import target_groups
 from headrace.services.telemetry.alert_rules import ALERT_RULES
 from headrace.services.telemetry.dashboards import DASHBOARDS, Dashboard
-from test_alert_rules import metrics_in
+from promql import metrics_in
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.name)
@@ -37,20 +37,20 @@ def test_planted_typing_error_is_found() -> None:
 
 def test_dashboards_are_written_to_a_folder(command_line: CommandLine, tmp_path: Path) -> None:
     """One file each; a name prints one."""
-    done = command_line("telemetry", "dashboards", "--write", str(tmp_path / "d"))
-    assert done.code == 0, done
+    code, _, notes = command_line("telemetry", "dashboards", "--write", str(tmp_path / "d"))
+    assert code == 0, notes
     files = sorted((tmp_path / "d").iterdir())
     assert [path.name for path in files] == sorted(f"headrace-{each.name}.json" for each in DASHBOARDS)
-    shown = command_line("telemetry", "dashboards", "nodes")
-    assert json.loads(shown.out) == json.loads((tmp_path / "d" / "headrace-nodes.json").read_text())
-    assert command_line("telemetry", "dashboards").code == 2
+    _, shown, _ = command_line("telemetry", "dashboards", "nodes")
+    assert json.loads(shown) == json.loads((tmp_path / "d" / "headrace-nodes.json").read_text())
+    assert command_line("telemetry", "dashboards")[0] == 2
 
 
 def test_rules_may_have_another_duration(command_line: CommandLine) -> None:
     """For tests of one's own alerting; nonsense is refused."""
-    shown = command_line("telemetry", "rules", "--for", "5s")
-    assert shown.out.count("for: 5s\n") == len(ALERT_RULES)
-    assert command_line("telemetry", "rules", "--for", "soon").code == 2
+    _, shown, _ = command_line("telemetry", "rules", "--for", "5s")
+    assert shown.count("for: 5s\n") == len(ALERT_RULES)
+    assert command_line("telemetry", "rules", "--for", "soon")[0] == 2
 
 
 def test_targets_are_those_of_the_status() -> None:
