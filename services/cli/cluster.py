@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..cluster_files_io import UnknownClusterError, known_clusters
+from ..cluster_files_io import UnknownClusterError, admin_config, known_clusters
 from ..discovery import chosen_cluster
 from .common import (
     NotFoundError,
@@ -19,6 +19,7 @@ from .common import (
     form_option,
     reading_command,
 )
+from .console import PORT, serve_console
 from .output import note, print_object, print_rows, size_text, write_line
 
 if TYPE_CHECKING:
@@ -70,12 +71,25 @@ _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "parti
     show_default=True,
     help="Seconds to wait until all servers are ready.",
 )
+@click.option(
+    "--console",
+    "has_console",
+    is_flag=True,
+    help="Then serve the web console, as `headrace console`, until Ctrl-C; the cluster continues to run.",
+)
+@click.option(
+    "--console-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the console on 127.0.0.1 [default: 8080].",
+)
 @changing_command(config_option, form_option, cluster_option)
-def up(settings: Settings, **options: Any) -> None:
+def up(settings: Settings, *, has_console: bool, console_port: int | None, **options: Any) -> None:
     """Start a cluster on Ray, or adopt a running one. It runs until `headrace down`.
 
     -X sets configs of the servers.
     """
+    if console_port is not None and not has_console:
+        raise click.UsageError("--console-port belongs to --console")
     from .. import ray_host
 
     name = settings.cluster_name
@@ -91,6 +105,13 @@ def up(settings: Settings, **options: Any) -> None:
     if started.config.get("listeners"):
         cluster |= kafka_addresses(ray_host.status(name)["nodes"])
     print_object(cluster, settings.form)
+    if has_console:
+        serve_console(
+            cluster["bootstrap"],
+            admin_config(started.data_dir),
+            {"port": PORT if console_port is None else console_port},
+            name=name,
+        )
 
 
 def kafka_addresses(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:

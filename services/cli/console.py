@@ -73,9 +73,9 @@ def serve_console(
     given: Mapping[str, Any],
     *,
     name: str,
-    is_read_only: bool,
-    masks: tuple[str, ...],
-    mask_file: str | None,
+    is_read_only: bool = False,
+    masks: tuple[str, ...] = (),
+    mask_file: str | None = None,
 ) -> None:
     """Serve the console until an interrupt. `config` has keys of the web server and of clients. Errors:
     ConfigError; OSError if the address is in use."""

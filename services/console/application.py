@@ -78,7 +78,8 @@ class Console:
         return self._serve
 
     async def close(self) -> None:
-        """End the readings; open tails end with their connections."""
+        """End the readings and the tails."""
+        await self.shared.tails.close()
         await self.shared.snapshots.close()
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:

@@ -283,6 +283,8 @@ async def tail(clients: UserClients, search: Search) -> AsyncIterator[TailStep]:
         budget, filled_at = float(TAIL_ROWS_PER_S), time.monotonic()
         while True:
             records = await consumer.poll(TAIL_HEARTBEAT_S, 500)
+            if not records and await partitions_of(clients, search) != places:
+                return  # the browser connects again, to all partitions
             now = time.monotonic()
             budget = min(TAIL_ROWS_PER_S, budget + (now - filled_at) * TAIL_ROWS_PER_S)
             filled_at = now

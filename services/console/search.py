@@ -73,9 +73,12 @@ class Search:
         _ = self.predicate  # a bad expression is reported before anything is read
 
     @property
-    def has_filter(self) -> bool:
-        """Whether some records may be left out."""
-        return bool(self.key or self.header or self.text or self.expression or self.until_ms is not None)
+    def tail_key(self) -> tuple[object, ...]:
+        """Equal for searches whose tails have the same rows."""
+        return (
+            *(self.topic, self.partition, self.until_ms, self.key, self.header, self.text, self.expression),
+            *(self.key_format, self.value_format, self.is_committed),
+        )
 
     @property
     def predicate(self) -> Callable[[Mapping[str, Any]], bool] | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .masking import MaskRule
 
 PURPOSE = "The console"
+MOST_TAILS = 1_000
 
 
 def console_server(
@@ -26,6 +27,7 @@ def console_server(
     is_read_only: bool = False,
     masks: tuple[MaskRule, ...] = (),
     name: str = "",
+    most_tails: int = MOST_TAILS,
 ) -> WebServer:
     """A web server with the console, to be started. Errors: ImportError with the pip command if a library is
     missing."""
@@ -38,7 +40,7 @@ def console_server(
     from .application import Console
     from .shared import ConsoleSettings
 
-    settings = ConsoleSettings(is_read_only, masks, name, most_form_bytes=web.max_request_bytes)
+    settings = ConsoleSettings(is_read_only, masks, name, most_tails, most_form_bytes=web.max_request_bytes)
 
     def make(pool: ClientPool) -> Application:
         return Console(pool, settings)

@@ -15,6 +15,7 @@ from .action_log import ActionLog
 from .formats import FILTERS
 from .sessions import Sessions
 from .snapshots_io import Snapshots
+from .tails_io import Tails
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,11 +37,11 @@ STATIC = {
 class ConsoleSettings:
     """The options of a console. `name` is the cluster's, for the title."""
 
-    is_read_only: bool = False
-    masks: tuple[MaskRule, ...] = ()
-    name: str = ""
-    most_tails: int = 1_000
-    most_form_bytes: int = 32 << 20
+    is_read_only: bool
+    masks: tuple[MaskRule, ...]
+    name: str
+    most_tails: int
+    most_form_bytes: int
 
 
 class Shared:
@@ -50,11 +51,11 @@ class Shared:
         self.pool, self.settings = pool, settings
         self.snapshots = Snapshots(pool)
         self.sessions, self.actions = Sessions(), ActionLog()
-        self.tails = 0
         self._searches = 0
         self.static = {name: (FOLDER / "static" / name).read_bytes() for name in STATIC}
         self.versions = {name: hashlib.sha256(data).hexdigest()[:12] for name, data in self.static.items()}
         self.templates = self._environment()
+        self.tails = Tails(pool, self.templates.get_template("tail_rows.html"), settings.most_tails)
 
     @contextlib.asynccontextmanager
     async def searching(self) -> AsyncIterator[None]:

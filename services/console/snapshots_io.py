@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...clients.admin.admin_types import EARLIEST, LATEST
 from ...protocol.errors import HeadraceError
@@ -27,12 +28,13 @@ T = TypeVar("T")
 
 TOPICS_PER_REQUEST = 500  # Bound: topics per DescribeTopicPartitions response
 PARTITIONS_PER_REQUEST = 2_000  # Bound: partitions per ListOffsets request
-SHORTEST_PERIOD_S = 5.0
-SHARE = 20  # a reading takes at most one part in so many of the time
+SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 5.0, 30.0
+SHARE = 6  # a reading takes at most one part in so many of the time, while that is no longer period
 GROUPS_PERIOD_S = 15.0
 GROUPS_AT_ONCE = 16  # Bound: concurrent OffsetFetch requests
-IDLE_S = 300.0  # readings for a user end after this time without a request
-PART_TIMEOUT_S = 10.0
+IDLE_S = 900.0  # readings for a user end after this time without a request
+PART_TIMEOUT_S = 8.0
+FIRST_TIMEOUT_S = 3.0  # a page must soon say that the cluster does not answer
 
 
 async def read_snapshot(admin: AsyncAdmin, before: Snapshot | None) -> Snapshot:
@@ -48,23 +50,26 @@ async def read_snapshot(admin: AsyncAdmin, before: Snapshot | None) -> Snapshot:
             troubles[name] = text_of_error(error)
             return default
 
-    cluster = await admin.describe_cluster(include_fenced=True)
+    cluster = await admin.describe_cluster(include_fenced=True, timeout=FIRST_TIMEOUT_S)
     topics = await _topics(admin)
     now_ms = _now_ms()
-    dirs = await part("log dirs", admin.describe_log_dirs(), None)
     none: Any = {}
-    offsets = await part("offsets", _offsets(admin, topics), none)
-    groups = await part("groups", admin.list_groups(), [])
-    committed, committed_ms, commits = await _committed(admin, groups, before)
-    reassignments = await part("reassignments", admin.list_partition_reassignments(), none)
-    quorum = await part("quorum", admin.describe_metadata_quorum(), None)
+    old_groups = [] if before is None else list(before.groups)
+    # at once: with a node down, several of them wait until their time is over
+    dirs, offsets, (groups, committed), reassignments, quorum = await asyncio.gather(
+        part("log dirs", admin.describe_log_dirs(), None),
+        part("offsets", _offsets(admin, topics), none),
+        _groups(admin, part("groups", admin.list_groups(), old_groups), before),
+        part("reassignments", admin.list_partition_reassignments(), none),
+        part("quorum", admin.describe_metadata_quorum(), None),
+    )
     rates = {} if before is None else rates_between(before, offsets, now_ms)
     history = () if before is None else before.history
     if before is not None:
-        history = (*history, Point(now_ms, sum(rates.values()), commits))[-MOST_POINTS:]
+        history = (*history, Point(now_ms, sum(rates.values()), committed.rate))[-MOST_POINTS:]
     for node, error in ({} if dirs is None else dirs.errors).items():
         troubles[f"log dirs of node {node}"] = text_of_error(error)
-    return Snapshot(
+    found = Snapshot(
         taken_ms=now_ms,
         took_ms=round((time.monotonic() - began) * 1000),
         cluster=cluster,
@@ -73,13 +78,17 @@ async def read_snapshot(admin: AsyncAdmin, before: Snapshot | None) -> Snapshot:
         quorum=quorum,
         log_dirs={} if dirs is None else {node: dirs[node] for node in dirs if node not in dirs.errors},
         groups=tuple(groups),
-        committed=committed,
-        committed_ms=committed_ms,
+        committed=committed.offsets,
+        committed_ms=committed.at_ms,
         reassignments=reassignments,
         rates=rates,
         history=history,
         troubles=troubles,
     )
+    for name in ("partitions", "topic_rows", "node_rows", "group_rows", "offline", "under_replicated"):
+        getattr(found, name)  # made here, in steps, and not by the first page
+        await asyncio.sleep(0)
+    return found
 
 
 async def _topics(admin: AsyncAdmin) -> dict[str, TopicDescription]:
@@ -111,28 +120,39 @@ async def _offsets(
     return found
 
 
-async def _committed(
-    admin: AsyncAdmin, groups: list[GroupListing], before: Snapshot | None
-) -> tuple[Mapping[str, Mapping[TopicPartition, int]], int, float | None]:
-    """(committed offsets by group, their time, records per second): read again after `GROUPS_PERIOD_S`."""
-    now_ms = _now_ms()
-    last = before.history[-1].committed if before is not None and before.history else None
+class _Committed(NamedTuple):
+    """Committed offsets by group, their time, and the records per second by which they have moved."""
+
+    offsets: Mapping[str, Mapping[TopicPartition, int]]
+    at_ms: int
+    rate: float | None
+
+
+async def _groups(
+    admin: AsyncAdmin, listing: Awaitable[list[GroupListing]], before: Snapshot | None
+) -> tuple[list[GroupListing], _Committed]:
+    """The groups, and their offsets: those are read again after `GROUPS_PERIOD_S`. Offsets that are not read
+    in time are those of the last reading."""
+    groups, now_ms = await listing, _now_ms()
     if before is not None and now_ms - before.committed_ms < GROUPS_PERIOD_S * 1000:
-        return before.committed, before.committed_ms, last
+        last = before.history[-1].committed if before.history else None
+        return groups, _Committed(before.committed, before.committed_ms, last)
     found: dict[str, dict[TopicPartition, int]] = {}
     waiting = iter([group.group_id for group in groups])
 
     async def read() -> None:
         for group_id in waiting:
-            try:
+            with contextlib.suppress(HeadraceError):  # deleted meanwhile, or not for this user: without lag
                 offsets = await admin.list_group_offsets(group_id)
-            except HeadraceError:
-                continue  # deleted meanwhile, or not for this user: shown without lag
-            found[group_id] = {tp: each.offset for tp, each in offsets.items() if each is not None}
+                found[group_id] = {tp: each.offset for tp, each in offsets.items() if each is not None}
 
-    await asyncio.gather(*(read() for _ in range(GROUPS_AT_ONCE)))
-    rate = None if before is None else commit_rate(before.committed, found, now_ms - before.committed_ms)
-    return found, now_ms, rate
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PART_TIMEOUT_S):
+            await asyncio.gather(*(read() for _ in range(GROUPS_AT_ONCE)))
+    old = {} if before is None else before.committed
+    kept = {each.group_id: old[each.group_id] for each in groups if each.group_id in old}
+    rate = None if before is None else commit_rate(old, found, now_ms - before.committed_ms)
+    return groups, _Committed({**kept, **found}, now_ms, rate)
 
 
 class Snapshots:
@@ -224,12 +244,12 @@ class _Series:
             async with self._progress:
                 self._done += 1
                 self._progress.notify_all()
-            period_s = max(SHORTEST_PERIOD_S, SHARE * (time.monotonic() - began))
-            try:
+            is_whole = self._error is None and self._snapshot is not None and not self._snapshot.troubles
+            took_s = time.monotonic() - began if is_whole else 0.0  # waiting for a node is no load
+            period_s = min(max(SHORTEST_PERIOD_S, SHARE * took_s), LONGEST_PERIOD_S)
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(period_s):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
 
 
 def _now_ms() -> int:

@@ -15,6 +15,10 @@ HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>
 LONG = "a-topic-with-a-name-that-is-longer-than-a-phone-is-wide-" * 3
 
 
+def hostile_record(number: int) -> bytes:
+    return json.dumps({"id": number, "text": HOSTILE}).encode()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[headrace.LocalCluster]:
     with headrace.local(nodes=2) as running:
@@ -23,12 +27,7 @@ def cluster() -> Iterator[headrace.LocalCluster]:
         ).raise_for_errors()
         with running.producer() as producer:
             for number in range(20):
-                producer.send(
-                    "orders",
-                    json.dumps({"id": number, "text": HOSTILE}).encode(),
-                    key=HOSTILE.encode(),
-                    partition=0,
-                )
+                producer.send("orders", hostile_record(number), key=HOSTILE.encode(), partition=0)
             producer.flush()
         with running.consumer("orders", group="billing", auto_offset_reset="earliest") as consumer:
             wait_for(lambda: consumer.poll(0.5), "records")
@@ -109,12 +108,7 @@ def test_live_tail_shows_appended_records(browser: Chromium, cluster: headrace.L
     browser.wait("document.getElementById('tail-state').dataset.state === 'open'")
     with cluster.producer() as producer:
         for number in (99, 101, 102):
-            producer.send(
-                "orders",
-                json.dumps({"id": number, "text": HOSTILE}).encode(),
-                key=HOSTILE.encode(),
-                partition=0,
-            )
+            producer.send("orders", hostile_record(number), key=HOSTILE.encode(), partition=0)
         producer.flush()
     browser.wait("document.querySelectorAll('[data-tail] tbody tr').length === 2")
     assert HOSTILE in browser.text("[data-tail] tbody .key")

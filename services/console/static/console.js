@@ -103,7 +103,11 @@
         left.textContent = ` · ${leftOut.toLocaleString("en")} more were not shown`;
       });
       source.addEventListener("trouble", (event) => { say("lost", text(event)); });
-      source.onerror = () => { if (state.dataset.state !== "lost") say("lost", "connection lost, trying again"); };
+      source.onerror = () => {
+        if (state.dataset.state !== "lost") say("lost", "connection lost, trying again");
+        // a refused stream (too many are open, or the session is over) is not opened again by the browser
+        if (source.readyState === EventSource.CLOSED) { source.close(); setTimeout(() => { if (source) open(); }, 5000); }
+      };
     }
 
     function close() { source.close(); source = null; say("paused", "paused"); }
