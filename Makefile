@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kerberos quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces faults fuzz fmt lint types imports check codec docs changelog clean
+.PHONY: help setup kerberos quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces deploy-test deploy-check faults fuzz fmt lint types imports check codec docs changelog clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -118,6 +118,17 @@ traces: $(STAMP) ## compare tests/traces with the code (REWRITE=1 records them a
 
 fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60; SEED=n; KIND=valid|frames|requests|own|batches|logins)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),60) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(if $(KIND),--kind $(KIND)) $(if $(FIRST),--first $(FIRST))
+
+deploy-test: $(STAMP) ## `ray up` over ssh on three machines of namespaces: kill, upgrade, drain, replace (root; 15 min)
+	@$(BIN)/python -m pytest -q -n 0 -m deploy tests/deploy $(ARGS)
+
+# Helm and the types of the KubeRay operator, as Go modules, in build/
+deploy-check: $(STAMP) ## the chart by Helm, the manifests of KubeRay by the operator's validation (needs Go)
+	@mkdir -p build/kuberay && cp tests/deploy/kuberay/* build/kuberay/
+	@test -x build/helm || GOBIN=$$PWD/build go install helm.sh/helm/v3/cmd/helm@v3.16.4
+	@cd build/kuberay && go mod tidy && go build -o check . && ./check ../../deploy/kuberay/*.yaml
+	@build/helm lint --quiet deploy/helm/headrace
+	@HEADRACE_HELM=$$PWD/build/helm $(BIN)/python -m pytest -q -n 0 tests/unit/deploy
 
 faults: $(STAMP) ## kill, pause, cut off and wipe real processes (ONLY=s08 runs one scenario; JOBS=n; MINUTES=m for long ones)
 	$(if $(MINUTES),HEADRACE_FAULT_MINUTES=$(MINUTES)) $(BIN)/python -m pytest -q -n $(or $(JOBS),2) --dist loadgroup -m "faults or not faults" tests/faults $(if $(ONLY),-k $(ONLY)) $(ARGS)

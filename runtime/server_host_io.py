@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..protocol.errors import ApiTimeoutError
@@ -100,6 +101,7 @@ class ServerHost:
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
+        self._version = version("headrace")  # Order: now, before an upgrade replaces the files
         self._make_server, self._end, self._linger_s = make_server, end, linger_s
         self._server: Server | None = None
         self._on_ready = on_ready
@@ -125,7 +127,12 @@ class ServerHost:
 
     def status(self) -> dict[str, Any]:
         """The server's own status, read on its loop, or the state of its start or end."""
-        facts: dict[str, Any] = {"name": self.name, "pid": os.getpid(), "state": self._state()}
+        facts: dict[str, Any] = {
+            "name": self.name,
+            "pid": os.getpid(),
+            "version": self._version,
+            "state": self._state(),
+        }
         if facts["state"] == "running":
             facts.update(self._thread.call(self._status(), STATUS_TIMEOUT_S))
         return facts

@@ -52,7 +52,7 @@ class KeyRotation:
 
     def run(self) -> None:
         """Errors: RotationError, whose text has the steps before the next run; ConfigError, OSError."""
-        names = _in_order(self._whole("no server is restarted until all serve"))
+        names = in_order(self._whole("no server is restarted until all serve"))
         done = self._folder.rotated()
         if done:
             self._report("continuing the rotation that was interrupted")
@@ -134,8 +134,9 @@ def missing(statuses: Statuses) -> str:
     return f"{behind} partitions have replicas that are not in sync" if behind else ""
 
 
-def _in_order(statuses: Statuses) -> Sequence[ServerName]:
-    """Controllers first, the active controller last of them: its restart causes an election."""
+def in_order(statuses: Statuses) -> Sequence[ServerName]:
+    """The order of restarts: controllers first, the active one last of them, as its restart causes an
+    election."""
 
     def place(name: ServerName) -> tuple[bool, bool, ServerName]:
         is_leader = statuses[name].get("quorum", {}).get("role") == "leader"

@@ -146,6 +146,28 @@ def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
 
 
 @click.command()
+@click.argument("servers", nargs=-1, metavar="[SERVER]…")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    show_default=True,
+    help="Seconds to wait for each server, until all replicas are in sync again.",
+)
+@changing_command(cluster_option)
+def restart(settings: Settings, *, servers: tuple[str, ...], timeout_s: float) -> None:
+    """Restart servers of a cluster on Ray one after the other, without an outage, for example for an upgrade.
+
+    SERVER is node-1, controller-2, ... [default: all].
+    """
+    from ..ray_restart_io import restart as restart_servers
+
+    name = chosen_cluster(settings.cluster_name, known_clusters(), "--cluster")
+    restart_servers(name, servers, note, timeout_s)
+
+
+@click.command()
 @reading_command(bootstrap_option, config_option, form_option, cluster_option)
 def status(settings: Settings) -> None:
     """Show the servers of a cluster. Exit code 1 if a server that should run does not.

@@ -185,6 +185,7 @@ for _command in (
     cluster.down,
     cluster.status,
     cluster_info.cluster,
+    cluster.restart,
     quorum.quorum,
     topic.topic,
     config.config,

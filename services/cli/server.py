@@ -64,8 +64,13 @@ def run_controller(settings: Settings, *, path: str, level: str) -> None:
     required=True,
     help="Begin a new quorum, with this controller as the only voter; the others join it.",
 )
+@click.option(
+    "--if-new",
+    is_flag=True,
+    help="Do nothing if this controller, or another one that answers, is part of a quorum.",
+)
 @changing_command(config_option)
-def format_dir(settings: Settings, *, path: str, standalone: bool) -> None:
+def format_dir(settings: Settings, *, path: str, standalone: bool, if_new: bool) -> None:
     """Begin the quorum of a new cluster on the first of several controllers, once, before it runs.
 
     A single controller without other bootstrap servers needs no format.
@@ -74,8 +79,10 @@ def format_dir(settings: Settings, *, path: str, standalone: bool) -> None:
 
     assert standalone
     file = _read("controller", path, settings)
-    format_standalone(file)
-    note(f"{file.directory}: {file.name} is the first voter of a new quorum")
+    if format_standalone(file, if_new=if_new):
+        note(f"{file.directory}: {file.name} is the first voter of a new quorum")
+    else:
+        note(f"{file.directory}: the quorum exists, nothing was changed")
 
 
 @server.command("status")
@@ -84,9 +91,11 @@ def format_dir(settings: Settings, *, path: str, standalone: bool) -> None:
 @reading_command(config_option, form_option)
 def show_status(settings: Settings, *, path: str, stacks: bool) -> None:
     """Print the status of the server process of this config file, which runs on this machine."""
+    from ..server.config_file import directory_of
     from ..server.control_io import ask
 
-    found: dict[str, Any] = ask(_read_any(path, settings).directory, "stacks" if stacks else "status")
+    directory = directory_of(Path(path).read_text(), settings.config)
+    found: dict[str, Any] = ask(directory, "stacks" if stacks else "status")
     if settings.form == "text" and stacks:
         for name, lines in found.items():
             click.echo(f"{name}\n" + "\n".join(lines))
@@ -112,19 +121,3 @@ def _read(role: str, path: str, settings: Settings) -> ServerFile:
         return server_file(role, Path(path).read_text(), settings.config, resolve_references)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-
-
-def _read_any(path: str, settings: Settings) -> ServerFile:
-    """The file of a server of either role. Errors: ConfigError for one of neither."""
-    from ...protocol.errors import ConfigError
-    from ..secured_files import parse_properties
-
-    values = parse_properties(Path(path).read_text())
-    is_controller = "metadata.log.dir" in values or values.get("process.roles") == "controller"
-    role = "controller" if is_controller else "node"
-    try:
-        return _read(role, path, settings)
-    except ConfigError:
-        if role == "node" and "controller.id" in values:
-            return _read("controller", path, settings)
-        raise

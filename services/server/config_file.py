@@ -71,6 +71,21 @@ def server_file(
     return _controller(values)
 
 
+def directory_of(text: str, overrides: Mapping[str, str]) -> str:
+    """The first data dir of a server of either role, of a file that needs further keys to run. Errors:
+    ConfigError."""
+    try:
+        values = {**parse_properties(text), **overrides}
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    is_controller = values.get("process.roles") == _ROLES[CONTROLLER] or "controller.id" in values
+    found = (is_controller and values.get("metadata.log.dir")) or values.get("log.dirs") or ""
+    directory = (found or values.get("metadata.log.dir", "")).partition(",")[0].strip()
+    if not directory:
+        raise ConfigError("log.dirs or metadata.log.dir must name a folder")
+    return directory
+
+
 def _node(values: dict[str, Any]) -> ServerFile:
     bootstrap = str(values.pop(BOOTSTRAP, ""))
     if not bootstrap:

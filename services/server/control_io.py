@@ -87,7 +87,7 @@ def ask(directory: str, request: str) -> Any:
 @contextlib.contextmanager
 def _short_path(directory: str) -> Iterator[str]:
     """The path of the socket within the 107 bytes that a Unix socket may have, whatever the directory is."""
-    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)  # FileNotFoundError: there is no such folder
     try:
         yield f"/proc/self/fd/{number}/{FILE}"
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -13,7 +14,13 @@ from ...controller.config import ControllerConfig
 from ...controller.controller_io import ControllerServer
 from ...coordinators.assembly import new_coordinators
 from ...protocol.errors import ApiTimeoutError, HeadraceError
+from ...protocol.messages import registry
+from ...protocol.messages.quorum import DescribeQuorumRequest
+from ...protocol.security.server_keys import CONTROLLER, ServerName
+from ...protocol.transport.dealer_io import Connection
+from ...runtime.loop_io import new_event_loop
 from ...runtime.server_host_io import RESTART_CODE, ServerHost, end_process, settle_process
+from ...runtime.server_security_io import server_security
 from ...runtime.thread_stacks_io import thread_stacks
 from ...storage_node.links.leader_search_io import fixed_locator
 from ...storage_node.shell.node_io import NodeServer
@@ -35,6 +42,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # While a server recovers its logs, the service manager gives it more time, again and again.
 EXTEND, EXTEND_EVERY_S = "EXTEND_TIMEOUT_USEC=60000000", 10.0
 FAILED = "failed"
+METADATA_FOLDER = "__cluster_metadata-0"
 POLL_S = 0.2
 STOP_TIMEOUT_S = 60.0
 ALIVE_TIMEOUT_S = 5.0
@@ -77,31 +85,62 @@ def serve(file: ServerFile, report: Callable[[str], None]) -> None:
     host.stop(STOP_TIMEOUT_S)
 
 
-def format_standalone(file: ServerFile) -> None:
-    """Make a controller with an empty data dir the first voter of a new quorum, and stop it again.
+def format_standalone(file: ServerFile, *, if_new: bool = False) -> bool:
+    """Make a controller with an empty data dir the first voter of a new quorum, and stop it again. With
+    `if_new`, do nothing if its disk, or another controller that answers, is part of a quorum: then the
+    controller joins that. Returns whether it did.
 
     Errors: CannotStartError if its disk is part of a quorum already; those of the start of a controller.
     """
     assert isinstance(file.config, ControllerConfig)
-    import asyncio
-
-    from ...runtime.loop_io import new_event_loop
-
     alone = ControllerConfig.of({**file.config.to_mapping(), "controller.quorum.bootstrap.servers": ()})
-    log_file = os.path.join(alone.metadata_log_dir, "__cluster_metadata-0", "quorum-state")
-    if os.path.exists(log_file):
+    has_quorum = os.path.exists(os.path.join(alone.metadata_log_dir, METADATA_FOLDER, "quorum-state"))
+    if has_quorum and not if_new:
         raise CannotStartError(f"{alone.metadata_log_dir} is part of a quorum already: nothing was changed")
-    os.makedirs(alone.metadata_log_dir, exist_ok=True)
-
-    async def begin() -> None:
-        server = ControllerServer(alone)
-        await server.start()
-        running = asyncio.create_task(server.run())
-        await server.stop()
-        await running
-
+    if has_quorum:
+        return False
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(begin())
+        if if_new and runner.run(_is_part_of_quorum(file)):
+            return False
+        os.makedirs(alone.metadata_log_dir, exist_ok=True)
+        runner.run(_begin(alone))
+    return True
+
+
+async def _begin(config: ControllerConfig) -> None:
+    server = ControllerServer(config)
+    await server.start()
+    running = asyncio.create_task(server.run())
+    await server.stop()
+    await running
+
+
+async def _is_part_of_quorum(file: ServerFile) -> bool:
+    """Whether another controller knows voters."""
+    assert isinstance(file.config, ControllerConfig)
+    security = server_security(file.config, ServerName(CONTROLLER, file.config.controller_id))
+    for host, port in file.controllers:
+        try:
+            connection = await Connection.open(
+                host,
+                port,
+                client_id=file.name,
+                timeout_s=ALIVE_TIMEOUT_S,
+                security=security.connections if security is not None else None,
+                server=CONTROLLER,
+            )
+        except (HeadraceError, TimeoutError, OSError):
+            continue  # not started yet
+        try:
+            request = DescribeQuorumRequest()
+            response = await connection.request(registry.DESCRIBE_QUORUM, request, timeout_s=ALIVE_TIMEOUT_S)
+        except HeadraceError:
+            continue
+        finally:
+            connection.close()
+        if response.body.voters:
+            return True
+    return False
 
 
 def _new_server(file: ServerFile) -> Server:

@@ -1,6 +1,7 @@
 """A producer and a consumer that run steadily while servers restart; every error counts.
 
-As a program: `steady_load.py BOOTSTRAP TOPIC STOP_FILE` prints its outcome as JSON once the file exists.
+As a program: `steady_load.py BOOTSTRAP TOPIC STOP_FILE` prints its progress, and its outcome once the file
+exists, as lines of JSON.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 0.02
 END_TIMEOUT_S = 60.0
+PROGRESS_S = 0.5
 
 
 @dataclass
@@ -105,12 +107,18 @@ class SteadyLoad:
                     gives_up_at = min(gives_up_at, time.monotonic() + END_TIMEOUT_S)
 
 
+def report(facts: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
 def main(bootstrap: str, topic: str, stop_file: str) -> None:
     load = SteadyLoad(bootstrap, topic)
     waiting = threading.Event()
     while not Path(stop_file).exists():
-        waiting.wait(0.2)
-    print(json.dumps(asdict(load.stop())))  # noqa: T201 - a command
+        waiting.wait(PROGRESS_S)
+        report({"acknowledged": load.acknowledged, "errors": load.errors})
+    report(asdict(load.stop()))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ from headrace.clients.admin.admin_types import NewTopic
 from headrace.clients.sync.admin_io import Admin
 from headrace.protocol.errors import NetworkError
 from headrace.runtime.ports_io import reserve_ports
+from headrace.services.server.config_file import server_file
 from headrace.services.server.control_io import FILE, ask
+from headrace.services.server.process_io import format_standalone
 from planted_secrets import SECRETS, TEXT
 from steady_load import SteadyLoad
 from waiting import wait_for
@@ -267,6 +269,12 @@ def test_second_controller_joins_a_formatted_one(tmp_path: Path) -> None:
             return ask(str(both[0].data), "status")["quorum"]["voters"]
 
         wait_for(lambda: len(voters()) == 2, "two voters", evidence=lambda: str(voters()))
+        # a controller whose disk was lost begins no second quorum beside the others
+        lost = server_file(
+            "controller", both[0].file.read_text(), {"metadata.log.dir": str(tmp_path / "lost")}
+        )
+        assert not format_standalone(lost, if_new=True)
+        assert not (tmp_path / "lost").exists()
     finally:
         for server in both:
             server.child.send_signal(signal.SIGTERM)

@@ -45,7 +45,8 @@ FOREIGN = {
     # of Ray
     "RAY_USE_TLS", "dashboard-agent-grpc-port", "dashboard-host", "dashboard-port", "max-worker-port",
     "metrics-export-port", "min-worker-port", "node-ip-address", "node-manager-port", "object-manager-port",
-    "runtime-env-agent-port",
+    "runtime-env-agent-port", "no-restart",
+    "gcsFaultToleranceOptions",  # of KubeRay
 }  # fmt: skip
 MIGRATING = "docs/MIGRATING.md"
 CLIENT_PACKAGES = {"kafka-python": "kafka", "confluent-kafka": "confluent_kafka", "aiokafka": "aiokafka"}

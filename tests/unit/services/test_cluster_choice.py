@@ -135,6 +135,7 @@ CHANGING = {
     "quickstart": "",
     "quorum add-voter": "2 host:1",
     "quorum remove-voter": "2",
+    "restart": "",
     "security rotate": "",
     "storage format": "",
     "role create": "readers",

@@ -3,7 +3,7 @@
 import pytest
 from headrace.controller.config import ControllerConfig
 from headrace.protocol.errors import ConfigError
-from headrace.services.server.config_file import CONTROLLER, NODE, server_file
+from headrace.services.server.config_file import CONTROLLER, NODE, directory_of, server_file
 from headrace.storage_node.configs.node_config import NodeConfig
 
 KAFKAS_NODE = """
@@ -83,3 +83,14 @@ def test_references_are_resolved_before_values_are_checked() -> None:
 def test_mistakes_are_reported_with_the_key(role: str, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
         server_file(role, text, {})
+
+
+def test_directory_is_known_without_the_keys_of_a_start() -> None:
+    """`server status` in a container: node.id and advertised.host are arguments of the server."""
+    assert directory_of(KAFKAS_NODE, {}) == "/data/a"
+    assert directory_of(KAFKAS_CONTROLLER.replace("advertised.host", "#"), {}) == "/data/metadata"
+    assert directory_of("controller.id=1\nmetadata.log.dir=/m\nlog.dirs=/l\n", {}) == "/m"
+    assert directory_of("", {"log.dirs": "/x, /y"}) == "/x"
+    for text in ("", "nonsense\n"):
+        with pytest.raises(ConfigError):
+            directory_of(text, {})
