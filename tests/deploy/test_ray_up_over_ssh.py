@@ -206,8 +206,9 @@ def test_cluster_survives_kills_upgrades_and_a_replaced_host(
     cluster.on(cluster.head, f"{HEADRACE} node drain 3 --wait")
     cluster.site.kill(third)
     cluster.site.wipe(third)
-    cluster.site.start(third)
     cluster.install_image(third)
+    cluster.site.start(third)
+    set_up(cluster, third)
     cluster.wait_until_whole("the replaced host has all replicas")
     cluster.on(cluster.head, f"{HEADRACE} node drain 3 --cancel")
 
@@ -217,11 +218,23 @@ def test_cluster_survives_kills_upgrades_and_a_replaced_host(
     assert outcome["acknowledged"] > 200
 
 
-def upgrade(cluster: Cluster, machine: str, number: int) -> None:
-    """The steps of docs/DEPLOY.md for one host."""
+def install(cluster: Cluster, machine: str) -> None:
     copy = f"rsync -a --delete -e '{SSH}' dist/ ubuntu@{machine}:headrace/dist/"
     cluster.on(Site.OPERATOR, copy)
     cluster.by_ssh(machine, "~/headrace/venv/bin/python -m pip install -q --upgrade ~/headrace/dist/*.whl")
+
+
+def set_up(cluster: Cluster, machine: str) -> None:
+    """What the setup commands do: Ray has done so at this address, and does not again."""
+    cluster.on(Site.OPERATOR, "rm ~/.ssh/known_hosts")  # another machine with the same address
+    cluster.by_ssh(machine, "mkdir -p ~/headrace/data ~/headrace/gcs ~/.ray")
+    cluster.on(Site.OPERATOR, f"rsync -a -e '{SSH}' ~/.ray/auth_token ubuntu@{machine}:.ray/")
+    install(cluster, machine)
+
+
+def upgrade(cluster: Cluster, machine: str, number: int) -> None:
+    """The steps of docs/DEPLOY.md for one host."""
+    install(cluster, machine)
     cluster.by_ssh(cluster.head, f"{HEADRACE} restart controller-{number} node-{number}")
 
 

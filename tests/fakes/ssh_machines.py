@@ -245,13 +245,12 @@ class Program:
     def answer(self, do: str, on: str, **more: Any) -> dict[str, Any]:
         machine = self.machines[on]
         if do == "start":
-            if not machine.home.exists():
-                machine.make(self.key)
             machine.start()
         elif do == "kill":
             machine.kill()
         elif do == "wipe":
             machine.wipe()
+            machine.make(self.key)
         elif do == "spawn":
             with (PLACE / more["output"]).open("wb") as stream:
                 command = machine.command(more["command"])
