@@ -20,7 +20,7 @@ from headrace.services.server.config_file import CONTROLLER, NODE, server_file
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "helm" / "headrace"
 KUBERAY = ROOT / "deploy" / "kuberay"
-VERSION = "1.33"
+VERSION, KUBERNETES = "1.33", "1.33.0"
 
 
 def helm() -> str:
@@ -32,7 +32,17 @@ def helm() -> str:
 
 
 def template(*arguments: str) -> tuple[int, str]:
-    command = [helm(), "template", "log", str(CHART), "--namespace", "data", *arguments]
+    command = [
+        helm(),
+        "template",
+        "log",
+        str(CHART),
+        "--namespace",
+        "data",
+        "--kube-version",
+        KUBERNETES,
+        *arguments,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout if not done.returncode else done.stderr
 
@@ -44,6 +54,19 @@ def documents(text: str) -> list[Any]:
 def validated(found: Any) -> None:
     """Errors: kubernetes_validate.ValidationError for a core object that Kubernetes refuses."""
     kubernetes_validate.validate(found, VERSION, strict=True)
+
+
+def pod_arguments(spec: Any, role: str, folder: Path) -> dict[str, str]:
+    """The -X pairs of the server in the first pod, as its shell passes them to `headrace`."""
+    (folder / "headrace").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (folder / "headrace").chmod(0o755)
+    (container,) = spec["template"]["spec"]["containers"]
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "POD_NAME": f"log-headrace-{role}-0"}
+    command = [*container["command"], *container["args"]]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
+    words = done.stdout.splitlines()
+    assert words[:4] == ["server", role, "--config", f"/etc/headrace/{role}.properties"]
+    return dict(words[at + 1].split("=", 1) for at, word in enumerate(words) if word == "-X")
 
 
 def as_pod(template: Any) -> Any:
@@ -88,7 +111,9 @@ def test_schema_refuses_a_planted_mistake() -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--set", "antiAffinity=hard,controllers.replicas=1")])
-def test_chart_renders_objects_that_kubernetes_and_the_servers_accept(arguments: tuple[str, ...]) -> None:
+def test_chart_renders_objects_that_kubernetes_and_the_servers_accept(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
     """Every object has a valid schema; the config files in it, with the arguments of the pods, start
     servers."""
     code, text = template(*arguments)
@@ -99,13 +124,20 @@ def test_chart_renders_objects_that_kubernetes_and_the_servers_accept(arguments:
     kinds = sorted(each["kind"] for each in found)
     assert kinds == ["ConfigMap", *["PodDisruptionBudget"] * 2, *["Service"] * 2, *["StatefulSet"] * 2]
     (config,) = (each["data"] for each in found if each["kind"] == "ConfigMap")
-    given = {"advertised.host": "pod-0", "node.id": "1"}
-    controller = server_file(CONTROLLER, config["controller.properties"], given)
-    node = server_file(NODE, config["node.properties"], given)
-    count = 1 if arguments else 3
-    assert len(node.controllers) == len(controller.controllers) == count
     sets = {each["metadata"]["name"]: each["spec"] for each in found if each["kind"] == "StatefulSet"}
     services = {each["metadata"]["name"] for each in found if each["kind"] == "Service"}
+    controller, node = (
+        server_file(
+            role, config[f"{role}.properties"], pod_arguments(sets[f"log-headrace-{role}"], role, tmp_path)
+        )
+        for role in (CONTROLLER, NODE)
+    )
+    count = 1 if arguments else 3
+    assert (len(node.controllers), len(controller.controllers)) == (count, count - 1)
+    assert (node.name, controller.name) == ("node-1", "controller-100")
+    assert node.config.to_mapping()["advertised.listeners"] == (
+        "PLAINTEXT://log-headrace-node-0.log-headrace-node:9092",
+    )
     assert sets.keys() == services == {each["serviceName"] for each in sets.values()}
     hosts = {host.partition(".")[0].rpartition("-")[0] for host, _ in node.controllers}
     assert hosts <= sets.keys()
