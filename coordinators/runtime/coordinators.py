@@ -226,7 +226,7 @@ class Coordinators:
         if make is not None:
             shard = self._shards[key] = HostedShard(key, name, leader_epoch, make, self._parts)
             shard.load(now)
-            self._lag.wake(now)
+            self._lag.elected(now)
 
     def resigned(self, key: PartitionKey) -> None:
         """This node stopped leading the partition: its shard is dropped."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ANSWER_TIMEOUT_MS = 10_000
 STEP_OFFSETS = 250  # Bound: offsets asked for at a time, half a millisecond of the loop
+FIRST_ROUND_MS = 1_000  # after an election; many come together
 DISABLED_CHECK_MS = 5_000  # how often to look whether it was enabled
 _TIMER = "lag"
 
@@ -70,11 +71,19 @@ class LagCollector:
         self._places: deque[_Place] = deque()  # not asked for yet
         self._asked = 0  # requests without an answer
 
-    def wake(self, now: Now) -> None:
-        """There are shards: a round begins after the interval, unless one is under way."""
-        if not self._asked and self._timers.deadline_of(_TIMER) is None:
-            interval_ms = self._host.config.now.group_lag_interval_ms or DISABLED_CHECK_MS
-            self._timers.set(_TIMER, now.ms + interval_ms, self._begin)
+    def elected(self, now: Now) -> None:
+        """There is a new shard: the next round begins soon, so that the lag of its groups is not unknown for
+        an interval, unless one is under way."""
+        self._wait(now, min(self._interval_ms, FIRST_ROUND_MS))
+
+    def _wait(self, now: Now, wait_ms: int) -> None:
+        due_ms = self._timers.deadline_of(_TIMER)
+        if not self._asked and (due_ms is None or due_ms > now.ms + wait_ms):
+            self._timers.set(_TIMER, now.ms + wait_ms, self._begin)
+
+    @property
+    def _interval_ms(self) -> int:
+        return self._host.config.now.group_lag_interval_ms or DISABLED_CHECK_MS
 
     def resigned(self, key: PartitionKey) -> None:
         """Another node coordinates the groups of this shard. Order: it has left the shards."""
@@ -88,7 +97,7 @@ class LagCollector:
         config = self._host.config.now
         if self._shards and not config.group_lag_interval_ms:
             self.figures = LagFigures(0)  # it was disabled; it may be enabled again
-            self.wake(now)
+            self._wait(now, self._interval_ms)
         elif self._shards:
             self._next = LagFigures(config.group_lag_max_series)
             self._groups.extend(
@@ -105,7 +114,7 @@ class LagCollector:
             for key in {each.shard for each in self.figures.groups} - self._shards.keys():
                 self.figures.drop(key)
             if self._shards:
-                self.wake(now)
+                self._wait(now, self._interval_ms)
             return
         by_leader: dict[int, dict[PartitionKey, list[_Place]]] = {}
         unknown: list[_Place] = []

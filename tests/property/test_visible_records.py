@@ -3,10 +3,11 @@ deletions and restarts, and whatever was counted before, the count from each off
 that a read_committed consumer receives from there, and the timestamp is that of the first one."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from cleaner_rig import clean
 from fake_files import FakeFiles
 from headrace.clients.consumer.completed_fetch import AbortedTransactions
@@ -14,7 +15,7 @@ from headrace.protocol.model import NO_TIMESTAMP
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log.log import Log
-from headrace.storage_node.log.visible_records import Count, VisibleRecords
+from headrace.storage_node.log.visible_records import Count, Spans, VisibleRecords
 from hypothesis import given, settings
 from log_rig import NOW, open_log, read_all
 from producer_oracle import end, verified
@@ -183,6 +184,39 @@ class Counted:
 def headers(log: Log) -> Iterator[Any]:
     """The headers of all batches."""
     return map(read_batch_header, read_all(log))
+
+
+PLANTED = {
+    "markers count": ("_visible", lambda self, header, start: header.record_count),
+    "aborted records count": (
+        "_visible",
+        lambda self, header, start: 0 if header.is_control else header.record_count,
+    ),
+    "offsets count": ("_extended", lambda self, spans, upto: offsets_as_records(self, spans, upto)),
+}
+
+
+def offsets_as_records(_count: Any, spans: Spans, upto: int) -> Generator[None, None, Spans]:
+    """As Kafka's tools: each offset is a record."""
+    yield
+    last = spans.before[-1] + upto - spans.offsets[-1]
+    return Spans(
+        spans.cuts, spans.anchor, spans.offsets + array("q", [upto]), spans.before + array("q", [last])
+    )
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_wrong_counts_are_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison fails for counts that forget a rule."""
+    name, wrong = PLANTED[bug]
+    counted = Counted({})
+    for what in "ptaptepta":
+        counted.step(what, 1, 0)
+    counted.check_all()
+    counted.log.visible.forget()
+    monkeypatch.setattr(Count, name, wrong)
+    with pytest.raises(AssertionError, match=r"from -?\d+ on"):
+        counted.check_all()
 
 
 @settings(max_examples=150)

@@ -101,6 +101,28 @@ def lines(cluster: LocalCluster, tmp_path: Path, request: pytest.FixtureRequest)
     return Lines(cluster, request.node.name.replace("[", "-").replace("]", ""), tmp_path)
 
 
+def test_lag_of_a_streams_group(lines: Lines) -> None:
+    """Like that of any group: none once it has committed all input, with the owner of each partition; what
+    comes later is counted while no instance runs."""
+    with headrace.Admin(lines.cluster.bootstrap) as admin:
+        lines.send(100)
+        with lines.instance() as instance:
+            assert instance.wait_for(InstanceState.RUNNING, timeout_s=PATIENCE_S)
+            lines.wait_for_output()
+
+            def is_caught_up() -> bool:
+                found = admin.consumer_group_lag(lines.name)[lines.name]
+                parts = found.partitions
+                assert found.group.group_type == "streams"
+                return sorted(parts) == [TopicPartition(lines.source, number) for number in range(4)] and all(
+                    lag.member is not None and lag.records == 0 and lag.seconds == 0 for lag in parts.values()
+                )
+
+            wait_for(is_caught_up, "all input is committed")
+        lines.send(50)
+        assert admin.consumer_group_lag(lines.name)[lines.name].records == 50
+
+
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 def test_instance_continues_at_committed_offsets(lines: Lines, guarantee: str) -> None:
     """A clean end commits: each input is in the output once, whatever the guarantee."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from coordinator_rig import TOPIC_ID, WALL_SHIFT_MS, CoordinatorRig
-from headrace.coordinators.runtime.lag_collector import STEP_OFFSETS
+from headrace.coordinators.runtime.lag_collector import FIRST_ROUND_MS, STEP_OFFSETS
 from headrace.coordinators.runtime.lag_figures import LagFigures
 from headrace.protocol.errors import NetworkError
 from headrace.protocol.messages.lag import (
@@ -144,6 +144,26 @@ def test_groups_of_another_coordinator_are_dropped(rig: CoordinatorRig) -> None:
     rig.pass_time(INTERVAL_MS)
     answer(rig)
     assert lags(rig) == {"g": {"t-0": 7}}
+
+
+def test_first_round_of_a_new_coordinator_comes_soon() -> None:
+    """Groups that moved are not without figures for an interval."""
+    rig = CoordinatorRig(partitions=2, **{"group.lag.interval.ms": 60_000})
+    put_topic(rig)
+    rig.lead(0)
+    for number in range(10):  # some of them are in this partition
+        rig.set(3, f"g{number}")
+    rig.pass_time(FIRST_ROUND_MS)
+    assert answer(rig) == 1
+    rig.pass_time(10_000)
+    assert not asked(rig)
+    rig.lead(1)
+    rig.pass_time(FIRST_ROUND_MS)
+    assert answer(rig) == 1
+    rig.pass_time(59_999)
+    assert not asked(rig)
+    rig.pass_time(1)
+    assert len(asked(rig)) == 1
 
 
 def test_interval_zero_counts_nothing() -> None:
