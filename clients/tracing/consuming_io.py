@@ -17,6 +17,7 @@ from opentelemetry.trace import Link, SpanKind
 
 from ...protocol.model import TopicPartition
 from ...runtime.tracing.contexts import TRACEPARENT, context_of
+from ...runtime.tracing.guard_io import guarded
 from ...runtime.tracing.names import COMMIT, POLL, PROCESS, span_name
 from ...runtime.tracing.sdk_io import attach, detach, names, remote, shown_key, under
 from ..consumer.header_search_io import with_header
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
     from ..config import ConsumerConfig
     from ..group.group_metadata import OffsetAndMetadata
-    from ..records import Headers, Record
+    from ..records import Record
 
 # Bound: links of one span, and sampled records that wait for a commit.
 MAX_LINKS = 128
+_NONE_SAMPLED: frozenset[int] = frozenset()
 
 
 class _Delivered(NamedTuple):
@@ -64,6 +66,7 @@ class ConsumerTracing:
         if not self._asked_ns:
             self._asked_ns = time.time_ns()
 
+    @guarded
     def polled(self, records: list[Any], start: int = 0) -> None:
         """These records, from `start` on, are about to be returned."""
         positions = with_header(records, TRACEPARENT, start)
@@ -73,6 +76,10 @@ class ConsumerTracing:
 
     def sampled(self, records: list[Any], start: int, end: int) -> frozenset[int]:
         """Positions of the sampled records in a batch to iterate over; there is a `poll` span for it."""
+        return self._sampled(records, start, end) or _NONE_SAMPLED
+
+    @guarded
+    def _sampled(self, records: list[Any], start: int, end: int) -> frozenset[int]:
         positions = [position for position in with_header(records, TRACEPARENT, start) if position < end]
         found = self._make_poll(records, positions, end - start) if positions else frozenset()
         self._asked_ns = 0
@@ -107,29 +114,29 @@ class ConsumerTracing:
     def process(self, record: Record[Any, Any]) -> AbstractContextManager[Span | None]:
         """Around the processing of a record: its span is the current one. None if it is not sampled."""
         context = context_of(record.headers) if record.headers else None
-        if context is None:
-            return contextlib.nullcontext()
-        return self._processing(record, remote(context))
+        started = None if context is None else self._start_process(record, remote(context))
+        return contextlib.nullcontext() if started is None else self._processing(*started)
 
     @contextlib.contextmanager
-    def _processing(self, record: Record[Any, Any], creator: SpanContext) -> Iterator[Span]:
-        span = self.start_process(record, creator)
-        token = attach(trace.set_span_in_context(span, self._baggage_of(record)))
+    def _processing(self, span: Span, context: Context) -> Iterator[Span]:
+        token = attach(context)
         try:
             yield span
         except GeneratorExit:  # the application ends the iteration
             raise
         except BaseException as error:
-            fail(span, error, self._names.attributes({"error": type(error).__name__}))
+            self._fail(span, error)
             raise
         finally:
-            span.end()
+            self._end(span)
             detach(token)
 
-    def start_process(self, record: Record[Any, Any], creator: SpanContext) -> Span:
-        """A `process` span in the trace of the record, with a link to the span that is current."""
+    @guarded
+    def _start_process(self, record: Record[Any, Any], creator: SpanContext) -> tuple[Span, Context] | None:
+        """A `process` span in the trace of the record, with a link to the span that is current; and the
+        context with it, and with what the configured propagator finds in the headers."""
         current = trace.get_current_span().get_span_context()
-        return self._tracer.start_span(
+        span = self._tracer.start_span(
             span_name(PROCESS, record.topic),
             under(creator),
             SpanKind.CONSUMER,
@@ -143,11 +150,16 @@ class ConsumerTracing:
             ),
             [Link(current)] if current.is_valid else (),
         )
-
-    def _baggage_of(self, record: Record[Any, Any]) -> Context:
-        """The present context with what the configured propagator finds in the headers."""
         carrier = {name: value.decode(errors="replace") for name, value in record.headers if value}
-        return propagate.extract(carrier, otel_context.get_current())
+        return span, trace.set_span_in_context(span, propagate.extract(carrier, otel_context.get_current()))
+
+    @guarded
+    def _fail(self, span: Span, error: BaseException) -> None:
+        fail(span, error, self._names.attributes({"error": type(error).__name__}))
+
+    @guarded
+    def _end(self, span: Span) -> None:
+        span.end()
 
     # --- commit -----------------------------------------------------------------------------------------
 
@@ -161,6 +173,7 @@ class ConsumerTracing:
 
         return ended
 
+    @guarded
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], began_ns: int) -> None:
         """These offsets were committed: a span if sampled records are below them. On the event loop."""
         covered: list[_Delivered] = []
@@ -190,14 +203,6 @@ class ConsumerTracing:
         return self._names.of_operation(
             operation, topic, client_id=self._client_id, group=self._group, **facts
         )
-
-
-def headers_with(headers: Headers, span: Span) -> Headers:
-    """The headers of a record that is sent while `span` processes another."""
-    carrier: dict[str, str] = {}
-    propagate.inject(carrier, trace.set_span_in_context(span))
-    kept = tuple(pair for pair in headers if pair[0] not in carrier)
-    return (*kept, *((name, value.encode()) for name, value in carrier.items()))
 
 
 def _partition_of(item: _Delivered) -> TopicPartition:

@@ -16,6 +16,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.trace import Link, SpanKind
 
 from ...runtime.tracing.contexts import HEADER_NAMES, TRACEPARENT, sampled_context
+from ...runtime.tracing.guard_io import guarded
 from ...runtime.tracing.names import COMMIT, SEND, span_name
 from ...runtime.tracing.sdk_io import RootTracer, context_variable, names, remote, shown_key, under
 from ..records import ProducerRecord, normalize_headers
@@ -67,6 +68,7 @@ class ProducerTracing:
         """`send` with a span for each sampled record."""
         return TracedSend(self, send)
 
+    @guarded
     def begin(self, topic: str, headers: HeadersLike, key: Any = None) -> SentRecord | None:
         """The span of a record that is sampled, with its headers; None for all others."""
         context = otel_context.get_current()
@@ -80,6 +82,7 @@ class ProducerTracing:
             return self._started(self._roots.tracer, topic, headers, context, key)
         return None
 
+    @guarded
     def begin_call(self, topic: str) -> SentRecord | None:
         """The span of a call that sends many records, if that call is sampled."""
         context = otel_context.get_current()
@@ -99,24 +102,26 @@ class ProducerTracing:
     def committing(self) -> Iterator[None]:
         """The commit of a transaction: a span if it has sampled records."""
         contexts, self._in_transaction = self._in_transaction, []
-        if not contexts:
+        span = self._start_commit(contexts) if contexts else None
+        if span is None:
             yield
             return
-        facts = {"client_id": self._client_id}
-        span = self._tracer.start_span(
-            span_name(COMMIT, ""),
-            under(contexts[-1]),
-            SpanKind.CLIENT,
-            self._names.of_operation(COMMIT, "", **facts),
-            [Link(context) for context in contexts],
-        )
         try:
             yield
         except BaseException as error:
-            fail(span, error, self._names.attributes({"error": type(error).__name__}))
+            self.end(span, {}, error)
             raise
-        finally:
-            span.end()
+        self.end(span, {}, None)
+
+    @guarded
+    def _start_commit(self, contexts: list[SpanContext]) -> Span | None:
+        return self._tracer.start_span(
+            span_name(COMMIT, ""),
+            under(contexts[-1]),
+            SpanKind.CLIENT,
+            self._names.of_operation(COMMIT, "", client_id=self._client_id),
+            [Link(context) for context in contexts],
+        )
 
     # --- inside -----------------------------------------------------------------------------------------
 
@@ -180,6 +185,7 @@ class ProducerTracing:
         if self._is_transactional and len(self._in_transaction) < MAX_LINKS:
             self._in_transaction.append(span.get_span_context())
 
+    @guarded
     def end(self, span: Span, facts: dict[str, Any], error: BaseException | None) -> None:
         """The outcome of what the span is of."""
         if error is not None:

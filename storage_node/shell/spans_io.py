@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from ...protocol.errors import error_from_code
 from ...runtime.clock_io import monotonic_ms
 from ...runtime.tracing.contexts import sampled_context
+from ...runtime.tracing.guard_io import guarded
 from ...runtime.tracing.names import REPLICATE, SCOPE, span_name
 from ...runtime.tracing.sdk_io import names, remote, under
 from ...runtime.tracing.server_io import ServerTracing
@@ -31,6 +32,8 @@ class NodeSpans:
         self._tracing = ServerTracing(config, f"node-{node_id}")
         self._tracer = self._tracing.provider.get_tracer(SCOPE)
         self._names = names()
+        self._spans_per_second = config.tracing_spans_per_second
+        self._second = self._left = 0
         self._own: dict[str, AttributeValue | None] = {
             "node_id": node_id,
             "cluster_id": cluster_id,
@@ -41,8 +44,11 @@ class NodeSpans:
         """The port of the node, once it is bound."""
         self._own["port"] = port
 
+    @guarded
     def record(self, effect: NoteSpan) -> None:
-        """Perform the effect: a span for each context of the batch."""
+        """Perform the effect: a span for each context of the batch, up to tracing.spans.per.second."""
+        if not self._may_make(len(effect.batch.traceparents)):
+            return
         end_ns = time.time_ns()
         begin_ns = end_ns - (monotonic_ms() - effect.began_ms) * 1_000_000
         topic, partition = effect.topic_partition
@@ -75,6 +81,15 @@ class NodeSpans:
             if error is not None:
                 span.set_status(Status(StatusCode.ERROR, error))
             span.end(end_ns)
+
+    def _may_make(self, count: int) -> bool:
+        second = monotonic_ms() // 1000
+        if second != self._second:
+            self._second, self._left = second, self._spans_per_second
+        if count > self._left:
+            return False
+        self._left -= count
+        return True
 
     async def close(self) -> None:
         """Export what is left, for a short time."""
