@@ -65,6 +65,7 @@ class FakeRequest:
     sent: Sequence[Any] = ()  # buffers of the response
     error: KafkaError | None = None
     is_dropped: bool = False
+    begun_s: float = -1.0  # not measured
 
     @property
     def is_answered(self) -> bool:

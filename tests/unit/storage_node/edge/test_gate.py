@@ -17,10 +17,15 @@ from headrace.runtime.authorization.gate import Gate
 from headrace.storage_node.edge.forwarder_io import _body_of
 from headrace.storage_node.edge.gate import ReducedRequest, admitted
 from headrace.storage_node.edge.gateway import BothPlanes, OwnRequest
+from headrace.storage_node.edge.request_meter import RequestMeter
 from node_rig import WALL_MS, batch, values_of
 
 T = ResourceType.TOPIC
 REFUSED = 29
+
+
+def both_planes() -> BothPlanes:
+    return BothPlanes(FakeReplies(), RequestMeter(lambda: 0.0))
 
 
 class GuardedCore(CoreRig):
@@ -30,7 +35,7 @@ class GuardedCore(CoreRig):
         super().__init__()
         self.gate = self.core.gate
         self.gate.authorizer = Rights(rights)
-        self.replies = BothPlanes(FakeReplies())
+        self.replies = both_planes()
         self.core._replies = self.replies
         for handler in (self.core._handlers.produce, self.core._handlers.fetch):
             handler._replies = self.replies
@@ -137,7 +142,7 @@ def test_a_reduced_request_is_charged_to_its_client() -> None:
     native.peer.identity = Identity()
     own = OwnRequest(native.peer, registry.CREATE_TOPICS, body, (), lambda *_: None)
     for request, client in ((native, "test"), (own, "k")):
-        left = admitted(gate, request, BothPlanes(FakeReplies()))
+        left = admitted(gate, request, both_planes())
         assert isinstance(left, ReducedRequest) == (request is native)
         asked = msgspec.msgpack.decode(_body_of(left), type=CreateTopicsRequest)
         assert ([topic.name for topic in asked.topics], asked.client_id) == (["a"], client)
