@@ -86,6 +86,8 @@ class Endpoint:
         self.gatherer = gatherer
         self.password = config.metrics_basic_auth
         self.certificate = Certificate(config) if config.metrics_ssl_certificate_file else None
+        if (certificate := self.certificate) is not None:
+            gatherer.certificate_expiry_s = lambda: certificate.expiry_s
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
         self._open: dict[socket.socket, float] = {}  # connections, and when they were accepted

@@ -20,6 +20,8 @@ from ...runtime.telemetry.samples import Samples
 from .process_io import measure_disks, measure_process
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...runtime.telemetry.exporting import Measured
 
 MIN_AGE_S = 0.5  # values that are younger are read again
@@ -36,6 +38,7 @@ class Gatherer:
         self._lock = threading.Lock()
         self._last: Samples | None = None
         self._read_at_s = 0.0
+        self.certificate_expiry_s: Callable[[], float | None] = _none  # of the endpoint
         self._build = _version(), platform.python_version()
 
     def start(self) -> None:
@@ -80,8 +83,14 @@ class Gatherer:
         server = measured.role, str(measured.server_id), measured.cluster_id
         samples.set(table.BUILD_INFO, 1, *self._build, *server)
         samples.set(table.SNAPSHOT_AGE, time.monotonic() - self._read_at_s)
+        if (expiry_s := self.certificate_expiry_s()) is not None:
+            samples.set(table.CERTIFICATE_EXPIRY, expiry_s, "metrics")
         measure_process(samples)
         measure_disks(samples, measured.data_dirs)
+
+
+def _none() -> None:
+    return None
 
 
 def _version() -> str:

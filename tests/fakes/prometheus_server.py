@@ -70,7 +70,12 @@ def prometheus(
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
         "rule_files": [str(path) for path in rules],
         "scrape_configs": [
-            {"job_name": name, "static_configs": [{"targets": [_target(url) for url in urls]}]}
+            {
+                "job_name": name,
+                "scheme": urllib.parse.urlsplit(urls[0]).scheme,
+                "tls_config": {"insecure_skip_verify": True},
+                "static_configs": [{"targets": [_target(url) for url in urls]}],
+            }
             for name, urls in jobs.items()
         ],
     }
