@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .clients import spark as spark
     from .clients import uuid as uuid
     from .clients.arrow.layout import ARROW_SCHEMA as ARROW_SCHEMA
+    from .clients.otel_metrics_io import export_metrics as export_metrics
     from .protocol import errors
     from .protocol.errors import HeadraceError, KafkaError
     from .protocol.model import TopicPartition
@@ -81,6 +82,7 @@ _OTHER_HOMES = {
     "KafkaError": ".protocol.errors",
     "TopicPartition": ".protocol.model",
     "ARROW_SCHEMA": ".clients.arrow.layout",
+    "export_metrics": ".clients.otel_metrics_io",
     "local": ".services.local_io",
     "LocalCluster": ".services.local_io",
     "Security": ".services.local_security",

@@ -357,7 +357,8 @@ class NodeServer:
         except KafkaError as error:
             meter.refused(received, error)
             raise
-        meter.turned(received)
+        finally:
+            meter.turned(received)
 
     def _handle(self, received: Request) -> None:
         request = self._gateway.admitted(received)

@@ -177,11 +177,11 @@ def test_a_transaction_that_stays_open(three: Watched) -> None:
     """Its last batch is an hour old."""
     three.create(headrace.NewTopic("open"))
     names = ("HeadraceTransactionOld", "HeadraceTransactionLate")
-    with three.fault(*names), three.cluster.producer(transactional_id="slow") as producer:
-        with producer.transaction():
-            old_ms = int(time.time() * 1000) - HOUR_MS
-            producer.send("open", value=b"x", timestamp=old_ms).result(30)
-            three.wait_firing(*names)
+    old_ms = int(time.time() * 1000) - HOUR_MS
+    slow = three.cluster.producer(transactional_id="slow")
+    with three.fault(*names), slow as producer, producer.transaction():
+        producer.send("open", value=b"x", timestamp=old_ms).result(30)
+        three.wait_firing(*names)
 
 
 def test_a_group_that_does_not_read(three: Watched) -> None:

@@ -62,7 +62,9 @@ def test_errors_are_counted_by_name() -> None:
     """A request whose handler was never called is not measured."""
     rig = Rig()
     for _ in range(2):
-        rig.meter.refused(rig.request(registry.PRODUCE), NotLeaderOrFollowerError())
+        refused = rig.request(registry.PRODUCE)
+        rig.meter.refused(refused, NotLeaderOrFollowerError())
+        rig.meter.turned(refused)
     never = SimpleNamespace(api=registry.FETCH, body=None, begun_s=-1.0, turn_s=-1.0)
     rig.meter.refused(never, NotLeaderOrFollowerError())
     rig.meter.replied(never)
