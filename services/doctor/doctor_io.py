@@ -11,6 +11,7 @@ import msgspec
 from ...protocol.errors import HeadraceError
 from ..cluster_files_io import default_data_dir
 from .cluster_io import cluster_facts
+from .facts import ServerFacts
 from .machine_io import machine_facts, ray_facts
 from .ports_io import advertised_facts, reach_facts
 from .report import Report
@@ -64,7 +65,7 @@ def examine_all(cluster_file: ClusterFile, options: DoctorOptions) -> Report:
         for each in machines
     ]
     cluster, trouble = _cluster(options)
-    return Report(machines, cluster, _advertised(statuses), silent, trouble)
+    return Report(machines, cluster, _advertised(statuses), silent, trouble, _servers(statuses))
 
 
 def _cluster(options: DoctorOptions) -> tuple[ClusterFacts | None, str]:
@@ -89,6 +90,15 @@ def _ports(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, Sequence[tupl
             for address in status.get("kafka", {}).get("listeners", {}).values():
                 found[host].append((host, int(address.rpartition(":")[2])))
     return dict(found)
+
+
+def _servers(statuses: Mapping[str, Mapping[str, Any]]) -> list[ServerFacts]:
+    """The servers whose machine is known."""
+    return [
+        ServerFacts(name=name, address=host, version=str(status.get("version", "")))
+        for name, status in sorted(statuses.items())
+        if (host := str(status.get("endpoint") or "").rpartition(":")[0])
+    ]
 
 
 def _advertised(statuses: Mapping[str, Mapping[str, Any]]) -> list[AdvertisedFacts]:

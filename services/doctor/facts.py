@@ -187,6 +187,14 @@ class AdvertisedFacts(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A running server: the address of its machine, and the version of headrace that its process loaded."""
+
+    name: str
+    address: str
+    version: str
+
+
 def to_json(facts: msgspec.Struct) -> dict[str, Any]:
     """The facts as built-in types."""
     found: dict[str, Any] = msgspec.to_builtins(facts)

@@ -12,7 +12,7 @@ from .findings import Finding, Severity, sysctl_fix
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .facts import AdvertisedFacts, MachineFacts, VersionFacts
+    from .facts import AdvertisedFacts, MachineFacts, ServerFacts, VersionFacts
 
 EXPIRY_WARNING_DAYS, EXPIRY_SOON_DAYS = 30, 7
 OLDEST_PYTHON = (3, 11)
@@ -126,6 +126,17 @@ def _own_versions(where: str, versions: VersionFacts) -> Iterator[Finding]:
         yield Finding(
             "java", Severity.WARNING, where, problem, "sudo apt-get install -y openjdk-17-jdk-headless"
         )
+
+
+def check_servers(servers: Sequence[ServerFacts], machines: Sequence[MachineFacts]) -> Iterator[Finding]:
+    """Servers that run an older version than the one installed on their machine."""
+    installed = {machine.address: machine.versions.headrace for machine in machines}
+    for server in servers:
+        wanted = installed.get(server.address, "")
+        if server.version and wanted and server.version != wanted:
+            problem = f"{server.name} runs headrace {server.version}, and {wanted} is installed"
+            fix = f"headrace restart {server.name}"
+            yield Finding("old-process", Severity.WARNING, "cluster", problem, fix)
 
 
 def check_ray(machines: Sequence[MachineFacts]) -> Iterator[Finding]:

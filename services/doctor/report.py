@@ -11,12 +11,19 @@ from .disk_checks import check_disks
 from .facts import to_json
 from .findings import Finding, Severity, sorted_findings
 from .machine_checks import check_machine
-from .peer_checks import check_advertised, check_ports, check_ray, check_secrets, check_versions
+from .peer_checks import (
+    check_advertised,
+    check_ports,
+    check_ray,
+    check_secrets,
+    check_servers,
+    check_versions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from .facts import AdvertisedFacts, ClusterFacts, MachineFacts
+    from .facts import AdvertisedFacts, ClusterFacts, MachineFacts, ServerFacts
 
 GIB = 1 << 30
 
@@ -30,6 +37,7 @@ class Report:
     advertised: Sequence[AdvertisedFacts] = ()
     silent: Mapping[str, str] = field(default_factory=dict)
     unreachable: str = ""
+    servers: Sequence[ServerFacts] = ()
 
     def findings(self) -> list[Finding]:
         """All problems, the worst first."""
@@ -42,6 +50,7 @@ class Report:
             yield from check_ports(machine)
             yield from check_secrets(machine)
         yield from check_versions(self.machines)
+        yield from check_servers(self.servers, self.machines)
         yield from check_ray(self.machines)
         yield from check_advertised(self.advertised, len(self.machines))
         if self.cluster is not None:
@@ -64,6 +73,7 @@ class Report:
             "machines": [to_json(machine) for machine in self.machines],
             "cluster": None if self.cluster is None else to_json(self.cluster),
             "advertised": [to_json(each) for each in self.advertised],
+            "servers": [to_json(each) for each in self.servers],
         }
 
 

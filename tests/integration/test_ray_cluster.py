@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections import defaultdict
@@ -241,6 +242,35 @@ def test_second_cluster_shares_the_ray(headrace: Headrace) -> None:
         headrace.run("down", "--cluster", "second", "--delete-data", "--yes")
     headrace.running()
     assert not (headrace.home / "data" / "second").exists()
+
+
+def test_restart_doctor_and_bundle_act_through_ray(headrace: Headrace, tmp_path: Path) -> None:
+    """A named server gets another process; the doctor reads the machine from there; the archive has the
+    status, the stacks and the log of each server."""
+    before = {each["name"]: each["pid"] for each in headrace.running()["nodes"]}
+    _, errors = headrace.run("restart", "node-2")
+    assert "node-2 runs headrace" in errors
+    after = {each["name"]: each["pid"] for each in headrace.running()["nodes"]}
+    assert {name for name in before if before[name] != after[name]} == {"node-2"}
+    _, errors = headrace.run("restart", "node-9", code=1)
+    assert "the cluster has no node-9" in errors
+    report = json.loads(headrace.run("doctor", "--all", "-o", "json")[0])
+    (machine,) = report["machines"]
+    assert machine["ray"]["niceness"] == os.nice(0)
+    assert machine["clock"]["skew_s"] is not None
+    assert {each["error"] for each in machine["reach"]} == {""}
+    assert len(report["servers"]) == len(machine["reach"]) == 4
+    archive = tmp_path / "bundle.tar.gz"
+    facts = json.loads(headrace.run("debug", "bundle", "-f", str(archive), "-o", "json")[0])
+    assert facts["missing"] == []
+    with tarfile.open(archive) as opened:
+        stream = opened.extractfile("bundle/servers/node-2.json")
+        assert stream is not None
+        server = json.loads(stream.read())
+        names = opened.getnames()
+    assert server["status"]["pid"] == after["node-2"]
+    assert any("node-2" in thread for thread in server["stacks"])
+    assert any(f"-{after['node-2']}.err" in name for name in names)
 
 
 def test_client_inside_ray_finds_the_cluster(headrace: Headrace) -> None:

@@ -26,6 +26,7 @@ from headrace.services.doctor.facts import (
     ReachFacts,
     ReplicaFacts,
     SecretFileFacts,
+    ServerFacts,
     VersionFacts,
     machine_from_json,
     to_json,
@@ -218,6 +219,8 @@ def reports() -> list[tuple[str, Severity, Report]]:
     ]
     found += [(check, severity, Report([SOUND], cluster)) for check, severity, cluster in WHOLE]
     found += [("advertised", E, Report([SOUND, twin], advertised=[each])) for each in ADVERTISED]
+    old = ServerFacts(name="node-1", address="10.0.0.1", version="0.0.9")
+    found.append(("old-process", W, Report([changed(address="10.0.0.1")], servers=[old])))
     found.append(("machine", E, Report([SOUND], silent={"10.0.0.2": "ModuleNotFoundError"})))
     found.append(("cluster", E, Report([SOUND], unreachable="timeout")))
     return found
