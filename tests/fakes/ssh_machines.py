@@ -92,6 +92,8 @@ class Site:
         assert self._child.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._child.stdin.close()
+        assert self._child.stdout is not None
+        self._child.stdout.close()
         try:
             self._child.wait(30)
         except subprocess.TimeoutExpired:
