@@ -189,7 +189,10 @@ class Machine:
         (inside,) = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text().split()
         self.pid = int(inside)
         port = f"m{self.index}"
-        sh("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", inside)
+        # the same one after each boot: others keep it in their caches for half a minute
+        mac = f"02:00:0a:00:00:{self.index:02x}"
+        peer = ("peer", "name", "eth0", "address", mac, "netns", inside)
+        sh("ip", "link", "add", port, "type", "veth", *peer)
         sh("ip", "link", "set", port, "master", "lan", "up")
         self.child.stdin.write("connected\n")
         self.child.stdin.close()
