@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kerberos quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces deploy-test deploy-check faults fuzz fmt lint types imports check codec docs changelog clean
+.PHONY: help setup kerberos quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces deploy-test deploy-check faults fuzz fmt lint types imports check codec docs changelog clean console-pictures
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -112,6 +112,9 @@ sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JO
 
 oracle-streams: $(STAMP) ## random topologies in Kafka Streams and in headrace.stream (SEED=n; COUNT=m; ARGS=--show; needs a JDK and Maven)
 	@$(BIN)/python tests/oracle/streams/run.py $(SEED) $(COUNT) $(ARGS)
+
+console-pictures: $(STAMP) ## the pictures of docs/CONSOLE.md, by a headless Chromium
+	@PYTHONPATH=tests/fakes $(BIN)/python tests/fakes/console_pictures.py
 
 traces: $(STAMP) ## compare tests/traces with the code (REWRITE=1 records them again; review the difference)
 	@$(BIN)/python tests/traces/record.py $(if $(REWRITE),--rewrite)

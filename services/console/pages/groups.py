@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ....clients.admin.admin_types import EARLIEST, LATEST
 from ....clients.durations import duration_ms
@@ -62,46 +62,24 @@ async def groups(visit: Visit) -> Response:
     )
 
 
-class LagRow(NamedTuple):
-    """The lag of a group in a partition, and the member that reads it."""
-
-    tp: TopicPartition
-    committed: int | None
-    end: int | None
-    lag: int | None
-    member: str
-    metadata: str
-
-
 async def group(visit: Visit, error: str = "", status: int = 200) -> Response:
-    """One group: its members and its lag."""
+    """One group: its members and its lag, as the brokers count it."""
     group_id = visit.text("id")
-    found = (await visit.admin.describe_groups(group_id))[group_id]
-    lags = await visit.admin.group_lag(group_id)
-    owners = {tp: member.client_id for member in found.members for tp in member.assignment}
-    rows = [
-        LagRow(
-            tp,
-            None if each.committed is None else each.committed.offset,
-            each.end,
-            each.lag,
-            owners.get(tp, ""),
-            "" if each.committed is None else each.committed.metadata,
-        )
-        for tp, each in sorted(lags.items())
-    ]
-    rows += [LagRow(tp, None, None, None, owners[tp], "") for tp in sorted(owners.keys() - lags.keys())]
+    found = (await visit.admin.consumer_group_lag(group_id))[group_id]
+    rows = sorted(found.partitions.items())
     shown, number, pages = page_of(rows, visit.number("page", 1), 200)
     return visit.render(
         "group.html",
         status,
-        group=found,
+        group=found.group,
         group_id=group_id,
         rows=shown,
+        total=len(rows),
         page=number,
         pages=pages,
-        total_lag=sum(max(row.lag or 0, 0) for row in rows),
-        topics=sorted({row.tp.topic for row in rows}),
+        total_lag=found.records,
+        oldest_s=found.seconds,
+        topics=sorted({tp.topic for tp, _ in rows}),
         rules=RULES,
         form=visit.form if status != 200 else {},
         error=error,
