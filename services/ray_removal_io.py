@@ -38,8 +38,8 @@ def stop_node(cluster: str, node_id: int, report: Report, *, delete_data: bool) 
             if name not in actor_names(ray, namespace):
                 return
             actor = ray.get_actor(name, namespace)
-            is_away = name in without_machine(cluster_file.pins, ray.cluster_resources())
-            if not is_away:
+            has_no_machine = name in without_machine(cluster_file.pins, ray.cluster_resources())
+            if not has_no_machine:
                 report(f"stopping {name}")
                 secret = checked_secret(cluster, namespace)
                 call = {name: actor.stop.remote(secret, STOP_TIMEOUT_S, delete_data)}

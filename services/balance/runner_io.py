@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...clients.admin.admin_types import ElectionType, NodeState, Resource
-from ...protocol.errors import HeadraceError, NoReassignmentInProgressError
+from ...protocol.errors import HeadraceError, NoReassignmentInProgressError, UnknownTopicOrPartitionError
 from ...runtime.waiting_io import let_pass
 from ..network_status import pieces
 from ..replication_throttle import FETCHING, SENDING, clear_throttle, set_throttle
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 SIZES_EVERY = 4  # polls: sizes are asked from all nodes that copy
 CLEAR_TRIES = 5
+DELETED = "its topic was deleted"
 MEASURE_S = 4.0  # sizes are only for the progress bar: a node that does not answer must not stop the run
 
 
@@ -118,6 +119,7 @@ class Runner:
     def _begin(self) -> None:
         count = min(self._pace.max_concurrent - len(self._active), len(self._waiting))
         batch = [self._waiting[number] for number in range(count)]
+        batch = self._without_deleted(batch) if batch else []
         if not batch:
             return
         if self._pace.throttle is not None:
@@ -132,8 +134,8 @@ class Runner:
                 )
         # Order: active first, so that an interrupt between request and response cancels these moves.
         self._active |= {move.place: move for move in batch}
-        for _ in batch:
-            self._waiting.popleft()
+        for move in batch:
+            self._waiting.remove(move)
         try:
             results = self._admin.alter_partition_reassignments({move.place: move.after for move in batch})
         except HeadraceError:  # perhaps they have begun: to begin them again changes nothing
@@ -146,6 +148,21 @@ class Runner:
         for place, error in results.errors.items():
             del self._active[place]
             self.outcome.failed[place] = str(error)
+
+    def _without_deleted(self, batch: Sequence[Move]) -> list[Move]:
+        """The moves whose topics exist; the others have failed."""
+        there = self._existing({move.place.topic for move in batch})
+        for move in batch:
+            if move.place.topic not in there:
+                self._waiting.remove(move)
+                self.outcome.failed[move.place] = DELETED
+        return [move for move in batch if move.place.topic in there]
+
+    def _existing(self, topics: Iterable[str]) -> set[str]:
+        found = self._admin.describe_topics(*sorted(topics))
+        return {
+            name for name in found if not isinstance(found.errors.get(name), UnknownTopicOrPartitionError)
+        }
 
     def _poll(self) -> None:
         ongoing = self._admin.list_partition_reassignments(list(self._active))
@@ -164,7 +181,7 @@ class Runner:
             name, number = move.place
             found = None if name in topics.errors else topics[name].partitions[number].replicas
             if found is None:
-                self.outcome.failed[move.place] = "its topic was deleted"
+                self.outcome.failed[move.place] = DELETED
             elif set(found) == set(move.after):
                 done.append(move.place)
             elif set(found) != set(move.before) | set(move.after):
@@ -206,8 +223,7 @@ class Runner:
             sizes = [
                 min(replica.size_bytes, move.size_bytes)
                 for node_id in move.added
-                if node_id in found
-                and node_id not in found.errors
+                if node_id not in found.errors
                 and (replica := found[node_id].replicas.get(move.place)) is not None
             ]
             self._progress(move.place, move.copied_bytes if move in ended else sum(sizes))
@@ -229,7 +245,7 @@ class Runner:
         if self._unsure:
             self._persist(lambda: self._admin.alter_partition_reassignments(dict.fromkeys(self._unsure)))
         if self._throttled:
-            self._persist(lambda: clear_throttle(self._admin, sorted(self._throttled)))
+            self._persist(lambda: clear_throttle(self._admin, sorted(self._existing(self._throttled))))
 
     def _cancel(self, places: list[TopicPartition], why: str) -> None:
         results = self._persist(

@@ -323,7 +323,7 @@ def execute(admin: Admin, made: Plan, pace: Pace, again: str, *, ignored: Iterab
 def duration_text(seconds: float) -> str:
     """Seconds in words, such as 2 h 5 min."""
     if seconds < 60:
-        return f"{seconds:.0f} s"
+        return f"{max(seconds, 1):.0f} s"
     minutes, hours = round(seconds / 60), int(seconds // 3600)
     return f"{minutes} min" if not hours else f"{hours} h {round(seconds % 3600 / 60)} min"
 

@@ -160,13 +160,13 @@ class Report:
         found = self.verdicts[node_id]
         text = f"loses {found.lost} records that other replicas have"
         if found.lost_committed:
-            text += f", {found.lost_committed} of them committed"
+            text += f", at least {found.lost_committed} of them committed"
         return text + (f", and what only {_nodes(self.silent)} may have" if self.silent else "")
 
     def _merit(self, node_id: int) -> str:
         part = self._part
         if node_id in (*part.isr, *part.elr):
-            return "; it has every acknowledged record"
+            return ". It has every acknowledged record: once it runs again, nothing is lost"
         return "; it was the last leader" if node_id in part.last_known_elr else ""
 
     def _row(self, node_id: int) -> dict[str, Any]:
