@@ -65,7 +65,8 @@ def recover(
     is_sure: bool,
     is_shown: bool,
 ) -> None:
-    """Elect leaders of partitions without one, after showing what each replica would lose.
+    """Elect leaders of partitions without one, after showing what each replica would lose; with -o json it
+    elects only with --yes.
 
     Each live replica is asked for its log. LOST are the offsets that another replica has and that would be
     gone, LOST-COMMITTED those of them that consumers may have read. Silent replicas may have more.
@@ -76,11 +77,13 @@ def recover(
         raise click.UsageError("--dry-run excludes --yes and --elect")
     with open_admin(settings, settings.client_config()) as admin:
         reports = _reports(admin, _offline(admin, topic, numbers))
-        if settings.form == "json" and not is_sure:
+        if settings.form == "json":
             print_object({"partitions": [each.facts() for each in reports]}, "json")
-            return
-        for report in reports:
-            report.show(settings)
+            if not is_sure:
+                return
+        else:
+            for report in reports:
+                report.show(settings)
         if not reports:
             note("every partition has a leader")
         elif not is_shown:
