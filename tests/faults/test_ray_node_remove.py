@@ -2,13 +2,14 @@
 share of the replicas by `headrace balance`."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from headrace_command import Headrace
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.faults]  # a minute of a Ray of its own
 
 
 def names(headrace: Headrace) -> list[str]:
@@ -21,10 +22,17 @@ def replicas(headrace: Headrace) -> dict[int, int]:
     return {row["node_id"]: row["partitions"] for row in rows}
 
 
-def test_a_node_is_removed_and_replaced(tmp_path: Path, ray_address: str) -> None:
+@pytest.fixture
+def headrace(tmp_path: Path) -> Iterator[Headrace]:
+    with Headrace(tmp_path).running_ray() as address:
+        folder = tmp_path / "cluster"
+        folder.mkdir()
+        yield Headrace(folder, address)
+
+
+def test_a_node_is_removed_and_replaced(headrace: Headrace) -> None:
     """Node 2 of three leaves: its actor and its data are gone, the records are not. `up` again does not start
     it, `up --nodes 3` starts node 4, which is balanced; `down` and `up` start the same three."""
-    headrace = Headrace(tmp_path, ray_address)
     try:
         headrace.up("--nodes", "3")
         headrace.run("topic", "create", "t", "-p", "6", "-r", "2")
