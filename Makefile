@@ -90,6 +90,10 @@ bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md
 bench-spark: $(VENV)/.bench .venv-spark35/.ready .venv-spark4/.ready ## Spark and Ray Data beside Spark's Kafka connector, 20 min, writes docs/BENCHMARKS_SPARK.md (QUICK=1; ONLY=spark35-1,ray)
 	@$(BIN)/python -m headrace.benchmarks.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
+.PHONY: bench-rest
+bench-rest: $(VENV)/.bench ## REST produce rates and latency of tails, 1 min, prints them (docs/REST.md has results)
+	@$(BIN)/python -m headrace.benchmarks.rest_io
+
 bench-streams: $(VENV)/.bench .venv-quix/.ready ## headrace.stream beside Kafka Streams and Quix Streams, 40 min, writes docs/BENCHMARKS_STREAMS.md (QUICK=1; ONLY=count-few,join)
 	@$(BIN)/python -m headrace.benchmarks.streams $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...clients.config import ClientConfigs
+from ...runtime.files.files_io import raise_descriptor_limit
 from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option
 from .interrupts import interrupts
 from .output import note
@@ -32,6 +33,7 @@ def rest(settings: Settings, *, host: str | None, port: int | None) -> None:
     """
     from ..rest.application import rest_server
 
+    raise_descriptor_limit()  # of which each connection needs one
     rest_config, web, client_config = web_configs(settings, host, port)
     target = settings.addresses()
     with (

@@ -22,7 +22,7 @@ from ..web.problems import Problem, problem_of, text_of_error
 from .v3_read import document
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 
     from ...clients.aio.consumer_io import AsyncConsumer
     from ...clients.records import Record
@@ -84,14 +84,19 @@ class Tails:
             )
 
     async def events(
-        self, clients: UserClients, topic: str, wanted: str, starts: Mapping[TopicPartition, int]
-    ) -> AsyncIterator[bytes]:
-        """The events from these positions on, in parts, and heartbeats. It ends with the server, or by an
-        error, which is the last event."""
+        self,
+        clients: UserClients,
+        topic: str,
+        wanted: str,
+        starts: Mapping[TopicPartition, int],
+        gone: asyncio.Future[None],
+    ) -> AsyncGenerator[bytes]:
+        """The events from these positions on, in parts, and heartbeats. It ends with the client (`gone`),
+        with the server, or by an error, which is the last event."""
         self.count += 1
         shared = self._shared(clients, topic, wanted)
         try:
-            async for part in _Tail(shared, starts, self).parts():
+            async for part in _Tail(shared, starts, self, gone).parts():
                 yield part
         except HeadraceError as error:
             yield error_event(error)
@@ -108,7 +113,7 @@ class Tails:
         shared = self._topics.get(key)
         if shared is None or shared.failure is not None:
             self._pool.keep(clients)  # the request that began ends earlier than the other tails
-            shared = self._topics[key] = TopicTail(clients, topic, wanted, self.settings.max_event_bytes)
+            shared = self._topics[key] = TopicTail(clients, topic, wanted, self.settings)
         shared.tails += 1
         return shared
 
@@ -135,18 +140,19 @@ class Tails:
 class TopicTail:
     """The consumer of a topic and its latest records, for all tails of one user."""
 
-    def __init__(self, clients: UserClients, topic: str, wanted: str, max_event_bytes: int) -> None:
+    def __init__(self, clients: UserClients, topic: str, wanted: str, settings: TailSettings) -> None:
         self.clients, self.topic = clients, topic
-        self._wanted, self._max_event_bytes = wanted, max_event_bytes
+        self._wanted, self._settings = wanted, settings
         self.tails = 0
         self.failure: BaseException | None = None
         self._ring: deque[Event] = deque()
         self._ring_bytes = 0
         self.first = 0  # the number of the first event in the ring
         self.base: dict[int, int] = {}  # position before the first event in the ring, by partition
-        self._changed = asyncio.get_running_loop().create_future()
+        self._waiting: list[asyncio.Future[None]] = []
         self._is_ready = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._run()), loop.create_task(self._beat())]
 
     @property
     def end(self) -> int:
@@ -164,19 +170,19 @@ class TopicTail:
         ring = self._ring
         return [ring[index] for index in range(number - self.first, len(ring))]
 
-    async def until_changed(self, timeout_s: float) -> bool:
-        """Wait for an event; False after a timeout. Errors: the failure of the consumer."""
-        changed = self._changed
-        await asyncio.wait((changed,), timeout=timeout_s)
+    def change(self) -> asyncio.Future[None]:
+        """Is done with the next event or heartbeat. Errors: the failure of the consumer."""
         if self.failure is not None:
             raise self.failure
-        return changed.done()
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(changed)
+        return changed
 
     def event(self, record: Record[bytes, bytes]) -> Event:
         """The event of a record; large keys and values are left out."""
         shown = document(record, self._wanted)
         for each in (shown.key, shown.value):
-            if each is not None and each.size > self._max_event_bytes:
+            if each is not None and each.size > self._settings.max_event_bytes:
                 each.data = None
         data = encode(shown)
         for line_end, escaped in _LINE_ENDS:
@@ -185,9 +191,9 @@ class TopicTail:
 
     async def close(self) -> None:
         """End the consumer."""
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, HeadraceError):
-            await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _run(self) -> None:
         consumer = self.clients.cluster.consumer(**_OPTIONS)
@@ -237,10 +243,20 @@ class TopicTail:
             self.first += 1
         self._wake()
 
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.heartbeat_s)
+            self._wake()
+
     def _wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
-        if not changed.done():
-            changed.set_result(None)
+        waiting, self._waiting = self._waiting, []
+        for changed in waiting:
+            _resolve(changed)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class _MorePartitionsError(HeadraceError):
@@ -250,29 +266,53 @@ class _MorePartitionsError(HeadraceError):
 class _Tail:
     """The tail of one client."""
 
-    def __init__(self, shared: TopicTail, starts: Mapping[TopicPartition, int], tails: Tails) -> None:
-        self._shared, self._tails = shared, tails
+    def __init__(
+        self,
+        shared: TopicTail,
+        starts: Mapping[TopicPartition, int],
+        tails: Tails,
+        gone: asyncio.Future[None],
+    ) -> None:
+        self._shared, self._tails, self._gone = shared, tails, gone
         self._positions = {tp.partition: offset for tp, offset in starts.items()}
+
+    @property
+    def _is_over(self) -> bool:
+        return self._gone.done() or self._tails.ending.is_set()
 
     async def parts(self) -> AsyncIterator[bytes]:
         """Events and heartbeats."""
-        shared, heartbeat_s = self._shared, self._tails.settings.heartbeat_s
+        shared = self._shared
         yield self._opening()
         await shared.until_ready()
-        while not self._tails.ending.is_set():
+        while not self._is_over:
             if self._is_behind():
                 async for part in self._catch_up():
                     yield part
             number = shared.first
-            while number >= shared.first and not self._tails.ending.is_set():
+            while number >= shared.first and not self._is_over:
                 if number == shared.end:
-                    if not await shared.until_changed(heartbeat_s):
-                        yield b": \n\n"
+                    await self._until_changed()
+                    if number == shared.end:
+                        yield b": \n\n"  # a heartbeat
                     continue
                 events = shared.since(number)
                 number = shared.end
                 for part in self._parts_of(events):
                     yield part
+
+    async def _until_changed(self) -> None:
+        """Wait for an event, a heartbeat, or the end."""
+        changed = self._shared.change()
+
+        def on_gone(_gone: asyncio.Future[None]) -> None:
+            _resolve(changed)
+
+        self._gone.add_done_callback(on_gone)
+        try:
+            await changed
+        finally:
+            self._gone.remove_done_callback(on_gone)
 
     def _opening(self) -> bytes:
         """The first event: clients of browsers wait so long before they connect again, and then from here."""
@@ -296,7 +336,7 @@ class _Tail:
                         self._positions[tp.partition] = await consumer.position(tp)
                 for part in self._parts_of([shared.event(record) for record in records]):
                     yield part
-                if self._tails.ending.is_set():
+                if self._is_over:
                     return
 
     def _parts_of(self, events: Iterable[Event]) -> Iterable[bytes]:

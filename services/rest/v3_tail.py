@@ -15,8 +15,9 @@ from .v3_read import START_PARAMS, ReadRecord, format_of, start_offsets
 from .v3_topics import TOPIC, described
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
+    from ...protocol.model import TopicPartition
     from ..web.calls_io import Call
     from .tails import Tails
 
@@ -50,31 +51,18 @@ class TailRoutes:
         ends = await call.clients.admin.list_offsets(dict.fromkeys(starts, LATEST))
         starts = {tp: min(offset, ends[tp].offset) for tp, offset in starts.items()}
         call.scope[SLOT].release()  # open tails have a bound of their own
-        events = self._tails.events(call.clients, topic.name, wanted, starts)
-        return Reply(_until_gone(call, events), 200, EVENT_STREAM, {"x-accel-buffering": "no"})
+        events = self._events(call, topic.name, wanted, starts)
+        return Reply(events, 200, EVENT_STREAM, {"x-accel-buffering": "no"})
 
-
-async def _until_gone(call: Call, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The events, until the client disconnects."""
-    gone = asyncio.ensure_future(call.until_gone())
-    source = aiter(events)
-    following: asyncio.Future[bytes] | None = None
-    try:
-        while not gone.done():
-            following = asyncio.ensure_future(anext(source))
-            await asyncio.wait((following, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not following.done():
-                return
-            try:
-                yield following.result()
-            except StopAsyncIteration:
-                return
-    finally:
-        gone.cancel()
-        if following is not None and not following.done():
-            following.cancel()
-            with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
-                await following
-        close = getattr(events, "aclose", None)
-        if close is not None:
-            await close()
+    async def _events(
+        self, call: Call, topic: str, wanted: str, starts: Mapping[TopicPartition, int]
+    ) -> AsyncIterator[bytes]:
+        gone = asyncio.ensure_future(call.until_gone())
+        try:
+            async with contextlib.aclosing(
+                self._tails.events(call.clients, topic, wanted, starts, gone)
+            ) as events:
+                async for part in events:
+                    yield part
+        finally:
+            gone.cancel()

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import socket
 import struct
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from .origins import check_host, check_origin, cors_headers, preflight_headers
@@ -36,18 +37,54 @@ _NO_STORE = (b"cache-control", b"no-store")
 _STRICT_CONTENT = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 
 
-class Slot:
-    """One of `max.concurrent.requests`."""
+class Admission:
+    """Bounds the requests that are served at once; further ones wait, in their order, for a while."""
 
-    def __init__(self, guard: Guard) -> None:
-        self._guard: Guard | None = guard
-        guard.active += 1
+    def __init__(self, config: WebConfig) -> None:
+        self._config, self._active = config, 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.is_ending = False
+
+    async def enter(self) -> Slot:
+        """Errors: Problem 503 if the queue is full, or the wait too long."""
+        if self.is_ending:
+            raise _busy("this server is stopping")
+        if self._active < self._config.max_requests and not self._waiting:
+            self._active += 1
+            return Slot(self)
+        if len(self._waiting) >= self._config.max_queued_requests:
+            raise _busy("max.concurrent.requests are active, and max.queued.requests wait")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        await asyncio.wait((turn,), timeout=self._config.queue_timeout_ms / 1000)
+        if not turn.done():
+            self._waiting.remove(turn)
+            raise _busy("max.concurrent.requests are active: queue.timeout.ms")
+        return Slot(self)
+
+    def leave(self) -> None:
+        """Give the place of a request to the first that waits."""
+        if self._waiting:
+            self._waiting.popleft().set_result(None)
+        else:
+            self._active -= 1
+
+
+def _busy(reason: str) -> Problem:
+    return Problem(503, reason, 50301, {"retry-after": "1"})
+
+
+class Slot:
+    """The place of one request."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission: Admission | None = admission
 
     def release(self) -> None:
         """Let another request in; a second call does nothing. A stream with a bound of its own calls it."""
-        if self._guard is not None:
-            self._guard.active -= 1
-            self._guard = None
+        if self._admission is not None:
+            self._admission.leave()
+            self._admission = None
 
 
 class Guard:
@@ -61,8 +98,11 @@ class Guard:
             applications.items(), key=lambda item: -len(item[0])
         )
         self._config = config
-        self.active = 0
-        self.is_ending = False
+        self._admission = Admission(config)
+
+    def end(self) -> None:
+        """Refuse further requests: the server stops."""
+        self._admission.is_ending = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -76,7 +116,7 @@ class Guard:
                 return
             exchange.check()
             application = self._application(scope)
-            slot = scope[SLOT] = self._admitted()
+            slot = scope[SLOT] = await self._admission.enter()
             await application(scope, exchange.receive, exchange.send)
         except ClientGoneError:
             exchange.abort()
@@ -85,12 +125,6 @@ class Guard:
         finally:
             if slot is not None:
                 slot.release()
-
-    def _admitted(self) -> Slot:
-        if self.is_ending or self.active >= self._config.max_requests:
-            busy = "this server is stopping" if self.is_ending else "max.concurrent.requests are active"
-            raise Problem(503, busy, 50301, {"retry-after": "1"})
-        return Slot(self)
 
     def _application(self, scope: Scope) -> AsgiApp:
         path: str = scope["path"]
@@ -114,6 +148,7 @@ class _Exchange:
         self._headers = headers
         self.origin = _text(headers.get(b"origin"))
         self._method: str = scope["method"]
+        self._transport: asyncio.WriteTransport | None = scope.get("state", {}).get("transport")
         self._has_started, self._is_read = False, False
 
     @property
@@ -150,6 +185,9 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self._has_started = True
             message = {**message, "headers": self._completed(message.get("headers", ()))}
+        if self._transport is not None and not self._transport.get_write_buffer_size():
+            await self._send(message)  # it cannot block
+            return
         try:
             async with asyncio.timeout(self._config.write_timeout_ms / 1000):
                 await self._send(message)
@@ -184,7 +222,7 @@ class _Exchange:
 
     def abort(self) -> None:
         """Reset the connection: neither this process nor the kernel keeps what the client does not read."""
-        transport = self._scope.get("state", {}).get("transport")
+        transport = self._transport
         if transport is None:
             return
         connection = transport.get_extra_info("socket")

@@ -129,7 +129,7 @@ class WebServer:
         try:
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            guard.is_ending = True
+            guard.end()
             for application in applications.values():
                 await application.close()
             server.should_exit = True

@@ -67,7 +67,18 @@ class WebConfig(Config):
         256,
         low=1,
         high=MAX_INT,
-        doc="Requests that are served at once, without open tails; others get status 503.",
+        doc="Requests that are served at once, without open tails; others wait.",
+    )
+    max_queued_requests: int = key(
+        "max.queued.requests", 1024, low=0, high=MAX_INT, doc="Requests that wait; others get status 503."
+    )
+    queue_timeout_ms: int = key(
+        "queue.timeout.ms",
+        3 * SECOND,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        doc="Requests that wait longer than this get status 503.",
     )
     max_connections: int = key(
         "max.connections", 4096, low=1, high=MAX_INT, doc="Open connections; further ones get status 503."
