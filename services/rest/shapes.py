@@ -230,7 +230,9 @@ class Assignment(msgspec.Struct, kw_only=True):
 
 
 class Lag(msgspec.Struct, kw_only=True):
-    """The lag of a group in one partition; the consumer is empty if the partition is assigned to none."""
+    """The lag of a group in one partition: `lag` counts records that a consumer would still receive, which
+    are fewer than the offsets after compaction and transactions. The consumer is empty if the partition is
+    assigned to none. `lag_seconds`, the age of the first of them, is an addition to Confluent's fields."""
 
     kind: str = "KafkaConsumerLag"
     metadata: Metadata
@@ -244,6 +246,7 @@ class Lag(msgspec.Struct, kw_only=True):
     current_offset: int
     log_end_offset: int
     lag: int
+    lag_seconds: float | None
 
 
 class LagSummary(msgspec.Struct, kw_only=True):

@@ -76,46 +76,35 @@ class Tails:
         self.count = 0
         self.ending = asyncio.Event()
 
-    def admit(self) -> None:
-        """Errors: Problem 503 if there are too many."""
+    async def join(self, clients: UserClients, topic: str, wanted: str) -> TopicTail:
+        """The shared consumer of the topic, which has its positions; `leave` it. Errors: Problem 503 if there
+        are too many tails; those of the consumer."""
         if self.count >= self.settings.max_tails:
             raise Problem(
                 503, f"{self.count} tails are open, which is max.tails", 50301, {"retry-after": "5"}
             )
-
-    async def events(
-        self,
-        clients: UserClients,
-        topic: str,
-        wanted: str,
-        starts: Mapping[TopicPartition, int],
-        gone: asyncio.Future[None],
-    ) -> AsyncGenerator[bytes]:
-        """The events from these positions on, in parts, and heartbeats. It ends with the client (`gone`),
-        with the server, or by an error, which is the last event."""
-        self.count += 1
-        shared = self._shared(clients, topic, wanted)
-        try:
-            async for part in _Tail(shared, starts, self, gone).parts():
-                yield part
-        except HeadraceError as error:
-            yield error_event(error)
-        finally:
-            self.count -= 1
-            shared.tails -= 1
-            if not shared.tails:
-                self._topics = {key: each for key, each in self._topics.items() if each is not shared}
-                await shared.close()
-                self._pool.release(clients)
-
-    def _shared(self, clients: UserClients, topic: str, wanted: str) -> TopicTail:
         key = (id(clients), topic, wanted)
         shared = self._topics.get(key)
         if shared is None or shared.failure is not None:
             self._pool.keep(clients)  # the request that began ends earlier than the other tails
             shared = self._topics[key] = TopicTail(clients, topic, wanted, self.settings)
         shared.tails += 1
+        self.count += 1
+        try:
+            await shared.until_ready()
+        except BaseException:
+            await self.leave(shared)
+            raise
         return shared
+
+    async def leave(self, shared: TopicTail) -> None:
+        """End a tail; the last one of a topic closes its consumer."""
+        self.count -= 1
+        shared.tails -= 1
+        if not shared.tails:
+            self._topics = {key: each for key, each in self._topics.items() if each is not shared}
+            await shared.close()
+            self._pool.release(shared.clients)
 
     @contextlib.asynccontextmanager
     async def own_consumer(
@@ -149,6 +138,7 @@ class TopicTail:
         self._ring_bytes = 0
         self.first = 0  # the number of the first event in the ring
         self.base: dict[int, int] = {}  # position before the first event in the ring, by partition
+        self.positions: dict[int, int] = {}  # position after the last event
         self._waiting: list[asyncio.Future[None]] = []
         self._is_ready = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -213,6 +203,7 @@ class TopicTail:
         ends = await consumer.end_offsets(*(TopicPartition(self.topic, each) for each in partitions))
         await _assign(consumer, ends)
         self.base = {tp.partition: offset for tp, offset in ends.items()}
+        self.positions = dict(self.base)
         self._is_ready.set()
         while True:
             records = await consumer.poll(POLL_S, POLL_RECORDS)
@@ -236,6 +227,7 @@ class TopicTail:
             event = self.event(record)
             self._ring.append(event)
             self._ring_bytes += len(event.lines)
+            self.positions[event.partition] = event.offset + 1
         while len(self._ring) > RING_EVENTS or self._ring_bytes > RING_BYTES:
             oldest = self._ring.popleft()
             self._ring_bytes -= len(oldest.lines)
@@ -263,28 +255,44 @@ class _MorePartitionsError(HeadraceError):
     """The topic has new partitions; clients connect again and get them, too."""
 
 
-class _Tail:
-    """The tail of one client."""
+class Tail:
+    """The tail of one client, from these positions on: iterate over the parts of its response, and close it.
+    It ends with the client (`gone`), with the server, or by an error, which is the last event."""
 
     def __init__(
         self,
-        shared: TopicTail,
-        starts: Mapping[TopicPartition, int],
         tails: Tails,
+        shared: TopicTail,
+        positions: Mapping[int, int],
         gone: asyncio.Future[None],
     ) -> None:
-        self._shared, self._tails, self._gone = shared, tails, gone
-        self._positions = {tp.partition: offset for tp, offset in starts.items()}
+        self._tails, self._shared, self._gone = tails, shared, gone
+        self._positions = dict(positions)
+        self._is_closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async with contextlib.aclosing(self._parts()) as parts:
+                async for part in parts:
+                    yield part
+        except HeadraceError as error:
+            yield error_event(error)
+
+    async def aclose(self) -> None:
+        """Leave the shared consumer; idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._gone.cancel()
+            await self._tails.leave(self._shared)
 
     @property
     def _is_over(self) -> bool:
         return self._gone.done() or self._tails.ending.is_set()
 
-    async def parts(self) -> AsyncIterator[bytes]:
+    async def _parts(self) -> AsyncGenerator[bytes]:
         """Events and heartbeats."""
         shared = self._shared
         yield self._opening()
-        await shared.until_ready()
         while not self._is_over:
             if self._is_behind():
                 async for part in self._catch_up():

@@ -13,8 +13,6 @@ from .shapes import Assignment, Consumer, ConsumerGroup, Lag, LagSummary, Page
 from .v3_clusters import CLUSTER, links_of, path_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from ...clients.admin.group_types import GroupDescription, GroupMemberDescription
     from ..web.calls_io import Call
     from .links import Links
@@ -121,7 +119,7 @@ async def _described(call: Call) -> GroupDescription:
     try:
         return (await call.clients.admin.describe_groups(name))[name]
     except GroupIdNotFoundError:
-        raise Problem(404, f"consumer group {name!r} cannot be found") from None
+        raise _no_group(name) from None
 
 
 def _member(call: Call, group: GroupDescription) -> GroupMemberDescription:
@@ -137,36 +135,42 @@ def _partition(call: Call) -> TopicPartition:
 
 
 async def _group_lags(call: Call, links: Links) -> tuple[GroupDescription, list[Lag]]:
-    group = await _described(call)
-    found = await call.clients.admin.group_lag(group.group_id)
-    owners = _owners(group.members)
+    """The exact lag of each partition with a committed offset. Errors: those of the partitions' leaders."""
+    name = call.params["consumer_group_id"]
+    try:
+        found = (await call.clients.admin.consumer_group_lag(name))[name]
+    except GroupIdNotFoundError:
+        raise _no_group(name) from None
     lags: list[Lag] = []
-    for tp, each in sorted(found.items()):
-        if each.committed is None or each.end is None or each.lag is None:
+    for tp, each in sorted(found.partitions.items()):
+        if each.error is not None:
+            raise each.error
+        if each.committed is None or each.end is None or each.records is None:
             continue
-        owner = owners.get(tp)
-        path = ("consumer-groups", group.group_id, "lags", tp.topic, "partitions", tp.partition)
-        name = f"consumer-group={group.group_id}/lag={tp.topic}/partition={tp.partition}"
+        path = ("consumer-groups", name, "lags", tp.topic, "partitions", tp.partition)
+        full = f"consumer-group={name}/lag={tp.topic}/partition={tp.partition}"
+        member = each.member
         lags.append(
             Lag(
-                metadata=links.metadata(*path, name=name),
+                metadata=links.metadata(*path, name=full),
                 cluster_id=links.cluster_id,
-                consumer_group_id=group.group_id,
+                consumer_group_id=name,
                 topic_name=tp.topic,
                 partition_id=tp.partition,
-                consumer_id=owner.member_id if owner else "",
-                instance_id=owner.group_instance_id if owner else None,
-                client_id=owner.client_id if owner else "",
-                current_offset=each.committed.offset,
+                consumer_id=member.member_id if member else "",
+                instance_id=member.group_instance_id if member else None,
+                client_id=member.client_id if member else "",
+                current_offset=each.committed,
                 log_end_offset=each.end,
-                lag=max(each.lag, 0),
+                lag=each.records,
+                lag_seconds=each.seconds,
             )
         )
-    return group, lags
+    return found.group, lags
 
 
-def _owners(members: Iterable[GroupMemberDescription]) -> Mapping[TopicPartition, GroupMemberDescription]:
-    return {tp: member for member in members for tp in member.assignment}
+def _no_group(name: str) -> Problem:
+    return Problem(404, f"consumer group {name!r} cannot be found")
 
 
 def _group(links: Links, group: GroupDescription) -> ConsumerGroup:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 from ...clients.admin.admin_types import LATEST
+from ...protocol.errors import UnknownTopicOrPartitionError
 from ..web.calls_io import Reply
 from ..web.guard_io import SLOT
 from ..web.routes import Route
+from .tails import Tail
 from .v3_clusters import links_of
 from .v3_read import START_PARAMS, ReadRecord, format_of, start_offsets
-from .v3_topics import TOPIC, described
+from .v3_topics import TOPIC, no_topic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from ...protocol.model import TopicPartition
     from ..web.calls_io import Call
-    from .tails import Tails
+    from .tails import Tails, TopicTail
 
 EVENT_STREAM = "text/event-stream"
 
@@ -41,28 +39,30 @@ class TailRoutes:
 
     async def _tail(self, call: Call) -> Reply:
         await links_of(call)
-        wanted = format_of(call)
-        self._tails.admit()
-        topic = await described(call)
-        partitions = [each.partition for each in topic.partitions]
-        resumed = call.header("last-event-id") or call.text("last_event_id")
-        starts = await start_offsets(call, topic.name, partitions, LATEST, resumed)
-        # Resumed positions may be those of an earlier topic of this name.
-        ends = await call.clients.admin.list_offsets(dict.fromkeys(starts, LATEST))
-        starts = {tp: min(offset, ends[tp].offset) for tp, offset in starts.items()}
-        call.scope[SLOT].release()  # open tails have a bound of their own
-        events = self._events(call, topic.name, wanted, starts)
-        return Reply(events, 200, EVENT_STREAM, {"x-accel-buffering": "no"})
-
-    async def _events(
-        self, call: Call, topic: str, wanted: str, starts: Mapping[TopicPartition, int]
-    ) -> AsyncIterator[bytes]:
-        gone = asyncio.ensure_future(call.until_gone())
+        topic, wanted = call.params["topic_name"], format_of(call)
         try:
-            async with contextlib.aclosing(
-                self._tails.events(call.clients, topic, wanted, starts, gone)
-            ) as events:
-                async for part in events:
-                    yield part
-        finally:
-            gone.cancel()
+            shared = await self._tails.join(call.clients, topic, wanted)
+        except UnknownTopicOrPartitionError:
+            raise no_topic(topic) from None
+        try:
+            positions = await self._positions(call, shared)
+        except BaseException:
+            await self._tails.leave(shared)
+            raise
+        call.scope[SLOT].release()  # open tails have a bound of their own
+        gone = asyncio.ensure_future(call.until_gone())
+        tail = Tail(self._tails, shared, positions, gone)
+        return Reply(tail, 200, EVENT_STREAM, {"x-accel-buffering": "no"})
+
+    @staticmethod
+    async def _positions(call: Call, shared: TopicTail) -> dict[int, int]:
+        """Where the tail starts. The shared consumer knows the end, without a request to the cluster."""
+        resumed = call.header("last-event-id") or call.text("last_event_id")
+        one, ends = call.number("partition"), shared.positions
+        is_limited = one is not None or resumed or call.text("timestamp") is not None
+        if not is_limited and call.text("offset") in (None, "latest"):
+            return dict(ends)
+        starts = await start_offsets(call, shared.topic, sorted(ends), LATEST, resumed)
+        # Resumed positions may be those of an earlier topic of this name.
+        now = await call.clients.admin.list_offsets(dict.fromkeys(starts, LATEST))
+        return {tp.partition: min(offset, now[tp].offset) for tp, offset in starts.items()}

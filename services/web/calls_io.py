@@ -4,7 +4,7 @@ of a route table."""
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MAX_QUERY_BYTES = 16 * 1024
 _encoder = msgspec.json.Encoder()
-Body = bytes | AsyncIterator[bytes]
+Body = bytes | AsyncIterable[bytes]
 
 
 @dataclass(slots=True)
@@ -174,8 +174,8 @@ async def _send(call: Call, reply: Any, send: Send) -> None:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": reply.body})
         return
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     try:
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         async for part in reply.body:
             await send({"type": "http.response.body", "body": part, "more_body": True})
     finally:

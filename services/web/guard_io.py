@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.web")
 SLOT = "headrace.slot"
+CLOSING_TURNS = 3  # of the event loop, until a connection that was aborted counts as lost
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, 0 seconds
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -119,7 +120,7 @@ class Guard:
             slot = scope[SLOT] = await self._admission.enter()
             await application(scope, exchange.receive, exchange.send)
         except ClientGoneError:
-            exchange.abort()
+            await exchange.abort()
         except Exception as error:  # noqa: BLE001 - every error becomes a response
             await exchange.fail(error)
         finally:
@@ -210,7 +211,7 @@ class _Exchange:
             problem = Problem(500, "the server failed; its log has the error", 50001)
         if self._has_started:
             log.info("%s %s: response cut short: %s", self._method, self._scope["path"], problem.detail)
-            self.abort()
+            await self.abort()
             return
         body, headers = encoded(problem)
         if problem.status in (408, 413):
@@ -218,9 +219,9 @@ class _Exchange:
         try:
             await self.respond(problem.status, headers, body)
         except ClientGoneError:
-            self.abort()
+            await self.abort()
 
-    def abort(self) -> None:
+    async def abort(self) -> None:
         """Reset the connection: neither this process nor the kernel keeps what the client does not read."""
         transport = self._transport
         if transport is None:
@@ -230,6 +231,8 @@ class _Exchange:
             with contextlib.suppress(OSError):
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         transport.abort()
+        for _ in range(CLOSING_TURNS):  # or the server logs a response that is not complete
+            await asyncio.sleep(0)
 
     def _completed(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         names = {name.lower() for name, _ in headers}

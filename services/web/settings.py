@@ -74,7 +74,7 @@ class WebConfig(Config):
     )
     queue_timeout_ms: int = key(
         "queue.timeout.ms",
-        3 * SECOND,
+        10 * SECOND,
         low=0,
         high=MAX_INT,
         unit="ms",

@@ -28,16 +28,19 @@ def many_files() -> Iterator[None]:
 async def tailed(port: int, path: str, opened: asyncio.Semaphore, count: int) -> list[Any]:
     """The values of `count` events; `opened` counts the tails that have begun."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    await reader.readuntil(b"data: {}\n\n")
-    opened.release()
-    found = []
-    while len(found) < count:
-        line = await reader.readline()
-        if line.startswith(b"data: {"):
-            found.append(json.loads(line[6:])["value"]["data"])
-    writer.close()
-    return found
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        await reader.readuntil(b"data: {}\n\n")
+        opened.release()
+        found: list[Any] = []
+        while len(found) < count:
+            line = await reader.readuntil(b"\n")
+            if line.startswith(b"data: {"):
+                found.append(json.loads(line[6:])["value"]["data"])
+        return found
+    finally:
+        writer.close()
+        await writer.wait_closed()
 
 
 @pytest.mark.usefixtures("many_files")
