@@ -138,7 +138,8 @@ async def _is_part_of_quorum(file: ServerFile) -> bool:
             continue
         finally:
             connection.close()
-        if response.body.voters:
+        # only the leader lists voters; one that lost its leader still has an epoch
+        if response.body.voters or response.body.leader_id >= 0 or response.body.leader_epoch > 0:
             return True
     return False
 

@@ -237,6 +237,18 @@ def test_server_that_cannot_start_ends_with_one_line(servers: list[Process]) -> 
     assert node.child.poll() is None
 
 
+def format_twice(file: Path) -> None:
+    """The first time it begins a quorum, whatever a blank controller answers; then it changes nothing."""
+    command = [sys.executable, "-m", "headrace", "server", "format", "--standalone", "-c", str(file)]
+    for more, code, text in (
+        (["--if-new"], 0, "is the first voter"),
+        (["--if-new"], 0, "the quorum exists"),
+        ([], 1, "is part of a quorum already"),
+    ):
+        done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, text in done.stderr) == (code, True), done.stderr
+
+
 def test_second_controller_joins_a_formatted_one(tmp_path: Path) -> None:
     """`format --standalone` begins a quorum once; the second controller becomes a voter by itself."""
     ports = reserve_ports(2)
@@ -255,14 +267,11 @@ def test_second_controller_joins_a_formatted_one(tmp_path: Path) -> None:
         )
         for number, port in enumerate(ports, 1)
     ]
-    command = [sys.executable, "-m", "headrace", "server", "format", "--standalone", "-c", str(both[0].file)]
-    codes = [
-        subprocess.run(command, capture_output=True, timeout=60, check=False).returncode for _ in range(2)
-    ]
-    assert codes == [0, 1]
-    for server in both:
-        server.start()
+    both[1].start()  # blank: it is no quorum that the first one could join
     try:
+        wait_for(both[1].is_ready, "the second controller waits for a quorum")
+        format_twice(both[0].file)
+        both[0].start()
         wait_for(lambda: all(server.is_ready() for server in both), "both controllers serve")
 
         def voters() -> Any:
