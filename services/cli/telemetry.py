@@ -15,7 +15,7 @@ from ..discovery import chosen_cluster
 from ..telemetry.alert_rule import rules_file
 from ..telemetry.alert_rules import RULE_GROUPS
 from ..telemetry.dashboards import DASHBOARDS
-from .common import NotFoundError, Settings, cluster_option, debug_option, reading_command
+from .common import NotFoundError, Settings, cluster_option, reading_command
 from .output import note, write_line
 
 _DURATION = re.compile(r"([0-9]+(ms|[smhdwy]))+\Z")
@@ -68,7 +68,7 @@ def dashboards(_settings: Settings, *, name: str | None, folder: Path | None) ->
 
 
 @telemetry.command()
-@reading_command(cluster_option, debug_option)
+@reading_command(cluster_option)
 def targets(settings: Settings) -> None:
     """Print the endpoints of a running cluster, for Prometheus' file_sd_configs.
 

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import threading
 import time
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,10 @@ from waiting import wait_for
 pytestmark = pytest.mark.ray
 
 PARTITIONS = 6
+METRICS = (
+    *("-X", "metrics.listener=127.0.0.1:0", "-X", "controller.metrics.listener=127.0.0.1:0"),
+    *("-X", "metrics.ray.enable=true", "-X", "metrics.ray.interval.ms=200"),
+)
 RECOVERY_S = 300.0
 
 
@@ -229,15 +234,34 @@ def test_records_through_the_command_line(headrace: Headrace, tmp_path: Path) ->
     assert "hint:" in errors
 
 
+def check_metrics(headrace: Headrace) -> None:
+    """The endpoints of the second cluster are its targets, and Ray takes its metrics, too."""
+    groups = json.loads(headrace.run("telemetry", "targets", "--cluster", "second")[0])
+    assert [each["labels"]["job"] for each in groups] == ["headrace-controllers", "headrace-nodes"]
+    for group in groups:
+        (target,) = group["targets"]
+        with urllib.request.urlopen(f"http://{target}/metrics", timeout=30) as answer:
+            assert b"headrace_build_info" in answer.read()
+
+    def are_passed() -> bool:
+        facts = json.loads(headrace.run("status", "--cluster", "second", "-o", "json")[0])
+        pushed = [each["telemetry"]["ray"] for each in (*facts["nodes"], *facts["controllers"])]
+        assert not any(each["failures"] for each in pushed)
+        return all(each["pushes"] for each in pushed)
+
+    wait_for(are_passed, "metrics are passed to Ray's pipeline")
+
+
 def test_second_cluster_shares_the_ray(headrace: Headrace) -> None:
     """Nothing else is shared; the Ray cluster survives `down`."""
-    headrace.up("--cluster", "second", "--nodes", "1")
+    headrace.up("--cluster", "second", "--nodes", "1", *METRICS)
     try:
         facts = json.loads(headrace.run("status", "--cluster", "second", "-o", "json")[0])
         assert (facts["state"], facts["ray_is_ours"], len(facts["nodes"])) == ("running", False, 1)
         assert facts["controller"]["cluster_id"] != headrace.running()["controller"]["cluster_id"]
         headrace.run("topic", "create", "mine", "--cluster", "second")
         headrace.run("topic", "describe", "mine", code=3)
+        check_metrics(headrace)
     finally:
         headrace.run("down", "--cluster", "second", "--delete-data", "--yes")
     headrace.running()
