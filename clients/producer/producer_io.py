@@ -109,14 +109,12 @@ class ProducerEngine:
         self._lock = threading.Lock()
         turn = Turn(self._lock)
         self._gil_yield = None if io_thread is None else GilYield(hub.loop, turn)
-        # How the loop takes the lock.
-        self._turn: AbstractContextManager[Any] = self._lock if self._gil_yield is None else turn
+        self._turn: AbstractContextManager[Any] = turn if self._gil_yield else self._lock  # of the loop
         self._memory_wait = MemoryWait(
             hub.loop, self._lock, self._turn, self._accumulator, config.buffer_memory
         )
         self._memory_listeners: list[Callable[[], None]] = []
-        self.is_traced = config.enable_tracing
-        self.losses = Losses()
+        self.is_traced, self.losses = config.enable_tracing, Losses()
         # Only for a loop of the user: at exit the other clients are closed.
         left = partial(counts_without_outcome, self._accumulator.live)
         self._unfinished = Unfinished(left if io_thread is None else dict)
@@ -182,8 +180,7 @@ class ProducerEngine:
             if index < 0:
                 if partition is None:  # a sealed batch moves the sticky choice
                     queue = accumulator.sticky_queue(queues)
-                record = key, value, headers
-                found = append_slowly(accumulator, queue, self._now_ms(), timestamp_ms, record)
+                found = append_slowly(accumulator, queue, self._now_ms(), timestamp_ms, (key, value, headers))
             else:
                 assert batch is not None
                 found = batch.delivery, index

@@ -12,7 +12,7 @@ from ..topology.serdes import resolve
 from .async_calls import TaskCalls
 from .current_record import CurrentRecord
 from .punctuation import PunctuationQueue, Schedule, next_time
-from .traced_node import traced_node
+from .traced_node import traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -81,7 +81,10 @@ class TaskContext:
     def traced(self, node: Node) -> Node:
         """A source node, whose records are processed inside spans with enable.tracing."""
         around = self.around_record
-        return node if around is None else traced_node(node, around, self.current)
+        if around is None:
+            return node
+        process, process_run = traced(node.process, node.process_run, around, self.current)
+        return node._replace(process=process, process_run=process_run)
 
     def open_stores(self) -> None:
         """Open the stores. Errors: StateStoreError."""

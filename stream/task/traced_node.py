@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ...clients.records import Headers
-    from ..processing import InputRun
+    from ..processing import Forward, InputRun, ProcessRun
     from .current_record import CurrentRecord
-    from .nodes import Node
 
     # What is around the processing of an input record; cheap for records that are not sampled.
     AroundRecord: TypeAlias = Callable[[Any], AbstractContextManager[Any]]
 
 
-def traced_node(node: Node, around: AroundRecord, current: CurrentRecord) -> Node:
-    """The node with spans. Runs whose records have headers are processed record by record."""
-    process_one, process_all = node.process, node.process_run
+def traced(
+    process_one: Forward, process_all: ProcessRun | None, around: AroundRecord, current: CurrentRecord
+) -> tuple[Forward, ProcessRun]:
+    """The functions of a node with spans. Runs whose records have headers are processed record by record."""
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         if headers:
@@ -38,4 +38,4 @@ def traced_node(node: Node, around: AroundRecord, current: CurrentRecord) -> Nod
         else:
             process_all(run)
 
-    return node._replace(process=process, process_run=process_run)
+    return process, process_run

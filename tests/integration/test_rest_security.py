@@ -46,7 +46,7 @@ def rest(cluster: headrace.LocalCluster, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_request_without_credentials(rest: httpx.Client) -> None:
-    """The server's own user is not for everybody; health says nothing about the cluster."""
+    """The server's own user is not for all clients; health says nothing about the cluster."""
     refused = rest.get("/topics")
     assert (refused.status_code, refused.json()["error_code"]) == (401, 40101)
     assert refused.headers["www-authenticate"].startswith("Basic ")

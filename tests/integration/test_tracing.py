@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import headrace
+import pyarrow
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Producer as KafkaProducer
 from headrace import aio, stream, utf8
+from headrace.clients.ray_data import writing_io as writing
 from headrace.services.local_io import LocalCluster
 from opentelemetry.trace import SpanKind, get_current_span
 from spans import application_tracer, is_connected, spans_of, trace_id_in, wait_for_spans
@@ -211,13 +213,12 @@ def test_streams_process_in_the_trace_of_their_input(cluster: LocalCluster, tmp_
 
 def test_ray_tasks_write_below_the_span_of_the_driver(cluster: LocalCluster) -> None:
     """The datasink carries the context to the process of the task."""
-    pa, writing = pytest.importorskip("pyarrow"), pytest.importorskip("headrace.clients.ray_data.writing_io")
     new_topic(cluster, "sink")
     options = writing.checked_options("sink", cluster.bootstrap, {"kafka.enable.tracing": "true"})
     with application_tracer().start_as_current_span("job") as job:
         pickled = pickle.dumps(writing.TopicDatasink(options))
     task = pickle.loads(pickled)
-    task.write([pa.table({"value": [b"a", b"b"]})], None)
+    task.write([pyarrow.table({"value": [b"a", b"b"]})], None)
     found = wait_for_spans(job.get_span_context().trace_id, "send sink")
     assert found["send sink"][0].parent.span_id == job.get_span_context().span_id
     assert not get_current_span().get_span_context().is_valid

@@ -40,10 +40,12 @@ FOREIGN_PAGES = {"docs/COMPATIBILITY.md"}
 FOREIGN = {
     "reset_index", "memmove", "zmq_msg_t", "area", "src", "name.tmp", "FastAPI", "lifespan", "post_fork",
     "NAME.json", "NAME", "DEBUG", "session_latest",
+    "generate_latest",  # of prometheus-client
     # of OpenTelemetry
     "OTEL_RESOURCE_ATTRIBUTES",
     # of Ray
-    "RAY_USE_TLS", "dashboard-agent-grpc-port", "dashboard-host", "dashboard-port", "max-worker-port",
+    "RAY_USE_TLS", "worker_process_setup_hook",
+    "dashboard-agent-grpc-port", "dashboard-host", "dashboard-port", "max-worker-port",
     "metrics-export-port", "min-worker-port", "node-ip-address", "node-manager-port", "object-manager-port",
     "runtime-env-agent-port", "no-restart",
     "gcsFaultToleranceOptions",  # of KubeRay

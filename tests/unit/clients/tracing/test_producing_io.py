@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow
 import pytest
 from fake_cluster import FakeCluster
 from headrace.clients.sync.cluster_io import Cluster
@@ -135,7 +136,6 @@ def test_calls_for_many_records_have_one_span(
     fake: FakeCluster, cluster: Cluster, sampled_by: Callable[[Sampler], Any]
 ) -> None:
     """The first record has the context."""
-    pyarrow = pytest.importorskip("pyarrow")
     _, exporter = sampled_by(ALWAYS_ON)
     producer = cluster.producer(**ON)
     producer.send_many("t", iter([b"a", b"b", b"c"]))
