@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...clients.config import ClientConfigs
 from ...protocol.errors import ConfigError
+from ...runtime.files.files_io import raise_descriptor_limit
 from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option
 from .interrupts import interrupts
 from .output import note
@@ -81,6 +81,7 @@ def serve_console(
     ConfigError; OSError if the address is in use."""
     from ..console.server import console_server
 
+    raise_descriptor_limit()  # each tail has a connection
     web, client_config = _split(config, given)
     rules = _mask_rules(masks, mask_file)
     with (
@@ -101,12 +102,9 @@ def serve_console(
 
 def _split(config: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[WebConfig, dict[str, Any]]:
     """(config of the web server, config of its clients)."""
-    from ..web.settings import WebConfig
+    from ..web.settings import WebConfig, split_config
 
-    pairs = {name.replace("_", "."): value for name, value in config.items()}
-    of_clients = {name for schema in ClientConfigs for name in schema.keys()}  # noqa: SIM118 - a classmethod
-    names = set(WebConfig.keys()) - of_clients
-    web = {name: pairs.pop(name) for name in names if name in pairs}
+    (web,), pairs = split_config(config, WebConfig)
     web |= {name: str(value) for name, value in given.items() if value is not None}
     return WebConfig.of(web), pairs
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...clients.config import ClientConfigs
 from ...runtime.files.files_io import raise_descriptor_limit
 from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option
 from .interrupts import interrupts
@@ -51,15 +50,9 @@ def web_configs(
     """Configs of REST, of the web server and of its clients, from the options and the -X pairs. Errors:
     ConfigError."""
     from ..rest.settings import RestConfig
-    from ..web.settings import WebConfig
+    from ..web.settings import WebConfig, split_config
 
-    pairs = {name.replace("_", "."): value for name, value in settings.config.items()}
-    of_clients = {name for schema in ClientConfigs for name in schema.keys()}  # noqa: SIM118 - a classmethod
-    found: list[dict[str, str]] = []
-    for schema in (RestConfig, WebConfig):
-        names = set(schema.keys()) - of_clients
-        found.append({name: pairs.pop(name) for name in names if name in pairs})
-    rest_pairs, web_pairs = found
+    (rest_pairs, web_pairs), pairs = split_config(settings.config, RestConfig, WebConfig)
     given = {"host": host, "port": None if port is None else str(port)}
     web_pairs |= {name: value for name, value in given.items() if value is not None}
     client_config = {**settings.client_config_without_pairs(), **pairs}

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.console")
 T = TypeVar("T")
 
-TOPICS_PER_REQUEST = 500  # Bound: topics per DescribeTopicPartitions response
-PARTITIONS_PER_REQUEST = 2_000  # Bound: partitions per ListOffsets request
+TOPICS_PER_REQUEST = 50  # few, so that requests of pages are served between them
+PARTITIONS_PER_REQUEST = 250
 SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 5.0, 30.0
 SHARE = 6  # a reading takes at most one part in so many of the time, while that is no longer period
 GROUPS_PERIOD_S = 15.0
-GROUPS_AT_ONCE = 16  # Bound: concurrent OffsetFetch requests
+GROUPS_AT_ONCE = 4  # Bound: concurrent OffsetFetch requests
 IDLE_S = 900.0  # readings for a user end after this time without a request
 PART_TIMEOUT_S = 8.0
 FIRST_TIMEOUT_S = 3.0  # a page must soon say that the cluster does not answer

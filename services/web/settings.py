@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from ...clients.config import ClientConfigs
 from ...protocol.errors import ConfigError
 from ...runtime.config import MAX_INT, MIB, MINUTE, SECOND, Config, key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 AUTO, NONE, BASIC, BEARER = "auto", "none", "basic", "bearer"
 
@@ -146,6 +151,19 @@ class WebConfig(Config):
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
         return is_loopback_name(self.host)
+
+
+def split_config(
+    pairs: Mapping[str, Any], *schemas: type[Config]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """(pairs of each schema, pairs of the clients) by dotted names; keys that clients have too are theirs."""
+    rest = {name.replace("_", "."): value for name, value in pairs.items()}
+    of_clients = {name for schema in ClientConfigs for name in schema.keys()}  # noqa: SIM118 - a classmethod
+    found = []
+    for schema in schemas:
+        names = set(schema.keys()) - of_clients
+        found.append({name: rest.pop(name) for name in names if name in rest})
+    return found, rest
 
 
 def is_loopback_name(host: str) -> bool:
