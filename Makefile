@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kerberos quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces deploy-test deploy-check faults fuzz fmt lint types imports check codec docs changelog clean console-pictures
+.PHONY: help setup kerberos quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces deploy-test deploy-check faults fuzz fmt lint types imports check codec docs changelog release release-test release-time clean console-pictures
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml setup.py $(wildcard protocol/records/*.pyx protocol/rec
 	@test -x $(BIN)/pip || { echo "making $(VENV), once: this takes a minute or two"; $(PYTHON) -m venv $(VENV); }
 	@$(BIN)/python -m pip install --quiet --upgrade pip "setuptools>=77" "cython>=3.1" wheel
 	@echo "building and installing headrace and what it needs"
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[test,dev]"
+	@HEADRACE_REQUIRE_CODEC=1 PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[test,dev]"
 	@! command -v krb5-config >/dev/null || $(MAKE) --no-print-directory kerberos || echo "gssapi cannot be built here: the tests of GSSAPI are left out"
 	@mkdir -p .typecheck && ln -sfn .. .typecheck/headrace
 	@touch $(STAMP)
@@ -155,12 +155,29 @@ imports: $(STAMP) ## the import contracts
 
 check: lint types imports test ## what CI runs
 
-docs: $(STAMP) ## write what is made from code: docs/CONFIG.md, ERRORS.md, PROTOCOL.md, STATES.md, clients/sync
+docs: $(STAMP) ## write what is made from code: docs/CLI.md, CONFIG.md, ERRORS.md, PROTOCOL.md, STATES.md, clients/sync
 	$(BIN)/python -m headrace.services.reference
+	$(BIN)/python -m headrace.services.cli_reference
 	$(BIN)/python -m headrace.services.sync_clients
 
 changelog: $(STAMP) ## move the fragments of changelog.d into CHANGELOG.md
 	$(BIN)/python changelog.d/assemble.py
+
+# Files of a release, from a tag: sdist, wheels, SBOM, checksums. See docs/RELEASING.md.
+release: $(STAMP) ## set the version, assemble the changelog, tag, build dist/ (VERSION=1.2.3; ARGS='--partial': not all CPythons)
+	@test -n '$(VERSION)' || { echo "make release VERSION=1.2.3"; exit 1; }
+	@$(BIN)/python release/make_release.py '$(VERSION)' -- $(ARGS)
+
+build/wheel/.ready: $(STAMP)
+	@rm -rf $(@D)
+	@$(BIN)/python release/build.py --out $(@D) --only $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+	@touch $@
+
+release-test: build/wheel/.ready ## a wheel with each extra in fresh environments, 10 min (HEAVY=1: torch and Spark as well)
+	@$(BIN)/python release/try_extras.py build/wheel/*.whl $(if $(HEAVY),--heavy) $(ARGS)
+
+release-time: build/wheel/.ready ## from pip install to a running cluster (ARGS=--cold: without pip's cache)
+	@$(BIN)/python release/start_time.py build/wheel/*.whl $(ARGS)
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .venv-spark35 .venv-spark4 .venv-quix .typecheck build examples/kafka_clients/*/build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

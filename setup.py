@@ -1,5 +1,6 @@
-"""What pyproject.toml cannot say: the modules of the hot path are compiled as they stand (docs/adr/0026), and
-the README of a package has no relative links."""
+"""What pyproject.toml cannot say: hot modules are compiled as they stand (docs/adr/0026), what
+cannot be compiled is left out unless HEADRACE_REQUIRE_CODEC is set, and the README of a package has no
+relative links."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ _ROOT = Path(__file__).parent
 _HOT = runpy.run_path(str(_ROOT / "runtime" / "compiled_io.py"))
 _absolute_links = runpy.run_path(str(_ROOT / "services" / "long_description.py"))["absolute_links"]
 _built_of = _HOT["built_of"]
+_TWINS = ("headrace.protocol.records._batch", "headrace.protocol.transport._multipart")
 # by the module's name, relative to this folder
 _SOURCES = {name: Path(*name.split(".")[1:]).with_suffix(".py") for name in sorted(_HOT["HOT_MODULES"])}
 
@@ -27,7 +29,8 @@ class BuildExt(build_ext):
         super().initialize_options()
         self._built = {name: _built_of(source) for name, source in _SOURCES.items()}
 
-    def finalize_options(self) -> None:
+    def _add_hot_modules(self) -> None:
+        """Order: when something is built, not when options are read, as for an sdist: it takes minutes."""
         from Cython.Build import cythonize
 
         is_in_place = self.editable_mode or self.inplace
@@ -36,6 +39,9 @@ class BuildExt(build_ext):
             for name, source in _SOURCES.items()
             if not (is_in_place and self._built[name].exists())
         ]
+        # Without a C compiler the readable twins run (docs/adr/0058).
+        for extension in self.distribution.ext_modules:
+            extension.optional = not os.environ.get("HEADRACE_REQUIRE_CODEC")
         known = {extension.name for extension in self.distribution.ext_modules}
         stale = [extension for extension in stale if extension.name not in known]
         made = cythonize(
@@ -52,11 +58,16 @@ class BuildExt(build_ext):
                 self.distribution.ext_modules.append(extension)
             else:
                 self.warn(f"{_SOURCES[extension.name]} has changed meanwhile: build again")
-        super().finalize_options()
-        self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
+        self._add_hot_modules()
+        self.swig_opts = None
+        super().finalize_options()  # of the added modules, too
+        self.parallel = self.parallel or os.cpu_count()
         super().run()
+        missing = [name for name in _TWINS if not Path(self.get_ext_fullpath(name)).exists()]
+        if missing and not (self.editable_mode or self.inplace):
+            self.warn(f"built without {', '.join(missing)}: headrace will run as Python, many times slower")
         for name, source in _SOURCES.items():
             built = self._built[name]
             # also where wheels are made of: it stays from one to the next

@@ -1,5 +1,5 @@
-"""Generates the pages AUTHORIZATION, CONFIG, ERRORS, METRICS, PROTOCOL and STATES of docs/ from declarations
-in the code.
+"""Generates the pages AUTHORIZATION, CONFIG, ERRORS, METRICS, PROTOCOL and STATES of docs/ from
+declarations in the code.
 
 `python -m headrace.services.reference` (or `make docs`) writes them; a tidy test fails when they are stale.
 """

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..protocol.records.header import BatchHeader, read_batch_header
+from crc32c import crc32c
+
+from ..protocol.records.header import ATTRIBUTES_POSITION, BatchHeader, read_batch_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,8 +52,11 @@ def batch_sums(frames: Iterable[Buffer]) -> list[BatchSum]:
         position = 0
         while position < len(frame):
             header = read_batch_header(frame, position)
-            found.append(_sum(header))
-            position += header.size_bytes
+            end = position + header.size_bytes
+            # Order: of the bytes themselves; the CRC in the header would not show a damaged record.
+            crc = crc32c(memoryview(frame)[position + ATTRIBUTES_POSITION : end])
+            found.append(_sum(header, crc))
+            position = end
     return found
 
 
@@ -83,12 +88,12 @@ def _are_comparable(found: Iterable[BatchSum | None]) -> bool:
     return len(counts) == 1 and not any(each is None or each.has_delete_horizon for each in known)
 
 
-def _sum(header: BatchHeader) -> BatchSum:
+def _sum(header: BatchHeader, crc: int) -> BatchSum:
     return BatchSum(
         header.base_offset,
         header.last_offset,
         header.leader_epoch,
-        header.crc,
+        crc,
         header.record_count,
         header.delete_horizon_ms is not None,
     )

@@ -1,11 +1,13 @@
 """Selects the record codec: `batch.py` in Python is the reference, `_batch.pyx` the compiled equivalent.
 
-The compiled one is the default. `HEADRACE_CODEC=python` selects the Python one; a missing build is an error
-that says how to build it, not a silent fallback. `interfaces.py` documents what a codec does.
+The compiled one is the default where it was built; without it the Python one runs, and a log line says so.
+HEADRACE_CODEC=python selects the Python one; with HEADRACE_CODEC=compiled a missing build is an error.
+`interfaces.py` documents what a codec does.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 
 from ..errors import ConfigError
@@ -33,10 +35,13 @@ __all__ = [
 ]
 
 
-def pick_codec(choice: str | None) -> RecordCodec:
-    """The codec that HEADRACE_CODEC names: None or "compiled", or "python".
+_LOG = logging.getLogger(__name__)
 
-    Errors: ConfigError for another name; ImportError, with the make target, if the compiled one is not built.
+
+def pick_codec(choice: str | None) -> RecordCodec:
+    """The codec that HEADRACE_CODEC names: "compiled", "python", or None: compiled if it is built.
+
+    Errors: ConfigError for another name; ImportError, with the remedy, if "compiled" is not built.
     """
     if choice == "python":
         from .batch import PythonCodec
@@ -47,11 +52,23 @@ def pick_codec(choice: str | None) -> RecordCodec:
     try:
         from ._batch import CompiledCodec
     except ModuleNotFoundError as error:
+        if choice is None:
+            _LOG.warning(
+                "the compiled record codec is not built: the Python one is used, which is many times slower."
+                " Install a wheel of headrace for this Python, or a C compiler and headrace again"
+                " (`make codec` in a clone); HEADRACE_CODEC=python avoids this message"
+            )
+            return pick_codec("python")
         raise ImportError(
-            "the compiled record codec is not built: run `make codec`, or set HEADRACE_CODEC=python "
-            "to use the slow one"
+            "the compiled record codec is not built: install a wheel of headrace for this Python, or a C "
+            "compiler and headrace again (`make codec` in a clone)"
         ) from error
     return CompiledCodec(process_secret())
+
+
+def codec_name() -> str:
+    """Which codec `active_codec` is: compiled or python."""
+    return "python" if type(active_codec()).__name__ == "PythonCodec" else "compiled"
 
 
 @cache

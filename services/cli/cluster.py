@@ -21,6 +21,7 @@ from .common import (
 )
 from .console import PORT, serve_console
 from .output import note, print_object, print_rows, size_text, write_line
+from .watch import watchable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,6 +170,7 @@ def restart(settings: Settings, *, servers: tuple[str, ...], timeout_s: float) -
 
 @click.command()
 @reading_command(bootstrap_option, config_option, form_option, cluster_option)
+@watchable
 def status(settings: Settings) -> None:
     """Show the servers of a cluster. Exit code 1 if a server that should run does not.
 

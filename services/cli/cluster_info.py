@@ -11,6 +11,7 @@ from ...protocol.errors import KafkaError
 from .admin import open_admin, raise_first
 from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, reading_command
 from .output import print_object, print_rows, write_line
+from .watch import watchable
 
 if TYPE_CHECKING:
     from ...clients.admin.admin_types import QuorumReplicaInfo
@@ -43,6 +44,7 @@ def show_id(settings: Settings) -> None:
 @click.option("--include-fenced", is_flag=True, help="Include fenced storage nodes.")
 @click.option("--controllers", "of_controllers", is_flag=True, help="Show the controllers instead.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def endpoints(settings: Settings, *, include_fenced: bool, of_controllers: bool) -> None:
     """Show the addresses of the storage nodes, or of the controllers."""
     if include_fenced and of_controllers:

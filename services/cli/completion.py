@@ -71,6 +71,15 @@ def transactional_ids(context: click.Context, _parameter: click.Parameter, incom
     )
 
 
+def node_ids(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Ids of the storage nodes of the cluster that the command line names, fenced ones too."""
+
+    def ask(admin: Admin) -> Iterable[str]:
+        return (str(node.node_id) for node in admin.describe_cluster(include_fenced=True).nodes)
+
+    return _names(context, incomplete, ask)
+
+
 def _names(context: click.Context, incomplete: str, ask: Callable[[Admin], Iterable[str]]) -> list[str]:
     """Names with the typed prefix; none if the cluster does not answer within ASK_TIMEOUT_MS."""
     from ...clients.sync.admin_io import Admin

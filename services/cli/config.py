@@ -19,7 +19,7 @@ from .common import (
     key_value_pairs,
     reading_command,
 )
-from .completion import group_names, topic_names
+from .completion import group_names, node_ids, topic_names
 from .output import note, print_rows, write_line
 
 if TYPE_CHECKING:
@@ -52,13 +52,20 @@ def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--cluster-wide", is_flag=True, help="Defaults of all nodes of the cluster."),
         click.option(
-            "--node", "nodes", multiple=True, type=click.IntRange(min=0), metavar="ID", help="Storage node."
+            "--node",
+            "nodes",
+            multiple=True,
+            type=click.IntRange(min=0),
+            metavar="ID",
+            shell_complete=node_ids,
+            help="Storage node.",
         ),
         click.option(
             "--loggers",
             multiple=True,
             type=click.IntRange(min=0),
             metavar="ID",
+            shell_complete=node_ids,
             help="Log levels of the process of storage node ID, by logger; until its restart.",
         ),
         click.option(

@@ -25,6 +25,7 @@ from .group_reset import reset
 from .output import note, print_object, print_rows, write_line
 from .regex import validate_regex
 from .sent_topology import sent_topology, topology_lines, topology_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -67,6 +68,7 @@ group.add_command(validate_regex)
 )
 @click.option("--protocol", metavar="NAME", help="Only groups of this protocol, such as consumer or connect.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def list_groups(
     settings: Settings, *, states: tuple[str, ...], types: tuple[str, ...], protocol: str | None
 ) -> None:
@@ -92,6 +94,7 @@ def list_groups(
     "--read-committed", is_flag=True, help="Compute lag up to the last stable offset, not the high watermark."
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_committed: bool) -> None:
     """Show the committed offset, the lag and the member of each partition of groups.
 
@@ -113,6 +116,7 @@ def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_c
 @click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=group_names)
 @click.option("--all", "is_all", is_flag=True, help="Show all groups.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None:
     """Show the members of groups and their assignments."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -130,6 +134,7 @@ def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=group_names)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def tasks(settings: Settings, *, names: tuple[str, ...]) -> None:
     """Show the tasks of each member of streams groups: current role and target role."""
     with open_admin(settings, settings.client_config()) as admin:

@@ -19,8 +19,9 @@ from .common import (
     form_option,
     reading_command,
 )
-from .completion import topic_names
+from .completion import node_ids, topic_names
 from .output import OutputFormat, note, print_rows, size_text, write_line
+from .watch import watchable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +90,12 @@ def dump(
 
 @log.command()
 @click.option(
-    "--node", "nodes", type=click.IntRange(min=0), multiple=True, help="Only this node; repeatable."
+    "--node",
+    "nodes",
+    type=click.IntRange(min=0),
+    multiple=True,
+    shell_complete=node_ids,
+    help="Only this node; repeatable.",
 )
 @click.option(
     "-t",
@@ -101,6 +107,7 @@ def dump(
     help="List the replicas of this topic; repeatable.",
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def dirs(settings: Settings, *, nodes: tuple[int, ...], topics: tuple[str, ...]) -> None:
     """List the log dirs of nodes: state, size of the logs, free space; with --topic, the replicas."""
     with open_admin(settings, settings.client_config()) as admin:

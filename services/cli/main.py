@@ -66,6 +66,7 @@ from . import (
     quota,
     rest,
     role,
+    schema,
     security,
     server,
     storage,
@@ -174,10 +175,11 @@ def version(settings: Settings) -> None:
     import platform
     from importlib.metadata import version as version_of
 
+    from ...protocol.records.codec import codec_name
+
     names = ("headrace", "ray", "pyzmq", "msgspec")
-    print_object(
-        {"python": platform.python_version(), **{name: version_of(name) for name in names}}, settings.form
-    )
+    found = {"python": platform.python_version(), **{name: version_of(name) for name in names}}
+    print_object({**found, "codec": codec_name()}, settings.form)
 
 
 for _command in (
@@ -223,6 +225,7 @@ for _command in (
     telemetry.telemetry,
     completion.completion,
     kafka_tools.kafka_tools,
+    schema.schema,
 ):
     cli.add_command(_command)
 

@@ -19,8 +19,10 @@ from .common import (
     form_option,
     reading_command,
 )
+from .completion import node_ids
 from .node_remove import remove
 from .output import note, print_object, print_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from ...clients.admin.admin_types import DrainedNode
@@ -39,6 +41,7 @@ node.add_command(remove)
 
 @node.command("list")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def list_nodes(settings: Settings) -> None:
     """List all registered nodes: endpoints, states, leaderships and replicas."""
     from ..network_status import network_status
@@ -49,7 +52,7 @@ def list_nodes(settings: Settings) -> None:
 
 
 @node.command()
-@click.argument("node_id", type=click.IntRange(min=0), metavar="ID")
+@click.argument("node_id", type=click.IntRange(min=0), metavar="ID", shell_complete=node_ids)
 @click.option("--wait", "is_waiting", is_flag=True, help="Wait until the node leads no partition.")
 @click.option(
     "--timeout",
@@ -90,7 +93,7 @@ def drain(
 
 
 @node.command()
-@click.argument("node_id", type=click.IntRange(min=0), metavar="ID")
+@click.argument("node_id", type=click.IntRange(min=0), metavar="ID", shell_complete=node_ids)
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def unregister(settings: Settings, *, node_id: int, is_sure: bool) -> None:

@@ -19,6 +19,7 @@ from .common import (
     reading_command,
 )
 from .output import note, print_object, print_rows, write_line
+from .watch import watchable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,6 +64,7 @@ def quorum() -> None:
 
 @quorum.command()
 @reading_command(bootstrap_option, config_option, form_option, cluster_option)
+@watchable
 def status(settings: Settings) -> None:
     """Show the leader, the epoch, the high watermark and the lag of every controller."""
     with open_admin(settings, settings.client_config()) as admin:

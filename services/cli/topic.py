@@ -23,6 +23,7 @@ from .completion import topic_names
 from .delete_records import delete_records
 from .output import note, print_object, print_rows, write_line
 from .topic_offsets import offsets
+from .watch import watchable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,6 +127,7 @@ def create(
 @topic.command("list")
 @click.option("--internal", is_flag=True, help="Include internal topics.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def list_topics(settings: Settings, *, internal: bool) -> None:
     """List topics with their ids and numbers of partitions."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -155,6 +157,7 @@ def list_topics(settings: Settings, *, internal: bool) -> None:
 )
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def describe(
     settings: Settings,
     *,

@@ -21,6 +21,7 @@ from .common import (
 )
 from .completion import topic_names
 from .output import print_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from ...clients.admin.admin_types import OffsetSpec
@@ -88,6 +89,7 @@ _MAX_RANGE = 100_000  # Bound: partitions of one range
 )
 @click.option("--internal", is_flag=True, help="Include internal topics, if no topic is named.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def offsets(settings: Settings, *, scopes: tuple[str, ...], when: str, internal: bool) -> None:
     """Show an offset of each partition: the end, the beginning, or the first record at a time.
 

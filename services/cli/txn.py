@@ -20,9 +20,10 @@ from .common import (
     form_option,
     reading_command,
 )
-from .completion import topic_names, transactional_ids
+from .completion import node_ids, topic_names, transactional_ids
 from .group import scopes_text
 from .output import note, print_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from ...clients.admin.group_types import ProducerDescription, TransactionDescription
@@ -73,6 +74,7 @@ def txn() -> None:
     "--pattern", metavar="REGEX", help="Only transactional ids that match this regular expression as a whole."
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def list_transactions(
     settings: Settings,
     *,
@@ -105,6 +107,7 @@ def list_transactions(
 @txn.command()
 @click.argument("names", nargs=-1, required=True, metavar="ID…", shell_complete=transactional_ids)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
     """Show the state and the partitions of the transactions of transactional ids."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -126,6 +129,7 @@ def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
 @click.argument("topic", shell_complete=topic_names)
 @_partitions_option
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> None:
     """Show the idempotent and transactional producers of TOPIC, and their open transactions."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -144,7 +148,11 @@ def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> No
 @click.option("-t", "--topic", metavar="NAME", shell_complete=topic_names, help="Search this topic.")
 @_partitions_option
 @click.option(
-    "--node", "node_id", type=click.IntRange(min=0), help="Search the partitions that this node leads."
+    "--node",
+    "node_id",
+    type=click.IntRange(min=0),
+    shell_complete=node_ids,
+    help="Search the partitions that this node leads.",
 )
 @click.option("--all", "is_all", is_flag=True, help="Search all partitions.")
 @click.option(

@@ -5,10 +5,15 @@ from __future__ import annotations
 import io
 import json
 import sys
+from itertools import pairwise
 from typing import Any
 
+import click
+import jsonschema
 import pytest
-from headrace.services.cli.main import run
+from headrace.services.cli.main import cli, run
+from headrace.services.cli.schema import schema_of
+from headrace.services.cli.schema_table import TABLE
 
 
 class CommandLine:
@@ -37,6 +42,8 @@ class CommandLine:
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         code = run([*self._cluster, *arguments])
         out, err = self._capture.readouterr()
+        if code == 0:
+            checked(arguments, out)
         return code, out, err.decode()
 
     def json(self, *arguments: str, code: int = 0) -> Any:
@@ -44,3 +51,44 @@ class CommandLine:
         found, out, err = self(*arguments, "-o", "json")
         assert found == code, err
         return json.loads(out)
+
+
+def checked(arguments: tuple[str, ...], out: str | bytes) -> None:
+    """Validate the JSON that a command has printed. Errors: jsonschema.ValidationError."""
+    form = _form_of(arguments)
+    name = _command_of(arguments)
+    if form is None or name not in TABLE:
+        return
+    schema = schema_of(name)
+    if form == "json":
+        if out.strip():
+            jsonschema.validate(json.loads(out), schema)
+        return
+    for line in filter(None, out.splitlines()):  # --watch separates refreshes by empty lines
+        jsonschema.validate(json.loads(line), schema.get("items", schema))
+
+
+def _form_of(arguments: tuple[str, ...]) -> str | None:
+    for option, value in pairwise(arguments):
+        if option in ("-o", "--output") and value in ("json", "jsonl"):
+            return value
+    return None
+
+
+def _command_of(arguments: tuple[str, ...]) -> str:
+    """The full name of the command in a command line; options before it have a value each."""
+    names: list[str] = []
+    found: click.Command = cli
+    words = iter(arguments)
+    for word in words:
+        if not isinstance(found, click.Group):
+            break
+        if word.startswith("-"):
+            if word != "--debug":
+                next(words, None)
+            continue
+        if word not in found.commands:
+            break
+        found = found.commands[word]
+        names.append(word)
+    return " ".join(names)

@@ -32,10 +32,11 @@ CODE = (
     "services",
     "benchmarks",
     "examples",
+    "release",
     "tests",
 )
 # Written by a run of something else, in the words of that.
-FOREIGN_PAGES = {"docs/COMPATIBILITY.md"}
+FOREIGN_PAGES = {"docs/CLI.md", "docs/COMPATIBILITY.md"}
 # What is not ours and is spelled nowhere in the code.
 FOREIGN = {
     "reset_index", "memmove", "zmq_msg_t", "area", "src", "name.tmp", "FastAPI", "lifespan", "post_fork",
@@ -189,6 +190,11 @@ def test_every_make_target_exists() -> None:
                 assert re.search(rf"^{re.escape(name)}:", makefile, re.MULTILINE), call
 
 
+def _names(parameter: click.Parameter) -> list[str]:
+    """The names of an option, also of --no-… or the like."""
+    return [*parameter.opts, *parameter.secondary_opts]
+
+
 def test_shown_commands_and_options_exist() -> None:
     """`headrace …`: the command and its long options."""
     for call in (call for page in PAGES for call in command_lines(page, "headrace")):
@@ -196,10 +202,10 @@ def test_shown_commands_and_options_exist() -> None:
             continue
         words = shlex.split(call, comments=True)
         command: Any = cli
-        options = {name for parameter in command.params for name in parameter.opts}
+        options = {name for parameter in command.params for name in _names(parameter)}
         while words and isinstance(command, click.Group) and words[0] in command.commands:
             command = command.commands[words.pop(0)]
-            options |= {name for parameter in command.params for name in parameter.opts}
+            options |= {name for parameter in command.params for name in _names(parameter)}
         assert command is not cli, call
         assert not [word for word in words if word.startswith("--") and word not in options], call
 

@@ -314,9 +314,11 @@ def test_the_reference_pages_are_current() -> None:
     """docs/AUTHORIZATION.md, CONFIG.md, ERRORS.md, METRICS.md, PROTOCOL.md and STATES.md are what `make docs`
     writes now."""
     from headrace.services import reference
+    from headrace.services.cli_reference import cli_page
 
     page = (ROOT / "docs" / "AUTHORIZATION.md").read_text()
     assert page == reference.authorization_page(), "run `make docs`"
+    assert (ROOT / "docs" / "CLI.md").read_text() == cli_page(), "run `make docs`"
     assert (ROOT / "docs" / "CONFIG.md").read_text() == reference.config_page(), "run `make docs`"
     assert (ROOT / "docs" / "ERRORS.md").read_text() == reference.errors_page(), "run `make docs`"
     assert (ROOT / "docs" / "METRICS.md").read_text() == reference.metrics_page(), "run `make docs`"

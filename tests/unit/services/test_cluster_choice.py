@@ -14,14 +14,9 @@ pytestmark = pytest.mark.usefixtures("home")
 # A complete command line of every command that reads. Those of NEEDS_NO_CLUSTER connect to none, and
 # `status` is about the default cluster, because scripts start it when `status` fails.
 NEEDS_NO_CLUSTER = {
-    "version",
-    "config keys",
-    "log dump",
-    "completion",
-    "stream describe",
     "server status",
     "deploy systemd",
-    *("version", "config keys", "log dump", "completion", "stream describe", "kafka-tools"),
+    *("version", "config keys", "log dump", "completion", "stream describe", "kafka-tools", "schema"),
     *("telemetry dashboards", "telemetry rules"),
     *("feature versions", "group validate-regex", "storage info", "storage random-uuid"),
     *("metadata cat", "metadata find", "metadata log", "metadata ls", "metadata shell", "metadata tree"),
@@ -72,6 +67,7 @@ READING = {
     "role list": "",
     "audit": "",
     "security ray-env": "",
+    "schema": "",
     "security status": "",
     "server status": "-c pyproject.toml",
     "telemetry dashboards": "overview",

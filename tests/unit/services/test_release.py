@@ -1,0 +1,68 @@
+"""The pure parts of a release: versions, the changelog, checks of metadata."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT))
+from release.checks import check_metadata  # noqa: E402
+from release.common import ReleaseError, version_of, with_version  # noqa: E402
+from release.make_release import check_version, released  # noqa: E402
+from release.try_extras import USES, extras  # noqa: E402
+
+CHANGELOG = (
+    "# Changelog\n\n## Unreleased\n\n### Servers\n\n#### Added\n- x: is new.\n\n## 0.1.0 (2026-01-01)\n"
+)
+
+
+def test_version_stands_in_one_place() -> None:
+    """pyproject.toml reads it from there."""
+    assert '\nversion = "' not in (ROOT / "pyproject.toml").read_text()
+    text = with_version((ROOT / "__init__.py").read_text(), "9.8.7")
+    assert '\n__version__ = "9.8.7"\n' in text
+    assert version_of(ROOT) in (ROOT / "__init__.py").read_text()
+
+
+@pytest.mark.parametrize("version", ["1.2", "v1.2.3", "1.2.3-rc1", "0.0.9", "1.0.0rc1 ", ""])
+def test_wrong_versions_are_refused(version: str) -> None:
+    with pytest.raises(ReleaseError):
+        check_version(version, "0.1.0")
+
+
+def test_prereleases_are_below_their_release() -> None:
+    check_version("0.2.0rc1", "0.1.0")
+    check_version("0.2.0", "0.2.0rc1")
+    with pytest.raises(ReleaseError):
+        check_version("0.2.0rc1", "0.2.0")
+    with pytest.raises(ReleaseError):
+        check_version("0.9.0", "0.10.0")
+
+
+def test_unreleased_entries_move_under_the_release() -> None:
+    """New fragments find empty areas above it."""
+    text = released(CHANGELOG, "0.2.0", "2026-02-03")
+    head, rest = text.split("\n## 0.2.0 (2026-02-03)\n")
+    assert "- x: is new." in rest
+    assert "## 0.1.0" in rest
+    assert "- " not in head
+    assemble = runpy.run_path(str(ROOT / "changelog.d" / "assemble.py"))
+    assert "- y: too.\n" in assemble["with_entry"](text, "Servers", "added", "y: too.").split("## 0.2.0")[0]
+    with pytest.raises(ReleaseError, match="nothing is unreleased"):
+        released(text, "0.3.0", "2026-02-04")
+    with pytest.raises(ReleaseError, match="already"):
+        released(text, "0.2.0", "2026-02-04")
+
+
+def test_metadata_without_a_field_is_found() -> None:
+    with pytest.raises(ReleaseError, match="no Summary"):
+        check_metadata("Metadata-Version: 2.4\nName: headrace\nVersion: 1\n\n", "x.whl")
+
+
+def test_every_extra_has_a_use_and_a_line_in_the_readme() -> None:
+    """A new extra: add what it is for to release/try_extras.py and README.md."""
+    assert set(extras()) <= USES.keys()
+    readme = (ROOT / "README.md").read_text()
+    assert [name for name in extras() if f"`{name}`" not in readme] == []

@@ -1,0 +1,32 @@
+"""--watch of commands that list and describe."""
+
+import json
+
+import pytest
+from command_line import CommandLine
+from fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    fake = FakeCluster(1, latency_ms=0)
+    fake.create("t", 1)
+    return fake
+
+
+def test_watch_repeats_a_command(shell: CommandLine, fake: FakeCluster) -> None:
+    """Refreshes are separated by an empty line where there is no terminal to clear."""
+    code, out, _ = shell("topic", "list", "--watch", "--interval", "0.1", "--count", "3", "-o", "jsonl")
+    assert code == 0
+    assert [json.loads(line)["topic"] for line in out.splitlines() if line] == ["t"] * 3
+    assert out.count("\n\n") == 2
+
+
+def test_count_without_watch_is_refused(shell: CommandLine, fake: FakeCluster) -> None:
+    code, _, err = shell("topic", "list", "--count", "3")
+    assert code == 2
+    assert "--count belongs to --watch" in err
+
+
+def test_watch_ends_at_an_error(shell: CommandLine, fake: FakeCluster) -> None:
+    assert shell("topic", "describe", "nowhere", "--watch", "--count", "9")[0] == 3
