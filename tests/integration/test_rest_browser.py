@@ -39,7 +39,7 @@ def browser() -> Iterator[Chromium]:
         thread.join()
 
 
-def test_event_source_misses_nothing_while_the_server_is_away(browser: Chromium) -> None:
+def test_event_source_misses_nothing_of_a_server_that_restarts(browser: Chromium) -> None:
     """EventSource connects again by itself and sends the id of the last event: each record arrives once."""
     with headrace.local() as cluster, cluster.producer() as producer:
 

@@ -65,7 +65,7 @@ def sent(rest: httpx.Client, *parts: bytes, pause_s: float = 0) -> bytes:
                 connection.sendall(part)
             except OSError:
                 break
-            time.sleep(pause_s)
+            threading.Event().wait(pause_s)
         found = b""
         with contextlib.suppress(ConnectionError):
             while data := connection.recv(65536):
