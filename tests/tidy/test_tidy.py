@@ -62,7 +62,6 @@ SLEEPERS = {
     "services/bench/pacing_io.py": "an open loop's intended times",
     "services/line_sources_io.py": "a sampler's period",
     "tests/faults/test_alerts.py": "the fault: an event loop that stalls",
-    "tests/integration/test_web_server.py": "a slow client",
 }
 # Bytes that these modules load are code to Python. None of them may have come from the network, but through
 # Ray or Spark, whose own messages are of this kind.
