@@ -57,7 +57,7 @@ def _section(name: str, command: click.Command) -> list[str]:
     text = inspect.cleandoc(command.help or "").replace("\b", "").replace("\n\n\n", "\n\n")
     if isinstance(command, click.Group):
         return [f"## headrace {name}\n", f"{text}\n"]
-    context = click.Context(command, info_name=name)
+    context = click.Context(command, info_name=name, **cli.context_settings)
     arguments = [each.make_metavar(context) for each in command.params if isinstance(each, click.Argument)]
     usage = " ".join(["headrace", name, *arguments])
     facts = [*(["Changes the cluster."] if effect_of(command) is Effect.CHANGES else [])]
@@ -69,7 +69,7 @@ def _section(name: str, command: click.Command) -> list[str]:
 
 def _options(command: click.Command, *, shows_global: bool = False) -> list[str]:
     rows = []
-    context = click.Context(command)
+    context = click.Context(command, **cli.context_settings)
     for each in command.params:
         if not isinstance(each, click.Option) or each.hidden or (each.name in _GLOBAL) is not shows_global:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import sys
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import click
 import jsonschema
 import pytest
+from headrace.services.cli.common import Settings
 from headrace.services.cli.main import cli, run
 from headrace.services.cli.schema import schema_of
 from headrace.services.cli.schema_table import TABLE
@@ -51,6 +53,24 @@ class CommandLine:
         found, out, err = self(*arguments, "-o", "json")
         assert found == code, err
         return json.loads(out)
+
+
+def parse_command(line: str) -> None:
+    """Parse a command line, `headrace ...`, with the real commands, without running it. Errors:
+    click.ClickException."""
+    program, *words = shlex.split(line)
+    assert program == "headrace"
+    # Order: a command keeps the help options of the first context that it sees.
+    context = click.Context(cli, info_name=program, obj=Settings(), **cli.context_settings)
+    found: click.Command = cli
+    while isinstance(found, click.Group):
+        name = words.pop(0)
+        step = found.get_command(context, name)
+        assert step is not None, f"`headrace` has no command {line!r}"
+        found = step
+        if isinstance(found, click.Group):
+            context = click.Context(found, info_name=name, parent=context)
+    found.make_context(found.name, words, parent=context).close()
 
 
 def checked(arguments: tuple[str, ...], out: str | bytes) -> None:

@@ -1,13 +1,10 @@
 """The table of Kafka's tools: every command line is one of the real commands, every tool has its rows."""
 
-import shlex
 from pathlib import Path
 
 import click
 import pytest
-from command_line import CommandLine
-from headrace.services.cli.common import Settings
-from headrace.services.cli.main import cli
+from command_line import CommandLine, parse_command
 from headrace.services.kafka_tools import ToolRow, table
 
 # bin/ of Apache Kafka 4.3.
@@ -27,22 +24,6 @@ TOOLS = {
 }
 # Files and folders that command lines of the table name: they have to exist to be parsed.
 FILES = ("plan.json", "places.json", "offsets.json", "offsets.csv", "payload.txt", "topic.properties")
-
-
-def parse(command: str) -> None:
-    """Parse a command line with the real commands, without running it. Errors: click.ClickException."""
-    program, *words = shlex.split(command)
-    assert program == "headrace"
-    context = click.Context(cli, info_name=program, obj=Settings())
-    found: click.Command = cli
-    while isinstance(found, click.Group):
-        name = words.pop(0)
-        step = found.get_command(context, name)
-        assert step is not None, f"`headrace` has no command {command!r}"
-        found = step
-        if isinstance(found, click.Group):
-            context = click.Context(found, info_name=name, parent=context)
-    found.make_context(found.name, words, parent=context).close()
 
 
 @pytest.fixture
@@ -65,14 +46,14 @@ def test_rows_without_a_command_give_a_reason() -> None:
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("row", [row for row in table() if row.command], ids=lambda row: row.command)
 def test_commands_of_the_table_exist_with_their_options(row: ToolRow) -> None:
-    parse(row.command)
+    parse_command(row.command)
 
 
 @pytest.mark.parametrize("command", ["headrace topic erase x", "headrace topic list --colour"])
 def test_wrong_command_lines_are_found(command: str) -> None:
     """The check above can fail."""
     with pytest.raises((AssertionError, click.UsageError)):
-        parse(command)
+        parse_command(command)
 
 
 def test_command_prints_the_rows_of_one_tool(command_line: CommandLine) -> None:

@@ -7,10 +7,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 import pytest
-from headrace.services.cli.main import cli
+from command_line import parse_command
 from headrace.services.doctor.facts import (
     AdvertisedFacts,
     CertificateFacts,
@@ -274,13 +273,8 @@ def headrace_commands(finding: Finding) -> list[list[str]]:
 def test_commands_of_headrace_in_fixes_exist(check: str, severity: Severity, report: Report) -> None:
     """Commands and options; every fix is words for a shell."""
     for words in headrace_commands(report.findings()[0]):
-        command: click.Command = cli
-        context = click.Context(cli)
-        while isinstance(command, click.Group):
-            command = command.commands[words.pop(0)]
-        context = click.Context(command, info_name=command.name, parent=context)
         if "--help" not in words:
-            command.make_parser(context).parse_args(words)
+            parse_command(shlex.join(["headrace", *words]))
 
 
 def test_worst_findings_come_first_and_exit_is_counted() -> None:
