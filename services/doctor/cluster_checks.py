@@ -97,18 +97,11 @@ def _topics(cluster: ClusterFacts) -> Iterator[Finding]:
             [topic for topic in cluster.topics if topic.replication_factor == 1 and several],
         ),
         (
-            "min-isr-too-high",
-            Severity.ERROR,
-            "have min.insync.replicas above the number of replicas: acks=all always fails",
-            "headrace config alter --topic NAME --set min.insync.replicas=1",
-            [topic for topic in cluster.topics if topic.min_in_sync > topic.replication_factor],
-        ),
-        (
             "min-isr-equals-replicas",
             Severity.WARNING,
-            "have min.insync.replicas equal to the number of replicas: one missing node stops acks=all",
+            "need all replicas for acks=all (min.insync.replicas): one missing node stops it",
             "headrace config alter --topic NAME --set min.insync.replicas=N  # below the replicas",
-            [topic for topic in cluster.topics if topic.min_in_sync == topic.replication_factor > 1],
+            [topic for topic in cluster.topics if topic.min_in_sync >= topic.replication_factor > 1],
         ),
         (
             "min-isr-one",

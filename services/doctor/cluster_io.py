@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.admin.admin_types import NodeState, Resource
 from ...protocol.errors import HeadraceError
+from ...protocol.model import effective_min_isr
 from ..network_status import pieces
 from .facts import ClusterFacts, ReplicaFacts
 
@@ -89,7 +90,9 @@ def _replicas(topic: TopicDescription, minimum: int) -> ReplicaFacts:
         replication_factor=min(factors),
         min_in_sync=minimum,
         under_replicated=sum(1 for part in topic.partitions if len(part.isr) < len(part.replicas)),
-        below_min=sum(1 for part in topic.partitions if len(part.isr) < minimum),
+        below_min=sum(
+            1 for part in topic.partitions if len(part.isr) < effective_min_isr(minimum, len(part.replicas))
+        ),
         offline=sum(1 for part in topic.partitions if part.leader < 0),
         is_internal=topic.is_internal,
     )

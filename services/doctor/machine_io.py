@@ -283,8 +283,10 @@ def _java() -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    lines = done.stderr.splitlines()
-    return lines[0] if lines and not done.returncode else ""
+    if done.returncode:
+        return ""
+    # "NOTE: Picked up JDK_JAVA_OPTIONS: ..." may precede the version
+    return next((line for line in done.stderr.splitlines() if " version " in line), "")
 
 
 def _text(path: str | Path) -> str:

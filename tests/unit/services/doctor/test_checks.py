@@ -192,7 +192,7 @@ WHOLE: list[tuple[str, Severity, ClusterFacts]] = [
     ("below-min-isr", E, topic(below_min=1)),
     ("under-replicated", W, topic(under_replicated=2)),
     ("one-replica", W, topic(replication_factor=1, min_in_sync=1)),
-    ("min-isr-too-high", E, topic(replication_factor=2, min_in_sync=3)),
+    ("min-isr-equals-replicas", W, topic(replication_factor=2, min_in_sync=3)),
     ("min-isr-equals-replicas", W, topic(min_in_sync=3)),
     ("min-isr-one", N, topic(min_in_sync=1)),
 ]
