@@ -62,12 +62,13 @@ def build_command(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(setuptools, "setup", lambda **values: made.update(values))
     monkeypatch.chdir(ROOT)
     runpy.run_path("setup.py")
-    return made["cmdclass"]["build_ext"](setuptools.Distribution())
+    return made["cmdclass"]["build_ext"](setuptools.Distribution({"ext_modules": []}))
 
 
 def test_wheel_has_one_build_of_each_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The build folder stays from one wheel to the next, while sources change."""
     monkeypatch.setattr(build_ext, "run", lambda _command: None)
+    monkeypatch.setattr("Cython.Build.cythonize", lambda *_arguments, **_options: [])
     command = build_command(monkeypatch)
     command.build_lib = str(tmp_path)
     built = tmp_path / "headrace" / built_of(source_of(MODULE)).relative_to(ROOT)
@@ -85,7 +86,9 @@ def test_a_source_that_changes_while_it_is_compiled_has_no_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its name would have the digest of one version, and its code be of the other."""
+    monkeypatch.setattr(build_ext, "run", lambda _command: None)
     command = build_command(monkeypatch)
+    command.build_lib = str(tmp_path / "lib")
     same, changed = tmp_path / "same.py", tmp_path / "changed.py"
     for source in (same, changed):
         source.write_text("x = 1\n")
@@ -99,8 +102,7 @@ def test_a_source_that_changes_while_it_is_compiled_has_no_build(
 
     monkeypatch.setattr("Cython.Build.cythonize", cythonize)
     command.initialize_options()
-    command.distribution.ext_modules = []
-    command.finalize_options()
+    command.run()
     assert [extension.name for extension in command.distribution.ext_modules] == ["headrace.same"]
 
 
