@@ -44,7 +44,7 @@ _PLAN = "{version: int, partitions: [{topic: str, partition: int, replicas: [int
 
 TABLE: dict[str, str] = {
     "acl delete": f"[{_RULE}]",
-    "acl explain": f"{{allowed: bool, because: str, rule: {_RULE}?}}",
+    "acl explain": "{allowed: bool, because: str, rule: str?}",
     "acl lint": "[{rule: str, reason: str, because_of: str?}]",
     "acl list": f"[{_RULE}]",
     "audit": "[{...}]",
