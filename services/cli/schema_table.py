@@ -105,7 +105,7 @@ TABLE: dict[str, str] = {
     "namespace list": f"[{{{_NAMESPACE}}}]",
     "node drain": "{node_id: int, state: str, leaders_left?: int, below_min_isr?: int}",
     "node list": "[{node_id: int, endpoint: str, rack: str?, state: str, leaders: int, partitions: int}]",
-    "node remove": "{node_id: int, state: str, ...}",
+    "node remove": "{...}",  # the plan, or the result
     "partition elect": "[{topic: str, partition: int, result: str}]",
     "partition move-dir": "[{topic: str, partition: int, node: int, log_dir: str}]",
     "partition reassign": f"[{{topic: str, partition: int, ...}}] | {_PLAN}",

@@ -82,7 +82,7 @@ def test_commands_and_options_are_completed(tab: Callable[..., list[str]]) -> No
     """Without a cluster: commands, their options, and values of options."""
     assert tab("comp") == ["completion"]
     assert tab("topic", "de") == ["delete", "delete-records", "describe"]
-    assert tab("topic", "create", "--rep") == ["--replication-factor"]
+    assert tab("topic", "create", "--replicat") == ["--replication-factor"]
     assert tab("topic", "list", "-o", "js") == ["json", "jsonl"]
     assert tab("completion", "") == list(SHELLS)
 
