@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TWINS = ("headrace/protocol/records/_batch", "headrace/protocol/transport/_multipart")
 _RELATIVE = re.compile(r"\]\((?![a-z]+:|#)")
-# Folders of the repository that nobody installs.
+# Folders of the repository that are not installed.
 NOT_INSTALLED = ("tests/", "benchmarks/", "docs/", "release/", "changelog.d/", "examples/")
 
 

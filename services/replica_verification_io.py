@@ -60,7 +60,7 @@ class Verdict:
 
 
 class _Head(NamedTuple):
-    """The bounds of a replica's log: its start, and the high watermark that it knows, -1 if it told none."""
+    """The start of a replica's log, and the high watermark that the replica knows, -1 if it knows none."""
 
     log_start_offset: int
     high_watermark: int

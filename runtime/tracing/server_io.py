@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from ..extras import missing_extra
+from ..otlp_target_io import otlp_target
 from .names import SERVER_SERVICE
 from .sdk_io import process_provider
 
@@ -65,21 +66,13 @@ def _own_provider(config: TracingServerConfig, instance_id: str) -> TracerProvid
 
 def span_exporter(config: OtlpConfig) -> SpanExporter:
     """The exporter of otlp.protocol. Errors: ImportError without the extra."""
-    protocol = (
-        config.otlp_protocol
-        or os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-        or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-        or "grpc"
-    )
+    target = otlp_target(config, "traces")
     try:
-        if protocol == "grpc":
+        if target.is_grpc:
             from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 
-            is_plain = config.otlp_endpoint.startswith("http://")
-            return GrpcExporter(config.otlp_endpoint or None, insecure=True if is_plain else None)
+            return GrpcExporter(**target.arguments)
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
     except ImportError as error:
         raise missing_extra(error, "enable.tracing of servers", "otel") from error
-    # As OTEL_EXPORTER_OTLP_ENDPOINT, the key has the base of the URLs of all signals.
-    url = f"{config.otlp_endpoint.rstrip('/')}/v1/traces" if config.otlp_endpoint else None
-    return HttpExporter(url)
+    return HttpExporter(**target.arguments)

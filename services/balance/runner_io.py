@@ -56,7 +56,7 @@ class Outcome:
 
 
 class Runner:
-    """One run. `advance` is told further copied bytes."""
+    """One run. `advance` takes the number of further copied bytes."""
 
     def __init__(
         self,

@@ -100,7 +100,7 @@ def lag(
             except HeadraceError as error:
                 if not turn:
                     raise
-                note(f"headrace: {error}")  # a node may be restarting: the next turn tells
+                note(f"headrace: {error}")  # a node may be restarting: ask again
             else:
                 rows = trends.rows_of(_found(results), time.monotonic())
                 for name, trouble in results.errors.items():

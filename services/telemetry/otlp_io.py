@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import ConfigError
 from ...runtime.extras import missing_extra
 from ...runtime.limited_log_io import LimitedLog
+from ...runtime.otlp_target_io import otlp_target
 from ...runtime.tracing.names import SERVER_SERVICE
 
 if TYPE_CHECKING:
@@ -115,20 +116,13 @@ def interval_ms(config: TelemetryConfig) -> int:
 
 def metric_exporter(config: TelemetryConfig) -> MetricExporter:
     """The exporter of otlp.protocol. Errors: ConfigError without the extra."""
-    protocol = (
-        config.otlp_protocol
-        or os.environ.get("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL")
-        or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-        or "grpc"
-    )
+    target = otlp_target(config, "metrics")
     try:
-        if protocol == "grpc":
+        if target.is_grpc:
             from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as ByGrpc
 
-            is_plain = config.otlp_endpoint.startswith("http://")
-            return ByGrpc(config.otlp_endpoint or None, insecure=True if is_plain else None)
+            return ByGrpc(**target.arguments)
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as ByHttp
     except ImportError as error:
         raise ConfigError(str(missing_extra(error, "metrics.otlp.enable", "otel"))) from error
-    # As OTEL_EXPORTER_OTLP_ENDPOINT, the key has the base of the URLs of all signals.
-    return ByHttp(f"{config.otlp_endpoint.rstrip('/')}/v1/metrics" if config.otlp_endpoint else None)
+    return ByHttp(**target.arguments)
