@@ -114,8 +114,9 @@ COUNT ?= 1
 sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum|cluster|streams; TRACE=file)
 	@$(BIN)/python tests/sim/run.py $(SEED) $(COUNT) $(if $(SIM),--sim $(SIM)) $(if $(JOBS),--jobs $(JOBS)) $(if $(TRACE),--trace $(TRACE))
 
-oracle-streams: $(STAMP) ## random topologies in Kafka Streams and in headrace.stream (SEED=n; COUNT=m; ARGS=--show; needs a JDK and Maven)
+oracle-streams: $(STAMP) ## random topologies in Kafka Streams and in headrace.stream, then one application taken over in turn (SEED=n; COUNT=m; ARGS=--show: topologies alone; needs a JDK and Maven)
 	@$(BIN)/python tests/oracle/streams/run.py $(SEED) $(COUNT) $(ARGS)
+	$(if $(strip $(ARGS)),,$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m oracle tests/oracle)
 
 console-pictures: $(STAMP) ## the pictures of docs/CONSOLE.md, by a headless Chromium
 	@PYTHONPATH=tests/fakes $(BIN)/python tests/fakes/console_pictures.py

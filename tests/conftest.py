@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from command_line import CommandLine
 
 ROOT = Path(__file__).parent.parent
+ON_REQUEST = ("deploy", "faults", "oracle")  # marks of tests that take minutes: only -m runs them
 LISTED_S = 0.005  # `--durations` leaves out what is shorter
 
 # pytest rewrites the assertions of all packages with plugins, since 9.2 of editable ones, too. Those of
@@ -142,8 +143,12 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort tests into the order in which workers take them."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect tests with a mark of ON_REQUEST that -m does not name; sort the others for the workers."""
+    marks = [mark for mark in ON_REQUEST if mark not in config.option.markexpr]
+    left_out = [item for item in items if any(map(item.get_closest_marker, marks))]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
     items.sort(key=lambda item: work_units.rank(item.nodeid))
 
 

@@ -30,7 +30,6 @@ LONG = (
     "tests/integration/test_groups.py",
     "tests/oracle/test_streams.py",
     "tests/integration/test_benchmark_cells.py",
-    "tests/oracle/test_streams_takeover.py",
 )
 # The other units, from tests that wait to tests that compute.
 FOLDERS = (

@@ -1,4 +1,4 @@
-"""Tests with real faults: their selection, their fixtures, and a summary of their measurements.
+"""Tests with real faults: their fixtures, and a summary of their measurements.
 
 Long tests have the mark `faults` and run only on request: `make faults`, or -m faults.
 """
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).parent))
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,16 +24,11 @@ if TYPE_CHECKING:
 FIGURES = "faults"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests with the mark `faults` unless they are requested."""
+def pytest_configure(config: pytest.Config) -> None:
+    """kafka-python leaks sockets of stopped nodes, which the garbage collector reports at any time."""
     if "faults" in config.option.markexpr:
-        # kafka-python leaks sockets of stopped nodes, which the garbage collector reports at any time
         for what in ("unclosed <socket:Resource", ".*<socket:pytest.PytestUnraisableException"):
             config.addinivalue_line("filterwarnings", f"ignore:{what}Warning")
-        return
-    long = [item for item in items if item.path.is_relative_to(HERE) and item.get_closest_marker("faults")]
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if item not in long]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

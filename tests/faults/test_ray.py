@@ -91,6 +91,7 @@ def test_node_waits_for_the_machine_with_its_disk(machines: RayMachines) -> None
     )
 
 
+@pytest.mark.faults
 def test_workers_of_streams_have_a_gpu_each(machines: RayMachines, tmp_path: Path) -> None:
     """Three workers that need a GPU are on three machines. A machine dies: the tasks of its worker go on with
     the others, and the worker waits for a GPU, which a machine that comes back has."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.services.local_io import LocalCluster
 
+pytestmark = pytest.mark.oracle
 TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 
 
