@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .peers import Peer, PeerTable, Request, RouterLimits
     from .stats import RouterStats
 
+_REJECTED_MS = 1_000  # from a rejection to the end of its connection
+
 
 class _Answers(Protocol):
     """The router of the listener."""
@@ -135,7 +137,8 @@ class SaslHandler:
 
     def _answer_late(self, request: Request, answer: KafkaError) -> None:
         self._router.reply_error(request, answer)
-        request.peer.expires_ms = 0  # the sweep finds it
+        # the sweep closes the connection of a client that does not close it itself
+        request.peer.expires_ms = _now_ms() + _REJECTED_MS
 
 
 def _now_ms() -> int:

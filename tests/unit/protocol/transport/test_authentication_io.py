@@ -69,6 +69,25 @@ def test_a_wrong_password_names_the_user_and_not_the_password() -> None:
     run(test())
 
 
+def test_a_rejection_arrives_before_its_connection_ends() -> None:
+    """Also if the search for connections to close comes next: a shutdown drops unsent messages."""
+
+    async def test() -> None:
+        async with secured(failed_delay_ms=lambda: 0) as served:
+            reply_error = served.router.reply_error
+
+            def swept(*rejection: Any) -> None:
+                reply_error(*rejection)
+                asyncio.get_running_loop().call_soon(served.router._sweep)
+
+            served.router.reply_error = swept
+            for _ in range(20):
+                with pytest.raises(SaslAuthenticationFailedError):
+                    await served.open(credentials(password="wr0ng"))
+
+    run(test())
+
+
 def test_client_and_server_have_to_agree() -> None:
     """No user, a mechanism that is not enabled, and a user at a server that asks for none."""
 
