@@ -160,7 +160,7 @@ class Quorum:
         """For the status and the metrics of the controller."""
         return QuorumFacts(
             role=self._raft.role.value if self.key in self.voters else "observer",
-            leader_id=self.leader[0],
+            leader_id=self._raft.quorum.current_leader,
             epoch=self.epoch,
             high_watermark=self._log.high_watermark,
             log_end_offset=self._log.end_offset,

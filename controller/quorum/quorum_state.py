@@ -49,6 +49,13 @@ class QuorumState:
         """The state of a follower or observer; None in other roles."""
         return self.state if isinstance(self.state, FollowerState) else None
 
+    @property
+    def current_leader(self) -> int:
+        """This controller if it leads, or the leader that has responded to this follower; -1 otherwise: a
+        controller that campaigns knows the leader of its epoch, which may be gone."""
+        is_led = self.follower is not None and self.follower.has_fetched
+        return self._context.leader_id if is_led or self.leader is not None else NO_NODE
+
     def check(self) -> None:
         """Assert the invariants; after a step."""
         self._context.check()

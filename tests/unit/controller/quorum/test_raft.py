@@ -130,6 +130,20 @@ def test_earlier_epoch_is_fenced() -> None:
     )
 
 
+def test_current_leader_is_one_that_responds() -> None:
+    """A voter without a majority follows the last leader of its epoch again and again."""
+    core = Core(1, formatted(1, 2, 3)).follow(3, 7)
+    assert core.raft.quorum.current_leader == -1
+    core.fetched(quorum.QuorumFetchResponse(0, 3, 7))
+    assert core.raft.quorum.current_leader == 3
+    core.wait(2_100)
+    assert (core.raft.role, core.raft.quorum.current_leader) == (Role.PROSPECTIVE, -1)
+    for send in list(core.sent.values())[-2:]:
+        core.answer(send, quorum.VoteResponse(0, 3, 7, vote_granted=False))
+    assert (core.raft.role, core.raft.quorum.current_leader) == (Role.FOLLOWER, -1)
+    assert Core(1, formatted(1)).raft.quorum.current_leader == 1
+
+
 def test_follower_of_a_live_leader_grants_no_pre_vote() -> None:
     """Only after its own fetch timeout."""
     core = Core(1, formatted(1, 2, 3)).follow(3, 7)
