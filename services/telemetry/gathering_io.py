@@ -1,19 +1,20 @@
 """Reads the metrics of a server for exporters on other threads.
 
 The server's loop reads them in pieces, with its other work in between; readers that come at about the same
-time share the values. A loop that hangs costs readers a timeout, after which they get the last values with
-their age.
+time share the values. A loop that hangs costs its readers one timeout together; after it they get the last
+values with their age, at once, until the loop runs again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import platform
 import threading
 import time
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...runtime.telemetry import process_table as table
 from ...runtime.telemetry.samples import Samples
@@ -28,6 +29,14 @@ MIN_AGE_S = 0.5  # values that are younger are read again
 TIMEOUT_S = 4.0  # below the default timeout of Prometheus, 10 s
 
 
+class _Reading(NamedTuple):
+    """One reading by the loop; nothing waits for it after the deadline."""
+
+    future: concurrent.futures.Future[None]
+    samples: Samples
+    deadline_s: float
+
+
 class Gatherer:
     """The metrics of one server. `start` comes first, on the server's loop."""
 
@@ -38,6 +47,7 @@ class Gatherer:
         self._lock = threading.Lock()
         self._last: Samples | None = None
         self._read_at_s = 0.0
+        self._reading: _Reading | None = None
         self.certificate_expiry_s: Callable[[], float | None] = _none  # of the endpoint
         self._build = _version(), platform.python_version()
 
@@ -54,22 +64,26 @@ class Gatherer:
             return self._last
 
     def _read(self) -> None:
-        assert self._loop is not None, "started"
-        fresh = Samples()
-        try:
-            future = asyncio.run_coroutine_threadsafe(self._gather(fresh), self._loop)
-        except RuntimeError:  # the loop is closed
-            future = None
-        try:
-            if future is not None:
-                future.result(self._timeout_s)
-                self._last, self._read_at_s = fresh, time.monotonic()
-        except (TimeoutError, concurrent.futures.CancelledError):
-            assert future is not None, "waited for"
-            future.cancel()
+        reading = self._reading
+        if reading is None or reading.future.done():  # one that ended after the timeout has old values
+            reading = self._reading = self._begin()
+        if reading is not None:
+            with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
+                reading.future.result(max(reading.deadline_s - time.monotonic(), 0))
+                self._last, self._read_at_s = reading.samples, time.monotonic()
         if self._last is None:
             self._last, self._read_at_s = Samples(), time.monotonic()
         self._complete(self._last)
+
+    def _begin(self) -> _Reading | None:
+        """None if the loop is closed."""
+        assert self._loop is not None, "started"
+        samples = Samples()
+        try:
+            future = asyncio.run_coroutine_threadsafe(self._gather(samples), self._loop)
+        except RuntimeError:
+            return None
+        return _Reading(future, samples, time.monotonic() + self._timeout_s)
 
     async def _gather(self, samples: Samples) -> None:
         begun_s = time.perf_counter()

@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,6 +115,12 @@ def test_readers_share_values_that_are_fresh(new_server: Callable[..., Server]) 
     assert server.reads < 10
 
 
+def age_s(server: Server) -> float:
+    lines = server.get().read().decode().splitlines()
+    (age,) = [line.split()[1] for line in lines if line.startswith("headrace_metrics_age_seconds ")]
+    return float(age)
+
+
 def test_a_loop_that_hangs_shows_its_last_values(new_server: Callable[..., Server]) -> None:
     """With their age; the process is measured still."""
     server = new_server(timeout_s=0.05)
@@ -121,16 +128,30 @@ def test_a_loop_that_hangs_shows_its_last_values(new_server: Callable[..., Serve
     release = threading.Event()
     server.before_piece = lambda: release.wait(10)
     try:
-
-        def shows_age() -> bool:
-            lines = server.get().read().decode().splitlines()
-            (age,) = [line.split()[1] for line in lines if line.startswith("headrace_metrics_age_seconds ")]
-            assert "headrace_client_quota_manager_meters 1" in lines
-            return float(age) > 0.6
-
-        wait_for(shows_age, "the last values with their age")
+        wait_for(lambda: age_s(server) > 0.6, "the last values with their age")
+        assert b"headrace_client_quota_manager_meters 1\n" in server.get().read()
     finally:
         release.set()
+
+
+def test_a_loop_that_hangs_delays_scrapes_once(new_server: Callable[..., Server]) -> None:
+    """Each scrape that waits again would block the next, and all would fail by the scrapers' timeouts."""
+    timeout_s = 0.7
+    server = new_server(timeout_s=timeout_s)
+    server.get().read()
+    release = threading.Event()
+    server.before_piece = lambda: release.wait(60)
+    try:
+        wait_for(lambda: age_s(server) > timeout_s, "the values are old")
+        begun_s = time.monotonic()
+        for _ in range(4):
+            server.get().read()
+        assert time.monotonic() - begun_s < 4 * timeout_s
+    finally:
+        release.set()
+    wait_for(
+        lambda: b"headrace_client_quota_manager_meters 3\n" in server.get().read(), "new values are read"
+    )
 
 
 def test_a_bug_in_a_metric_fails_the_scrape_alone(new_server: Callable[..., Server]) -> None:
