@@ -80,7 +80,11 @@ REPLICA_SKEW = gauge(
 )
 
 _RAFT = ("kafka.server", "raft-metrics")
-CURRENT_LEADER = gauge(*_RAFT, "current-leader", "Id of the leader that this controller is, or that responds to it; -1 without one.")
+CURRENT_LEADER = gauge(
+    *_RAFT,
+    "current-leader",
+    "Id of the leader that this controller is, or that responds to it; -1 without one.",
+)
 CURRENT_EPOCH = gauge(*_RAFT, "current-epoch", "Epoch of the quorum.")
 RAFT_STATE = gauge(*_RAFT, "current-state", "1 for the role of this controller.", labels=("state",))
 HIGH_WATERMARK = gauge(*_RAFT, "high-watermark", "High watermark of the metadata log.")

@@ -10,8 +10,8 @@ from .alert_rule import PAGE, TICKET, AlertRule
 
 _ACTIVE = "kafka_controller_kafkacontroller_activecontrollercount"
 _TIMES = "kafka_network_requestmetrics_totaltimems_bucket"
+_WAITS = "kafka_network_requestmetrics_remotetimems_bucket"
 _SHRINKS = "kafka_server_replicamanager_isrshrinks_total"
-_EXPANDS = "kafka_server_replicamanager_isrexpands_total"
 _PRODUCED = "kafka_server_brokertopicmetrics_failedproducerequests_total"
 _FETCHED = "kafka_server_brokertopicmetrics_failedfetchrequests_total"
 _FREE, _SIZE = "headrace_log_manager_disk_free_bytes", "headrace_log_manager_disk_total_bytes"
@@ -158,11 +158,10 @@ REPLICATION = (
     ),
     AlertRule(
         "HeadraceIsrFlapping",
-        f"sum by (cluster) (increase({_SHRINKS}[15m])) > 10"
-        f" and sum by (cluster) (increase({_EXPANDS}[15m])) > 10",
-        "5m",
+        f"count_over_time((sum by (cluster) (increase({_SHRINKS}[3m])) > 0)[15m:3m]) > 3",
+        "0s",
         TICKET,
-        "ISRs lost replicas {{ $value }} times within 15 minutes, and got them back.",
+        "ISRs lost replicas in {{ $value }} of the last five intervals of three minutes.",
     ),
     AlertRule(
         "HeadraceReplicaLag",
@@ -325,12 +324,10 @@ REQUESTS = (
     ),
     AlertRule(
         "HeadraceReplicationSlow",
-        "histogram_quantile(0.99, sum by (cluster, le)"
-        " (rate(kafka_network_requestmetrics_localtimems_bucket"
-        '{request="FetchFollower"}[5m]))) > 250',
+        f'histogram_quantile(0.99, sum by (cluster, le) (rate({_WAITS}{{request="Produce"}}[5m]))) > 500',
         "10m",
         TICKET,
-        "1 % of the fetches of followers keep a leader busy for longer than {{ $value }} ms.",
+        "1 % of the Produce requests wait for replicas or disks for longer than {{ $value }} ms.",
     ),
     AlertRule(
         "HeadraceProduceFails",

@@ -10,12 +10,14 @@ import sys
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
 from headrace.runtime.loop_io import new_event_loop
+from headrace.services.telemetry.assembly import new_telemetry
 from process_log import log_as_asked, serve
 
 
 async def main(directory: str, more: list[str]) -> None:
     values = dict(pair.split("=", 1) for pair in more)
-    controller = ControllerServer(ControllerConfig.of({"metadata.log.dir": directory, **values}))
+    config = ControllerConfig.of({"metadata.log.dir": directory, **values})
+    controller = ControllerServer(config, telemetry=new_telemetry)
     await serve(controller)
 
 

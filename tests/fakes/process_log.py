@@ -13,9 +13,11 @@ import stall_watch
 
 VARIABLE = "HEADRACE_LOG"
 STALLS = "HEADRACE_STALLS"  # if set, stalls of the event loop are logged with their stacks
-DISK_STALL = (
-    "HEADRACE_DISK_STALL"  # a file with a number of ms; while it exists, every fsync is delayed by them
-)
+# A file with a number of ms; while it exists, every fsync and every read of a thread is delayed by them.
+DISK_STALL = "HEADRACE_DISK_STALL"
+# A file; from SIGUSR1 on the event loop stands still while it exists.
+LOOP_STALL = "HEADRACE_LOOP_STALL"
+LOOK_S = 0.05
 
 
 def log_as_asked() -> None:
@@ -29,6 +31,8 @@ async def serve(server: Any) -> None:
     """Start a node or a controller, print "ready PORT", and serve until SIGTERM or its own end."""
     if stall_file := os.environ.get(DISK_STALL):
         _slow_down_disk(Path(stall_file))
+    if loop_file := os.environ.get(LOOP_STALL):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _stand_still, Path(loop_file))
     if os.environ.get(STALLS):
         stall_watch.watch(asyncio.get_running_loop())
     await server.start()
@@ -45,7 +49,7 @@ async def serve(server: Any) -> None:
 
 def _slow_down_disk(stall_file: Path) -> None:
     """Simulate a disk with slow journal commits: fsync is delayed, but still durable."""
-    real_fdatasync, real_fsync = os.fdatasync, os.fsync
+    real_fdatasync, real_fsync, real_pread = os.fdatasync, os.fsync, os.pread
 
     def stall() -> None:
         if stall_file.exists():
@@ -59,4 +63,16 @@ def _slow_down_disk(stall_file: Path) -> None:
         stall()
         real_fsync(number)
 
-    os.fdatasync, os.fsync = fdatasync, fsync  # type: ignore[assignment]
+    def pread(number: int, size: int, position: int) -> bytes:
+        if threading.current_thread() is not threading.main_thread():  # the loop reads what is in memory
+            stall()
+        return real_pread(number, size, position)
+
+    os.fdatasync, os.fsync, os.pread = fdatasync, fsync, pread  # type: ignore[assignment]
+
+
+def _stand_still(loop_file: Path) -> None:
+    """Simulate a system call that does not return, on the thread of the event loop."""
+    never = threading.Event()
+    while loop_file.exists():
+        never.wait(LOOK_S)

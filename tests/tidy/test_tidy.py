@@ -61,7 +61,7 @@ SLEEPERS = {
     "runtime/waiting_io.py": "what another program does without a word; the length of a measurement",
     "services/bench/pacing_io.py": "an open loop's intended times",
     "services/line_sources_io.py": "a sampler's period",
-    "tests/faults/test_alerts.py": "the fault: an event loop that stalls",
+    "tests/faults/alerts/test_alerts_local.py": "the fault: an event loop that stalls",
 }
 # Bytes that these modules load are code to Python. None of them may have come from the network, but through
 # Ray or Spark, whose own messages are of this kind.

@@ -10,7 +10,7 @@ from headrace.runtime.telemetry.table import series_names
 from headrace.services.cli.telemetry import target_groups
 from headrace.services.telemetry.alert_rules import ALERT_RULES
 from headrace.services.telemetry.dashboards import DASHBOARDS, Dashboard
-from promql import metrics_in
+from promql import metrics_in, unknown_labels
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.name)
@@ -29,7 +29,22 @@ def test_panels_name_metrics_that_exist(dashboard: Dashboard) -> None:
     assert len(places) == len(dashboard.panels)
 
 
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.name)
+def test_panels_name_labels_that_exist(dashboard: Dashboard) -> None:
+    """In selectors, groupings and legends: each is a label of a metric of the panel."""
+    for panel in dashboard.panels:
+        for expression, (_, legend) in zip(panel.expressions, panel.queries, strict=True):
+            assert unknown_labels(expression, legend) == set(), panel.title
+
+
 def test_planted_typing_error_is_found() -> None:
+    size = "kafka_log_logmanager_logdirectorysize"
+    assert unknown_labels(f'sum by (logDirectory) ({size}{{instance=~"a"}})', "{{logDirectory}}") == set()
+    assert unknown_labels(f'sum by (directory) ({size}{{topic=""}})', "{{dir}}") == {
+        "directory",
+        "topic",
+        "dir",
+    }
     assert metrics_in('sum by (le) (rate(kafka_server_mistake_total{a="b"}[5m])) > 0') - series_names() == {
         "kafka_server_mistake_total"
     }
