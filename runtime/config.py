@@ -122,6 +122,20 @@ class Config:
         return cls(**values)
 
     @classmethod
+    def declaration_of(cls, name: str) -> KeyDeclaration:
+        """The declaration of a dotted or underscored name, that of its family for one of a family. Errors:
+        ConfigError."""
+        found = cls.field_of(name)
+        return next(declaration for declaration, field_name, _ in _declared(cls).keys if field_name == found)
+
+    @classmethod
+    def check_value(cls, name: str, value: Any) -> None:
+        """Validate the value of one key alone. Errors: ConfigError."""
+        declaration = cls.declaration_of(name)
+        if not declaration.name.endswith(FAMILY):
+            _checked(declaration, cls.types()[declaration.name], value)
+
+    @classmethod
     def _take(cls, values: dict[str, Any], field_name: str, name: str, value: Any) -> None:
         """Set the value of key `name`, which may be one of a family."""
         family = _family_of(name, _declared(cls).families)

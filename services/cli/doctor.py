@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -54,6 +55,22 @@ def _listeners(
     callback=_listeners,
     help="Address on which a server will listen; repeatable.",
 )
+@click.option(
+    "-c",
+    "--config",
+    "configs",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Config file of a server of this machine, which is checked before its start; repeatable. -X pairs"
+    " then precede its keys, and a cluster is only asked with -b or --cluster.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Storage nodes that the cluster will have, for the replication factors in the config files.",
+)
 @click.option("--strict", "is_strict", is_flag=True, help="Warnings, too, make the exit code 1.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def doctor(
@@ -62,6 +79,8 @@ def doctor(
     is_all: bool,
     data_dirs: tuple[str, ...],
     listen: tuple[tuple[str, int], ...],
+    configs: tuple[str, ...],
+    nodes: int | None,
     is_strict: bool,
 ) -> None:
     """Check this machine, and the cluster if one runs: each problem with the command that fixes it.
@@ -72,20 +91,23 @@ def doctor(
     from ..doctor.findings import Severity
     from ..doctor.report import lines
 
-    bootstrap, config = _bootstrap(settings), None
-    if bootstrap is not None or settings.bootstrap:
-        config = settings.client_config()
-    options = DoctorOptions(data_dirs, listen, bootstrap, config)
+    if is_all and (settings.bootstrap or configs):
+        other = "-b" if settings.bootstrap else "--config"
+        raise click.UsageError(f"--all asks Ray for the machines: it excludes {other}")
+    if nodes is not None and not configs:
+        raise click.UsageError("--nodes is for the replication factors in the files of --config")
+    is_named = bool(settings.bootstrap or settings.cluster)
+    options = DoctorOptions(data_dirs, listen, configs=configs, nodes=nodes)
+    if configs:
+        options = replace(options, overrides=settings.config)
+    if is_named or not configs:
+        options = replace(options, **_cluster(settings, is_config_of_server=bool(configs)))
     if is_all:
-        if settings.bootstrap:
-            raise click.UsageError("--all asks Ray for the machines: it needs --cluster instead of -b")
         report = examine_all(read_cluster_file(_name(settings)), options)
     else:
-        if not data_dirs:
+        if not data_dirs and not configs:
             with contextlib.suppress(NoClusterError):
-                options = DoctorOptions(
-                    (read_cluster_file(_name(settings)).data_dir,), listen, bootstrap, config
-                )
+                options = replace(options, data_dirs=(read_cluster_file(_name(settings)).data_dir,))
         report = examine(options)
     if settings.form == "text":
         for line in lines(report):
@@ -95,6 +117,15 @@ def doctor(
     limit = Severity.WARNING if is_strict else Severity.ERROR
     if _has(report.findings(), limit):
         click.get_current_context().exit(1)
+
+
+def _cluster(settings: Settings, *, is_config_of_server: bool) -> dict[str, Any]:
+    """Options of the cluster to ask, none if there is none. Errors: NoClusterError for a named one."""
+    bootstrap = _bootstrap(settings)
+    if bootstrap is None and not settings.bootstrap:
+        return {}
+    config = settings.client_config_without_pairs() if is_config_of_server else settings.client_config()
+    return {"bootstrap": bootstrap, "client_config": config}
 
 
 def _has(findings: list[Finding], limit: int) -> bool:

@@ -72,7 +72,8 @@ TABLE: dict[str, str] = {
     "debug bundle": "{...}",
     "doctor": "{ok: bool, counts: {error: int, warning: int, info: int}, findings: [{check: str,"
     " severity: str, where: str, problem: str, fix: str, ...}], machines: [{name: str, ...}],"
-    " cluster: {...}?, advertised: [any]}",
+    " cluster: {...}?, advertised: [any], configs: [{path: str, role: str, name: str, mistakes: [{kind: str,"
+    " key: str, problem: str, fix: str}], is_running: bool, ...}], ...}",
     "down": "{...}",
     "feature list": "[{feature: str, level: int, min_level: int, max_level: int}]",
     "feature upgrade": "[{feature: str, from: int, to: int}]",

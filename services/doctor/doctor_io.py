@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from ...protocol.errors import HeadraceError
 from ..cluster_files_io import default_data_dir
 from .cluster_io import cluster_facts
+from .config_io import config_facts
 from .facts import ServerFacts
 from .machine_io import machine_facts, ray_facts
 from .ports_io import advertised_facts, reach_facts
@@ -25,22 +26,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DoctorOptions:
-    """What to check: `bootstrap` is None for no cluster; `listen` are host and port of listeners."""
+    """What to check: `bootstrap` is None for no cluster; `listen` are host and port of listeners. `configs`
+    are config files of servers, `overrides` keys that precede theirs, `nodes` as of `Report`."""
 
     data_dirs: tuple[str, ...] = ()
     listen: tuple[tuple[str, int], ...] = ()
     bootstrap: str | None = None
     client_config: Mapping[str, str] | None = None
+    configs: tuple[str, ...] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    nodes: int | None = None
 
 
 def examine(options: DoctorOptions) -> Report:
-    """The report on this machine, and on the cluster if one is given."""
-    data_dirs = options.data_dirs or (default_data_dir("default"),)
-    machine = machine_facts(data_dirs, options.listen)
+    """The report on this machine, its config files, and the cluster, as far as they are given. Errors:
+    OSError for a config file that cannot be read."""
+    configs = [config_facts(path, options.overrides) for path in dict.fromkeys(options.configs)]
+    data_dirs = (*options.data_dirs, *(each for config in configs for each in config.data_dirs))
+    waiting = [each for config in configs if not config.is_running for each in config.listeners]
+    listen = (*options.listen, *((each.host, each.port) for each in waiting))
+    machine = machine_facts(data_dirs or (default_data_dir("default"),), listen)
     cluster, trouble = _cluster(options)
     reach = reach_facts(cluster.nodes.values()) if cluster is not None else ()
     machine = msgspec.structs.replace(machine, reach=reach, ray=ray_facts(is_worker=False))
-    return Report([machine], cluster, unreachable=trouble)
+    return Report([machine], cluster, unreachable=trouble, configs=configs, nodes=options.nodes)
 
 
 def examine_all(cluster_file: ClusterFile, options: DoctorOptions) -> Report:

@@ -12,7 +12,14 @@ from .findings import Finding, Severity, sysctl_fix
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .facts import AdvertisedFacts, MachineFacts, ServerFacts, VersionFacts
+    from .facts import (
+        AdvertisedFacts,
+        CertificateFacts,
+        MachineFacts,
+        SecretFileFacts,
+        ServerFacts,
+        VersionFacts,
+    )
 
 EXPIRY_WARNING_DAYS, EXPIRY_SOON_DAYS = 30, 7
 OLDEST_PYTHON = (3, 11)
@@ -167,20 +174,28 @@ def check_ray(machines: Sequence[MachineFacts]) -> Iterator[Finding]:
 
 def check_secrets(machine: MachineFacts) -> Iterator[Finding]:
     """Files with keys that others can read, and certificates that expire."""
-    for file in machine.secrets:
+    yield from secret_modes(machine.name, machine.secrets)
+    for found in machine.certificates:
+        yield from certificate_expiry(machine.name, found, "headrace security rotate --certificates")
+
+
+def secret_modes(where: str, files: Sequence[SecretFileFacts]) -> Iterator[Finding]:
+    """Files with a secret that others can read."""
+    for file in files:
         if file.mode & OTHERS_CAN_READ:
             problem = f"{file.path} has mode {file.mode:04o}: other users can read a secret"
             yield Finding(
-                "secret-mode", Severity.ERROR, machine.name, problem, f"chmod 600 {shlex.quote(file.path)}"
+                "secret-mode", Severity.ERROR, where, problem, f"chmod 600 {shlex.quote(file.path)}"
             )
-    for found in machine.certificates:
-        if found.days_left <= EXPIRY_WARNING_DAYS:
-            is_soon = found.days_left <= EXPIRY_SOON_DAYS
-            state = f"expires in {found.days_left:.0f} days" if found.days_left > 0 else "has expired"
-            problem = f"the certificate {found.subject or found.path} in {found.path} {state}"
-            severity = Severity.ERROR if is_soon else Severity.WARNING
-            fix = "headrace security rotate --certificates"
-            yield Finding("certificate", severity, machine.name, problem, fix)
+
+
+def certificate_expiry(where: str, found: CertificateFacts, fix: str) -> Iterator[Finding]:
+    """A certificate that has expired, or will soon; `fix` replaces it."""
+    if found.days_left <= EXPIRY_WARNING_DAYS:
+        is_soon = found.days_left <= EXPIRY_SOON_DAYS
+        state = f"expires in {found.days_left:.0f} days" if found.days_left > 0 else "has expired"
+        problem = f"the certificate {found.subject or found.path} in {found.path} {state}"
+        yield Finding("certificate", Severity.ERROR if is_soon else Severity.WARNING, where, problem, fix)
 
 
 def _by_name(machines: Sequence[MachineFacts]) -> dict[str, dict[str, set[str]]]:

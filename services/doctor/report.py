@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from .cluster_checks import check_cluster
+from .config_checks import check_configs
 from .disk_checks import check_disks
 from .facts import to_json
 from .findings import Finding, Severity, sorted_findings
@@ -23,6 +24,7 @@ from .peer_checks import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from .config_facts import ConfigFacts
     from .facts import AdvertisedFacts, ClusterFacts, MachineFacts, ServerFacts
 
 GIB = 1 << 30
@@ -30,7 +32,9 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Report:
-    """Facts of machines and of the cluster, what could not be checked, and the findings."""
+    """Facts of machines and of the cluster, what could not be checked, and the findings. `configs` are those
+    of servers of the first machine; `nodes` is the number of storage nodes that the cluster will have, None
+    for that of `cluster`."""
 
     machines: Sequence[MachineFacts]
     cluster: ClusterFacts | None = None
@@ -38,6 +42,8 @@ class Report:
     silent: Mapping[str, str] = field(default_factory=dict)
     unreachable: str = ""
     servers: Sequence[ServerFacts] = ()
+    configs: Sequence[ConfigFacts] = ()
+    nodes: int | None = None
 
     def findings(self) -> list[Finding]:
         """All problems, the worst first."""
@@ -49,6 +55,9 @@ class Report:
             yield from check_disks(machine)
             yield from check_ports(machine)
             yield from check_secrets(machine)
+        if self.configs:
+            known = self.nodes or (len(self.cluster.nodes) if self.cluster is not None else None)
+            yield from check_configs(self.machines[0], self.configs, known)
         yield from check_versions(self.machines)
         yield from check_servers(self.servers, self.machines)
         yield from check_ray(self.machines)
@@ -74,6 +83,7 @@ class Report:
             "cluster": None if self.cluster is None else to_json(self.cluster),
             "advertised": [to_json(each) for each in self.advertised],
             "servers": [to_json(each) for each in self.servers],
+            "configs": [to_json(each) for each in self.configs],
         }
 
 
@@ -89,6 +99,8 @@ def lines(report: Report) -> Iterator[str]:
     """The report as text: a line per machine, then each problem with its command."""
     for machine in report.machines:
         yield machine_line(machine)
+    for config in report.configs:
+        yield f"{config.path}: {config.name or config.role}{', which runs' if config.is_running else ''}"
     if report.cluster is not None:
         found = report.cluster
         voters, topics = len(found.voters), len(found.topics)

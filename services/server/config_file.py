@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 NODE, CONTROLLER = "node", "controller"
 BOOTSTRAP = "controller.quorum.bootstrap.servers"
 AUTO_JOIN = "controller.quorum.auto.join.enable"
+PROCESS_ROLES = "process.roles"
 # Kafka's name of each role in process.roles.
-_ROLES = {NODE: "broker", CONTROLLER: "controller"}
+ROLES = {NODE: "broker", CONTROLLER: "controller"}
+CONFIGS: dict[str, type[NodeConfig | ControllerConfig]] = {NODE: NodeConfig, CONTROLLER: ControllerConfig}
 # Keys of Kafka's files with another name here.
-_ALIASES = {CONTROLLER: {"node.id": "controller.id", "log.dirs": "metadata.log.dir"}, NODE: {}}
+ALIASES = {CONTROLLER: {"node.id": "controller.id", "log.dirs": "metadata.log.dir"}, NODE: {}}
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ def server_file(
         values: dict[str, Any] = {**parse_properties(text), **overrides}
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    _check_roles(role, str(values.pop("process.roles", _ROLES[role])))
-    for theirs, ours in _ALIASES[role].items():
+    check_role(role, str(values.pop(PROCESS_ROLES, ROLES[role])))
+    for theirs, ours in ALIASES[role].items():
         if theirs in values:
             values.setdefault(ours, values.pop(theirs))
             values.pop(theirs, None)
@@ -71,6 +73,13 @@ def server_file(
     return _controller(values)
 
 
+def role_of(values: Mapping[str, Any]) -> str:
+    """The role that the keys of a file describe."""
+    if values.get(PROCESS_ROLES) == ROLES[CONTROLLER] or "controller.id" in values:
+        return CONTROLLER
+    return CONTROLLER if "metadata.log.dir" in values and "log.dirs" not in values else NODE
+
+
 def directory_of(text: str, overrides: Mapping[str, str]) -> str:
     """The first data dir of a server of either role, of a file that needs further keys to run. Errors:
     ConfigError."""
@@ -78,9 +87,9 @@ def directory_of(text: str, overrides: Mapping[str, str]) -> str:
         values = {**parse_properties(text), **overrides}
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    is_controller = values.get("process.roles") == _ROLES[CONTROLLER] or "controller.id" in values
+    is_controller = role_of(values) == CONTROLLER
     found = (is_controller and values.get("metadata.log.dir")) or values.get("log.dirs") or ""
-    directory = (found or values.get("metadata.log.dir", "")).partition(",")[0].strip()
+    directory = found.partition(",")[0].strip()
     if not directory:
         raise ConfigError("log.dirs or metadata.log.dir must name a folder")
     return directory
@@ -113,14 +122,15 @@ def _check_keys(values: Mapping[str, Any], kind: type[NodeConfig | ControllerCon
     own, others = set(kind.keys()), set(other.keys())
     for name in values:
         if name not in own and name in others:
-            role = _ROLES[CONTROLLER if other is ControllerConfig else NODE]
+            role = ROLES[CONTROLLER if other is ControllerConfig else NODE]
             raise ConfigError(f"{name} is a key of a {role}{nearest_key(name, sorted(own))}")
 
 
-def _check_roles(role: str, given: str) -> None:
+def check_role(role: str, given: str) -> None:
+    """Errors: ConfigError for a process.roles that is not this role alone."""
     roles = {word.strip() for word in given.split(",") if word.strip()}
-    if roles != {_ROLES[role]}:
+    if roles != {ROLES[role]}:
         raise ConfigError(
-            f"process.roles={given}: `headrace server {role}` runs the role {_ROLES[role]} alone; run one"
+            f"{PROCESS_ROLES}={given}: `headrace server {role}` runs the role {ROLES[role]} alone; run one"
             " process for each role"
         )

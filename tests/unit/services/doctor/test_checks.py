@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from command_line import parse_command
+from headrace.services.doctor.config_facts import BASE, ConfigFacts, ListenerFacts, MistakeFacts
 from headrace.services.doctor.facts import (
     AdvertisedFacts,
     CertificateFacts,
@@ -202,6 +203,57 @@ ADVERTISED = [
         server="node-1", listener="PLAINTEXT", address="localhost:9092", resolved=("127.0.0.1", "::1")
     ),
 ]
+CONFIG = ConfigFacts(
+    path="/etc/headrace/node 1.properties",
+    role="node",
+    name="node-1",
+    server_id=1,
+    data_dirs=("/data/a",),
+    listeners=(ListenerFacts(key="listeners", host="", port=9092),),
+    hosts={"node-1.example.com": ""},
+    controllers=("c1:9090", "c2:9090"),
+    memory_bytes={BASE: 128 << 20, "queued.max.request.bytes": 256 << 20},
+    replication={"offsets.topic.replication.factor": 3, "transaction.state.log.replication.factor": 3,
+                 "transaction.state.log.min.isr": 2},
+    owners={"/data/a": 1},
+    reach=(ReachFacts(address="c1:9090"), ReachFacts(address="c2:9090")),
+    secrets=(SecretFileFacts(path="/etc/headrace/node.pem", mode=0o600),),
+    certificates=(CertificateFacts(path="/etc/headrace/node.pem", subject="", days_left=100),),
+)  # fmt: skip
+OTHER = msgspec.structs.replace(
+    CONFIG,
+    path="/etc/headrace/node-2.properties",
+    server_id=2,
+    data_dirs=("/data/b",),
+    owners={},
+    listeners=(ListenerFacts(key="listener.port", host="h", port=9093),),
+)
+REFUSED = ReachFacts(address="c1:9090", error="Connection refused")
+# One config file; the changes of it.
+CONFIGS: list[tuple[str, Severity, dict[str, Any]]] = [
+    ("config", E, {"mistakes": (MistakeFacts(kind="key", key="x", problem="unknown key x", fix="f"),)}),
+    ("config", W, {"mistakes": (MistakeFacts(kind="twice", key="x", problem="x is on lines", fix="f"),)}),
+    ("advertised-host", E, {"hosts": {"node-1.example.com": "Name or service not known"}}),
+    ("advertised-host", E, {"hosts": {"127.0.0.1": ""}}),
+    ("controller", W, {"reach": (REFUSED,)}),
+    ("controller", N, {"reach": (REFUSED, ReachFacts(address="c2:9090"))}),
+    ("controller", N, {"role": "controller", "reach": (REFUSED,)}),
+    ("keys", E, {"key_faults": ("listener SSL: the key store cannot be used: WRONG_PASSWORD",)}),
+    ("secret-mode", E, {"secrets": (SecretFileFacts(path="/etc/headrace/node.pem", mode=0o644),)}),
+    ("certificate", W, {"certificates": (CertificateFacts(path="/c", subject="", days_left=20),)}),
+    ("data-dir-owner", E, {"owners": {"/data/a": 2}}),
+    ("replication-factor", E, {"replication": {"offsets.topic.replication.factor": 4}}),
+    ("min-isr", W, {"replication": {"default.replication.factor": 3, "min.insync.replicas": 3}}),
+    ("port-of-server", E, {"listeners": (ListenerFacts(key="listener.port", host="", port=40001),)}),
+    ("memory-budget", W, {"memory_bytes": {BASE: GIB, "queued.max.request.bytes": 60 * GIB}}),
+    ("memory-budget", E, {"memory_bytes": {BASE: GIB, "queued.max.request.bytes": 64 * GIB}}),
+]
+# A second config file of the machine; the changes of it.
+SECOND: list[tuple[str, Severity, dict[str, Any]]] = [
+    ("port-twice", E, {"listeners": (ListenerFacts(key="listener.port", host="h", port=9092),)}),
+    ("data-dir-twice", E, {"data_dirs": ("/data/a",)}),
+    ("server-id", E, {"server_id": 1}),
+]
 
 
 def changed(**changes: Any) -> MachineFacts:
@@ -220,6 +272,12 @@ def reports() -> list[tuple[str, Severity, Report]]:
     found += [("advertised", E, Report([SOUND, twin], advertised=[each])) for each in ADVERTISED]
     old = ServerFacts(name="node-1", address="10.0.0.1", version="0.0.9")
     found.append(("old-process", W, Report([changed(address="10.0.0.1")], servers=[old])))
+    for check, severity, changes in CONFIGS:
+        config = msgspec.structs.replace(CONFIG, **changes)
+        found.append((check, severity, Report([SOUND], configs=[config], nodes=3)))
+    for check, severity, changes in SECOND:
+        config = msgspec.structs.replace(OTHER, **changes)
+        found.append((check, severity, Report([SOUND], configs=[CONFIG, config], nodes=3)))
     found.append(("machine", E, Report([SOUND], silent={"10.0.0.2": "ModuleNotFoundError"})))
     found.append(("cluster", E, Report([SOUND], unreachable="timeout")))
     return found
@@ -230,6 +288,20 @@ def test_sound_machines_and_cluster_have_no_finding() -> None:
     assert Report([SOUND, changed(name="b")], CLUSTER).findings() == []
     assert Report([SOUND], CLUSTER, ADVERTISED[1:]).findings() == []
     assert Report([MachineFacts(name="unknown")]).findings() == []
+    assert Report([SOUND], CLUSTER, configs=[CONFIG, OTHER]).findings() == []
+    on_one_machine = msgspec.structs.replace(CONFIG, hosts={"127.0.0.1": ""}, controllers=("localhost:9090",))
+    assert Report([SOUND], configs=[on_one_machine]).findings() == []
+    running = msgspec.structs.replace(
+        CONFIG, is_running=True, listeners=(ListenerFacts(key="listener.port", host="", port=40001),)
+    )
+    assert Report([SOUND], configs=[running]).findings() == []
+
+
+def test_nodes_of_the_cluster_limit_replication_factors() -> None:
+    """Those of a running cluster, unless the number that it will have is given; without both, nothing."""
+    config = msgspec.structs.replace(CONFIG, replication={"offsets.topic.replication.factor": 4})
+    for cluster, nodes, expected in ((CLUSTER, None, 1), (CLUSTER, 4, 0), (None, 3, 1), (None, None, 0)):
+        assert len(Report([SOUND], cluster, configs=[config], nodes=nodes).findings()) == expected
 
 
 @pytest.mark.parametrize(("check", "severity", "report"), reports())
