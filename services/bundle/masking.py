@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...clients.config import ClientConfigs
 from ...controller.config import ControllerConfig
+from ...runtime.config import FAMILY
 from ...storage_node.configs.node_config import NodeConfig
 
 if TYPE_CHECKING:
@@ -18,10 +19,19 @@ MASK, KEY_MASK = "<masked>", "<masked-private-key>"
 _MASKED = ("<masked",)
 # Shorter values are ordinary words; replacing them would make the bundle unreadable.
 MIN_KNOWN = 6
+_DECLARED = {
+    name: declaration
+    for kind in (NodeConfig, ControllerConfig, *ClientConfigs)
+    for name, declaration in kind.keys().items()
+    if not name.endswith(FAMILY)
+}
+_SENSITIVE = "|".join(
+    re.escape(name).replace(r"\.", "[._-]") for name, each in _DECLARED.items() if each.is_sensitive
+)
 _WORDS = (
     r"passw(?:or)?d|passwd|passphrase|secret|token|credential|private[._-]?key|jaas|api[._-]?key|hmac"
-    r"|access[._-]?key|keystore\.key|key[._-]?pass|salted|stored[._-]?key|server[._-]?key|authorization"
-    r"|cookie|bearer|assertion"
+    r"|access[._-]?key|key[._-]?pass|salted|stored[._-]?key|server[._-]?key|authorization"
+    rf"|cookie|bearer|assertion|{_SENSITIVE}"
 )
 _NAME = re.compile(_WORDS, re.IGNORECASE)
 # Names of modes, files, times and mechanisms; a text below them is masked by its form only.
@@ -30,11 +40,17 @@ _VALUE = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&}\])\"']+"
 _PEM = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
+_PEM_END = re.compile(r"-----END [A-Z0-9 ]*PRIVATE KEY-----")
 _JAAS_LINE = re.compile(r"(?im)^(\s*[\w.\-]*jaas[\w.\-]*\s*[=:]\s*)(.+(?:\\\n.*)*)$")
 _JAAS_MODULE = re.compile(r"(?i)(\w*LoginModule\s+(?:required|requisite|sufficient|optional)\b)[^;]*")
 _PAIR = re.compile(
     rf"(?i)(?P<quote>[\"']?)(?P<name>[\w.\-/]*(?:{_WORDS})[\w.\-]*)(?P=quote)(?P<mid>\s*(?:[=:]|=>)\s*)"
     rf"(?P<value>(?:(?:Basic|Bearer|Negotiate)\s+)?(?:{_VALUE}))"
+)
+# A name and its value as two entries, such as of a record of the metadata log.
+_ENTRY = re.compile(
+    rf"(?i)(?P<start>\b(?:name|key)[\"']?\s*[:=]\s*[\"']?)(?P<name>[\w.\-]*(?:{_WORDS})[\w.\-]*)"
+    rf"(?P<mid>[\"']?[^{{}}\n]{{0,200}}?\bvalue[\"']?\s*[:=]\s*)(?P<value>{_VALUE})"
 )
 _OPTION = re.compile(rf"(?i)(--?[\w\-]*(?:{_WORDS})[\w\-]*[\s,'\"]+)(?!-)({_VALUE})")
 _URL = re.compile(r"(?i)\b([a-z][a-z0-9+.\-]*://)[^\s/@\"']+@")
@@ -85,9 +101,16 @@ def is_secret_name(name: str) -> bool:
 
 
 def _masked_forms(text: str) -> str:
+    text = _without_cut_key(_PEM.sub(KEY_MASK, text))
     for pattern, by in _FORMS:
         text = pattern.sub(by, text)
     return text
+
+
+def _without_cut_key(text: str) -> str:
+    """A text, such as the end of a log, may begin inside a key; whole keys are masked already."""
+    ends = [match.end() for match in _PEM_END.finditer(text)]
+    return KEY_MASK + text[ends[-1] :] if ends else text
 
 
 def secrets_of(text: str) -> set[str]:
@@ -103,12 +126,7 @@ def secrets_of(text: str) -> set[str]:
 @cache
 def _safe_names() -> frozenset[str]:
     """Declared config keys whose values are not sensitive, such as delegation.token.max.lifetime.ms."""
-    return frozenset(
-        name
-        for kind in (NodeConfig, ControllerConfig, *ClientConfigs)
-        for name, declaration in kind.keys().items()
-        if not declaration.is_sensitive and not name.endswith(".*")
-    )
+    return frozenset(name for name, declaration in _DECLARED.items() if not declaration.is_sensitive)
 
 
 def _is_secret(name: str) -> bool:
@@ -124,18 +142,26 @@ def _masked_pair(match: re.Match[str]) -> str:
     return f"{match['quote']}{name}{match['quote']}{match['mid']}{quote}{MASK}{quote}"
 
 
+def _masked_entry(match: re.Match[str]) -> str:
+    name, value = match["name"], match["value"]
+    if not is_secret_name(name) or value.strip("\"'").startswith(_MASKED):
+        return match[0]
+    quote = value[0] if value[0] in "\"'" else ""
+    return f"{match['start']}{name}{match['mid']}{quote}{MASK}{quote}"
+
+
 def _masked_option(match: re.Match[str]) -> str:
     value = match[2]
     return match[0] if value.strip("\"'").startswith(_MASKED) else match[1] + MASK
 
 
-# Order: the largest forms first.
+# Order: the largest forms first; private keys before all of them.
 _FORMS = (
-    (_PEM, KEY_MASK),
     (_JAAS_LINE, rf"\1{MASK}"),
     (_JAAS_MODULE, rf"\1 {MASK}"),
     (_URL, rf"\1{MASK}@"),
     (_PAIR, _masked_pair),
+    (_ENTRY, _masked_entry),
     (_OPTION, _masked_option),
     (_SCHEME, rf"\1{MASK}"),
     (_JWT, MASK),

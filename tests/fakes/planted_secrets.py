@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import base64
+from itertools import count
+
+from headrace.clients.config import ClientConfigs
+from headrace.controller.config import ControllerConfig
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.stream.query.security_config import QuerySecurityConfig
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm5hMTIzNDUifQ.c2lnbmF0dXJlLW9mLWFubmE"
 # (what the line says, the part that must not be left)
@@ -57,3 +63,35 @@ HARMLESS = (
     "max.connections=10000",
     '  File "/x/services/cluster_secret_io.py", line 12, in make_secret',
 )
+
+
+def sensitive_keys() -> list[str]:
+    """Every config key that is declared as sensitive, and each of those for a listener of its own."""
+    found = {
+        name: None
+        for kind in (NodeConfig, ControllerConfig, *ClientConfigs, QuerySecurityConfig)
+        for name, declaration in kind.keys().items()
+        if declaration.is_sensitive and not name.endswith(".*")
+    }
+    listener = [f"listener.name.internal.{name}" for name in found if name.startswith(("ssl.", "sasl."))]
+    return [*found, *listener, "listener.name.internal.plain.sasl.jaas.config"]
+
+
+def planted_in_keys(prefix: str) -> list[tuple[str, str]]:
+    """A line and its secret for every sensitive key in every form in which configs are written."""
+    numbers, found = count(), list[tuple[str, str]]()
+    for key in sensitive_keys():
+        underscored = key.replace(".", "_")
+        for form in (
+            f"{key}=%s",
+            f"{key} = %s",
+            f"{key}: '%s'",
+            f'{{"{key}": "%s"}}',
+            f"Config({underscored}='%s', acks='all')",
+            f"HEADRACE_{underscored.upper()}=%s",
+            f"headrace server node -X {key}=%s --config x",
+            f'{{"name": "{key}", "value": "%s"}}',
+        ):
+            secret = f"{prefix}-{next(numbers):04d}-of-a-key"
+            found.append((form % secret, secret))
+    return found

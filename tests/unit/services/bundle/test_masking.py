@@ -7,7 +7,7 @@ from headrace.services.bundle.masking import KEY_MASK, MASK, Masker, secrets_of
 from headrace.services.bundle.parts import KEEP_TAIL, Parts
 from hypothesis import given
 from hypothesis import strategies as st
-from planted_secrets import FORMS, HARMLESS, SECRETS, TEXT
+from planted_secrets import FORMS, HARMLESS, SECRETS, TEXT, planted_in_keys
 
 
 @pytest.mark.parametrize(("line", "secret"), FORMS)
@@ -18,6 +18,22 @@ def test_secret_is_masked_in_every_form(line: str, secret: str) -> None:
         assert secret not in masked
         assert MASK in masked or KEY_MASK in masked
         assert Masker().mask(masked) == masked
+
+
+def test_every_sensitive_key_is_masked_in_every_form() -> None:
+    """Of servers and clients: properties, JSON, YAML, reprs, variables, arguments, entries of name and value;
+    in a text and in a JSON file."""
+    planted = planted_in_keys("hunter2")
+    masker, parts = Masker(), Parts(Masker(), 1 << 20, 1 << 20)
+    assert [line for line, secret in planted if secret in masker.mask(line)] == []
+    parts.add_json("a.json", {"lines": [line for line, _ in planted]})
+    assert [secret for _, secret in planted if secret in parts.files["a.json"].decode()] == []
+
+
+def test_end_of_a_log_that_begins_inside_a_private_key_is_masked() -> None:
+    """The line with BEGIN is before the part that is kept."""
+    text = "MIGHunter2wAgEAMBMGByqGSM49\nAgEGCCqGSM49hunter2\n-----END PRIVATE KEY-----\nINFO after it\n"
+    assert Masker().mask(text) == f"{KEY_MASK}\nINFO after it\n"
 
 
 @pytest.mark.parametrize("line", HARMLESS)
