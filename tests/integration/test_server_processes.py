@@ -15,16 +15,30 @@ from typing import Any
 import pytest
 from command_line import CommandLine
 from headrace.clients.admin.admin_types import NewTopic
+from headrace.clients.admin.security_types import ScramPassword
 from headrace.clients.sync.admin_io import Admin
 from headrace.protocol.errors import NetworkError
 from headrace.runtime.ports_io import reserve_ports
 from headrace.services.server.config_file import server_file
 from headrace.services.server.control_io import FILE, ask
 from headrace.services.server.process_io import format_standalone
-from planted_secrets import SECRETS, TEXT
+from planted_secrets import SECRETS, TEXT, planted_in_keys
 from steady_load import SteadyLoad
 from waiting import wait_for
 
+# Secrets of every server: no file of a bundle has their values.
+SECURED = {
+    "delegation.token.secret.key": "hunter2-of-tokens",
+    "metrics.basic.auth": "ann:hunter2-of-metrics",
+}
+# Of the process that makes a bundle, under names that a bundle shows.
+VARIABLES = {
+    "RAY_REDIS_PASSWORD": "hunter2-env-a",
+    "JAVA_OPTS": "-Djavax.net.ssl.keyStorePassword=hunter2-env-b",
+    "RAY_PROXY": "http://ann:hunter2-env-c@proxy:8080",
+    "PYTHON_KEY": "-----BEGIN PRIVATE KEY-----\nhunter2+env+d\n-----END PRIVATE KEY-----",
+    "RAY_JAAS": 'org.apache.PlainLoginModule required username="ann" password="hunter2-env-e";',
+}
 REPLICATED = {"offsets.topic.replication.factor": 3, "transaction.state.log.replication.factor": 3}
 
 
@@ -66,6 +80,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Process]]
     folder = tmp_path_factory.mktemp("servers")
     port, *ports = reserve_ports(4)
     address = {"controller.quorum.bootstrap.servers": f"127.0.0.1:{port}"}
+    address |= SECURED
     controller = {"process.roles": "controller", "node.id": 7, "listener.port": port, **address}
     found = [Process(folder, "controller", 7, {**controller, "log.dirs": folder / "controller-7"})]
     for number, native in enumerate(ports, 1):
@@ -158,14 +173,28 @@ def test_service_manager_gets_ready_alive_and_stopping(servers: list[Process], t
 
 
 def test_bundle_has_no_secret_and_lists_what_is_down(
-    servers: list[Process], bootstrap: str, command_line: CommandLine, tmp_path: Path
+    servers: list[Process],
+    bootstrap: str,
+    command_line: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Node 3 is killed; secrets are in a config, in logs, in files of the data dir, in the environment."""
+    """Node 3 is killed. Secrets are in every sensitive key of a config file, in logs, in a file of the data
+    dir, in the environment, in the configs of the running servers, and one is the password of a user."""
     killed, folder = servers[3], servers[0].folder
     (folder / "security").mkdir()
     (folder / "security" / "ca.key").write_text("hunter2-of-a-file\n")
-    (folder / "app.log").write_text(TEXT + "the key was hunter2-of-a-file\n" + "x" * 3_000_000 + "\nend\n")
-    (folder / "secret.properties").write_text(servers[1].file.read_text() + TEXT)
+    in_config, in_log = planted_in_keys("hunter2-config"), planted_in_keys("hunter2-log")
+    lines = "".join(f"2026-11-29 INFO x: {line}\n" for line, _ in in_log)
+    # the part of the log that is kept begins inside a key
+    cut = "x" * 3_000_000 + "\nhunter2+cut+key\n-----END PRIVATE KEY-----\n"
+    (folder / "app.log").write_text(f"{cut}{lines}the key was hunter2-of-a-file\nend\n")
+    config = "".join(f"{line}\n" for line, _ in in_config)
+    (folder / "secret.properties").write_text(servers[1].file.read_text() + config + TEXT)
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    with Admin(bootstrap) as admin:
+        admin.set_passwords({"carol": ScramPassword("hunter2-of-carol")}).raise_for_errors()
     killed.child.kill()
     killed.child.wait()
     archive = tmp_path / "b.tar.gz"
@@ -193,6 +222,7 @@ def test_bundle_has_no_secret_and_lists_what_is_down(
         assert hashlib.sha256(files[entry["path"]].encode()).hexdigest() == entry["sha256"]
     for name, text in files.items():
         assert [secret for secret in (*SECRETS, "hunter2") if secret in text] == [], name
+    assert "metrics.basic.auth" in files["cluster/node-configs-1.json"]
     (machine,) = {name.split("/")[1] for name in files if name.startswith("machines/")}
     for path in (
         "configs/secret.properties", "logs/app.log", "servers/node-1/meta.properties", "kernel/meminfo.txt",
