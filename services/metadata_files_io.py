@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..controller.config import ControllerConfig
 from ..controller.quorum.log_recovery import METADATA_PARTITION
 from ..controller.quorum.record_batches import decode_batches
 from ..controller.quorum.snapshots import SUFFIX, list_snapshots, read_snapshot
@@ -12,6 +13,11 @@ from ..protocol.metadata.image import MetadataImage
 from ..protocol.metadata.replay import replay
 from ..protocol.records.header import HEADER_BYTES, read_batch_header
 from ..runtime.files.files_io import OsFiles
+from ..storage_node.configs.client_metrics_config import ClientMetricsConfig
+from ..storage_node.configs.group_config import GroupConfig
+from ..storage_node.configs.node_config import NodeConfig
+from ..storage_node.log.config import LogConfig
+from .metadata_tree import plain_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,8 +105,25 @@ def _whole(data: bytes) -> int:
     return end
 
 
-def shown_keys(*schemas: type[Config]) -> Callable[[str], bool]:
+def log_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """The records of the log with their offsets and epochs, JSON-able, without secrets. Errors:
+    CorruptMessageError."""
+    shown = shown_keys()
+    for batch in log_batches(folder):
+        for index, record in enumerate(batch.records):
+            place = {"offset": batch.header.base_offset + index, "epoch": batch.header.leader_epoch}
+            yield {**place, **plain_record(record, shown)}
+
+
+def shown_keys() -> Callable[[str], bool]:
     """Whether values of a config key may be shown: it is declared, and not sensitive."""
+    schemas: tuple[type[Config], ...] = (
+        LogConfig,
+        NodeConfig,
+        GroupConfig,
+        ClientMetricsConfig,
+        ControllerConfig,
+    )
     shown = {
         declaration.name
         for schema in schemas

@@ -17,6 +17,8 @@ from ...protocol.errors import HeadraceError
 from ...runtime.files.files_io import OsFiles
 from ...storage_node.log.dump_folders import dump_path
 from ..cluster_files_io import home_dir
+from ..metadata_files_io import log_rows, read_image, shown_keys
+from ..metadata_tree import Leaf, tree_of, walk
 from ..server.control_io import FILE as CONTROL_SOCKET
 from ..server.control_io import ask
 from .masking import secrets_of
@@ -140,21 +142,34 @@ def _listing(server: Path) -> Iterator[str]:
 
 
 def _metadata(folder: Path) -> str:
-    """The last snapshot and the log behind it; the newest part if they are long."""
-    snapshots = sorted(path for path in folder.glob("*.checkpoint"))
-    paths = [*snapshots[-1:], *sorted(folder.glob("*.log"))]
+    """The state of the cluster as the newest snapshot and the log have it, the records of the log, and its
+    batches; cut if they are long."""
     lines, size = list[str](), 0
-    try:
-        for path in paths:
-            for _, entry in dump_path(OsFiles(), str(path)):
-                lines.append(json.dumps({"file": path.name, **entry.to_mapping()}, default=str))
+    for entries in (_state(folder), log_rows(folder), _batches(folder)):
+        try:
+            for entry in entries:
+                lines.append(json.dumps(entry, default=str))
                 size += len(lines[-1])
                 if size > MAX_METADATA:
-                    lines.append(json.dumps({"cut": f"after {size} bytes, in {path.name}"}))
-                    return "\n".join(lines) + "\n"
-    except (HeadraceError, OSError, ValueError) as error:  # the log is written meanwhile
-        lines.append(json.dumps({"error": str(error)}))
+                    return "\n".join([*lines, json.dumps({"cut": f"after {size} bytes"})]) + "\n"
+        except (HeadraceError, OSError, ValueError) as error:  # the log is written meanwhile
+            lines.append(json.dumps({"error": str(error)}))
     return "\n".join(lines) + "\n"
+
+
+def _state(folder: Path) -> Iterator[dict[str, Any]]:
+    image, origin = read_image(folder)
+    yield {"state": origin}
+    for path, entry in walk(tree_of(image, shown_keys()), "/"):
+        if isinstance(entry, Leaf):
+            yield {"path": path, "value": entry.value}
+
+
+def _batches(folder: Path) -> Iterator[dict[str, Any]]:
+    """Of files, since their records are read above, without secrets."""
+    for path in sorted(folder.glob("*.log")):
+        for _, entry in dump_path(OsFiles(), str(path), has_records=False):
+            yield {"file": path.name, **entry.to_mapping()}
 
 
 def _ray_logs(folder: Path) -> Iterator[tuple[str, str]]:

@@ -135,7 +135,8 @@ def _is_secret(name: str) -> bool:
 
 def _masked_pair(match: re.Match[str]) -> str:
     name, value = match["name"], match["value"]
-    is_harmless = _HARMLESS.match(value) and not _ALWAYS.search(name)
+    # the contents of a structure have names of their own
+    is_harmless = value in ("{", "[") or (_HARMLESS.match(value) and not _ALWAYS.search(name))
     if is_harmless or not _is_secret(name) or value.strip("\"'").startswith(_MASKED):
         return match[0]
     quote = value[0] if value[0] in "\"'" else ""

@@ -96,19 +96,9 @@ def shell(settings: Settings, *, source: Path) -> None:
 @reading_command(form_option)
 def log(settings: Settings, *, source: Path) -> None:
     """Print the records of the metadata log, one by one, without secrets."""
-    from ..metadata_files_io import log_batches, metadata_folder
-    from ..metadata_tree import plain_record
+    from ..metadata_files_io import log_rows, metadata_folder
 
-    shown = _shown()
-    rows = (
-        {
-            "offset": batch.header.base_offset + index,
-            "epoch": batch.header.leader_epoch,
-            **plain_record(record, shown),
-        }
-        for batch in log_batches(metadata_folder(source))
-        for index, record in enumerate(batch.records)
-    )
+    rows = log_rows(metadata_folder(source))
     if settings.form == "json":
         print_rows(list(rows), (), "json")
         return
@@ -120,11 +110,11 @@ class _Browser:
     """The tree, and the current folder of the shell."""
 
     def __init__(self, source: Path) -> None:
-        from ..metadata_files_io import read_image
+        from ..metadata_files_io import read_image, shown_keys
         from ..metadata_tree import tree_of
 
         image, self.origin = read_image(source)
-        self._root = tree_of(image, _shown())
+        self._root = tree_of(image, shown_keys())
         self._base: tuple[str, ...] = ()
 
     @property
@@ -230,14 +220,3 @@ def _values(node: Folder | Leaf) -> Any:
     from ..metadata_tree import Leaf
 
     return node.value if isinstance(node, Leaf) else {name: _values(each) for name, each in node.items()}
-
-
-def _shown() -> Callable[[str], bool]:
-    from ...controller.config import ControllerConfig
-    from ...storage_node.configs.client_metrics_config import ClientMetricsConfig
-    from ...storage_node.configs.group_config import GroupConfig
-    from ...storage_node.configs.node_config import NodeConfig
-    from ...storage_node.log.config import LogConfig
-    from ..metadata_files_io import shown_keys
-
-    return shown_keys(LogConfig, NodeConfig, GroupConfig, ClientMetricsConfig, ControllerConfig)

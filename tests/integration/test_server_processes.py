@@ -229,7 +229,13 @@ def test_bundle_has_no_secret_and_lists_what_is_down(
         "servers/node-3/files.jsonl", "servers/controller-7/metadata.jsonl", "kernel/processes.txt",
     ):  # fmt: skip
         assert files[f"machines/{machine}/{path}"], path
-    assert "RegisterBroker" in files[f"machines/{machine}/servers/controller-7/metadata.jsonl"]
+    metadata = files[f"machines/{machine}/servers/controller-7/metadata.jsonl"].splitlines()
+    rows = [json.loads(line) for line in metadata]
+    assert {"RegisterBroker", "UserScramCredential"} <= {row.get("type") for row in rows}
+    assert [row["value"] for row in rows if row.get("path") == "/features/security.version"]
+    assert not [
+        row for row in rows if "error" in row or row.get("credential", {}).get("keys", "") > "(hidden)"
+    ]
     assert "log.dirs=" in files[f"machines/{machine}/configs/secret.properties"]
     assert files[f"machines/{machine}/logs/app.log"].endswith("end\n")
     server = json.loads(files["servers/node-1.json"])

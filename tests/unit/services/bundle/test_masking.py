@@ -30,6 +30,13 @@ def test_every_sensitive_key_is_masked_in_every_form() -> None:
     assert [secret for _, secret in planted if secret in parts.files["a.json"].decode()] == []
 
 
+def test_lines_of_json_stay_json() -> None:
+    """The structure below a secret name, and its secrets."""
+    text = json.dumps({"credential": {"iterations": 4096, "password": "hunter2"}, "tokens": ["a"]})
+    expected = {"credential": {"iterations": 4096, "password": MASK}, "tokens": ["a"]}
+    assert json.loads(Masker().mask(text)) == expected
+
+
 def test_end_of_a_log_that_begins_inside_a_private_key_is_masked() -> None:
     """The line with BEGIN is before the part that is kept."""
     text = "MIGHunter2wAgEAMBMGByqGSM49\nAgEGCCqGSM49hunter2\n-----END PRIVATE KEY-----\nINFO after it\n"
