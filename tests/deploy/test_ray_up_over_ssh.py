@@ -8,6 +8,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -38,11 +39,31 @@ def wheel(folder: Path) -> Path:
     given = os.environ.get(WHEEL)
     where = Path(given) if given else folder
     if not given and not list(folder.glob("headrace-*.whl")):
-        command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--no-deps",
+            "--wheel-dir",
+            str(folder),
+            sources(folder),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2400)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (found,) = where.glob("headrace-*.whl")
     return found
+
+
+def sources(folder: Path) -> str:
+    """A copy of the sources: pip builds in their folder, and leaves files that later builds take."""
+    listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    for name in filter(None, names):
+        if (ROOT / name).is_file():  # neither a link, nor deleted since
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / "source" / name)
+    return str(folder / "source")
 
 
 def with_version(source: Path, target: Path, version: str) -> Path:

@@ -24,6 +24,9 @@ USER, HOME = "ubuntu", Path("/home/ubuntu")
 DISK = Path("/srv/disk")  # where a machine sees its disk
 DISK_MIB = 1024
 GATEWAY = "254"
+# What a machine needs of this host, also where its own /tmp and /home hide it: the sources, the environment
+# of the test with its libraries, and the Python of that.
+SHARED = (Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix))
 READY = "serving"
 # The user has the rights of root: a machine needs a mount namespace, and no other user of this host.
 # The first one of its number: ssh looks for its keys in the home of this user.
@@ -159,6 +162,8 @@ class Machine:
             f"mount --bind {self.home} {HOME}",
             "ip link set lo up",
         ]
+        for number, path in enumerate(SHARED):
+            steps += [f"mkdir -p {path}", f"mount --bind {PLACE}/shared-{number} {path}"]
         if self.has_server:
             steps += ["mount -t tmpfs tmpfs /srv", f"mkdir {DISK}", f"mount -o loop {self.disk} {DISK}"]
         steps += [
@@ -288,6 +293,9 @@ def run(command: list[str], timeout_s: float) -> dict[str, Any]:
 def main(folder: str, *addresses: str) -> None:
     sh("mount", "--make-rprivate", "/")
     sh("mount", "--bind", folder, str(PLACE))
+    for number, path in enumerate(SHARED):
+        (PLACE / f"shared-{number}").mkdir()
+        sh("mount", "--bind", str(path), str(PLACE / f"shared-{number}"))
     program = Program(PLACE, list(addresses))
     answers = os.fdopen(os.dup(1), "w")
     print(json.dumps({}), file=answers, flush=True)
