@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,19 @@ for name, config in json.load(sys.stdin).items():
 print(json.dumps(found))
 """
 
+# Of a config and its second type of machines.
+MISTAKES: dict[str, Callable[[Any, Any], object]] = {
+    "misspelled key": lambda config, _: config.update(max_worker=2),
+    "misspelled key of a type": lambda _, kind: kind.update(min_wrkers=1),
+    "misspelled user": lambda config, _: config["auth"].update(ssh_usr="ubuntu"),
+    "unknown provider": lambda config, _: config["provider"].update(type="awz"),
+    "unknown head": lambda config, _: config.update(head_node_type="headrace_9"),
+    "text as a number": lambda config, _: config.update(max_workers="two"),
+    "resources as text": lambda _, kind: kind.update(resources="headrace-disk-2"),
+    "type without machines": lambda _, kind: kind.pop("node_config"),
+    "fewer than there must be": lambda _, kind: kind.update(min_workers=5),
+}
+
 
 def loaded(cloud: str) -> Any:
     return yaml.safe_load((ROOT / "deploy" / "ray" / f"{cloud}.yaml").read_text())
@@ -33,11 +48,13 @@ def loaded(cloud: str) -> Any:
 
 @pytest.fixture(scope="module")
 def validated() -> Any:
-    """Ray's judgement of both files, and of two with planted mistakes."""
-    misspelled = loaded("aws")
-    misspelled["available_node_types"]["headrace_2"]["min_wrkers"] = 1
+    """Ray's judgement of both files, and of each with planted mistakes."""
     configs = {name: loaded(name) for name in CLOUDS}
-    configs |= {"misspelled": misspelled, "unknown head": {**loaded("aws"), "head_node_type": "headrace_9"}}
+    for name in CLOUDS:
+        for mistake, plant in MISTAKES.items():
+            planted = loaded(name)
+            plant(planted, planted["available_node_types"]["headrace_2"])
+            configs[f"{name}: {mistake}"] = planted
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CHECK],
         input=json.dumps(configs),
@@ -64,9 +81,20 @@ def test_ray_accepts_the_file_and_keeps_three_machines(cloud: str, validated: An
     assert config["max_workers"] == 2
 
 
-@pytest.mark.parametrize("name", ["misspelled", "unknown head"])
-def test_ray_refuses_a_planted_mistake(name: str, validated: Any) -> None:
-    assert "error" in validated[name]
+@pytest.mark.parametrize("cloud", CLOUDS)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_ray_refuses_a_planted_mistake(cloud: str, mistake: str, validated: Any) -> None:
+    assert "error" in validated[f"{cloud}: {mistake}"]
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_keys_of_the_provider_are_those_of_the_schema(cloud: str) -> None:
+    """Ray accepts others, such as a misspelled region, and ignores them."""
+    found = find_spec("ray")
+    assert found is not None
+    assert found.origin is not None
+    schema = json.loads((Path(found.origin).parent / "autoscaler" / "ray-schema.json").read_text())
+    assert loaded(cloud)["provider"].keys() <= schema["properties"]["provider"]["properties"].keys()
 
 
 def test_ray_runs_with_the_settings_of_ray_cluster_yaml() -> None:
