@@ -54,7 +54,8 @@ class PartitionSums:
 
     def __init__(self) -> None:
         self.partitions = self.leaders = self.offline = 0
-        self.under_replicated = self.under_min_isr = self.at_min_isr = self.reassigning = 0
+        self.under_replicated = self.under_min_isr = self.at_min_isr = self.lost_to_min_isr = 0
+        self.reassigning = 0
         self.producers = self.open_transactions = self.late_transactions = 0
         self.oldest_transaction_ms = 0
         self.dirs: dict[str, list[int]] = {}  # bytes and logs
@@ -69,6 +70,7 @@ class PartitionSums:
             self.under_replicated += in_sync < len(partition.replicas)
             self.under_min_isr += in_sync < partition.min_isr
             self.at_min_isr += in_sync == partition.min_isr
+            self.lost_to_min_isr += partition.min_isr == in_sync < len(partition.replicas)
             registration = registration_of(image, *partition.key)
             if registration is not None:
                 self.reassigning += bool(registration.adding_replicas or registration.removing_replicas)
@@ -97,6 +99,7 @@ class PartitionSums:
         samples.set(table.UNDER_REPLICATED, self.under_replicated)
         samples.set(table.UNDER_MIN_ISR, self.under_min_isr)
         samples.set(table.AT_MIN_ISR, self.at_min_isr)
+        samples.set(table.LOST_TO_MIN_ISR, self.lost_to_min_isr)
         samples.set(table.REASSIGNING, self.reassigning)
         samples.set(table.PRODUCER_IDS, self.producers)
         samples.set(table.OPEN_TRANSACTIONS, self.open_transactions)

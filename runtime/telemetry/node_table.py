@@ -153,6 +153,13 @@ AT_MIN_ISR = gauge(
     "Led partitions with just min.insync.replicas in-sync replicas.",
     unit="{partition}",
 )
+LOST_TO_MIN_ISR = gauge(
+    "headrace",
+    _REPLICAS,
+    "UnderReplicatedAtMinIsrCount",
+    "Led partitions that have lost replicas, and have just min.insync.replicas in-sync replicas left.",
+    unit="{partition}",
+)
 REASSIGNING = gauge(
     "kafka.server", _REPLICAS, "ReassigningPartitions", "Led partitions that are moved.", unit="{partition}"
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .alert_rule import PAGE, TICKET, AlertRule
 
+_UP = 'up{job=~".*headrace.*"}'
 _ACTIVE = "kafka_controller_kafkacontroller_activecontrollercount"
 _TIMES = "kafka_network_requestmetrics_totaltimems_bucket"
 _WAITS = "kafka_network_requestmetrics_remotetimems_bucket"
@@ -25,7 +26,7 @@ _LAG, _LAG_AGE = "kafka_consumergroup_lag_sum", "kafka_consumergroup_lag_seconds
 CONTROLLERS = (
     AlertRule(
         "HeadraceNoActiveController",
-        f"sum by (cluster) ({_ACTIVE}) < 1",
+        f"(sum by (cluster) ({_ACTIVE}) or 0 * sum by (cluster) ({_UP})) < 1",  # also if all are down
         "30s",
         PAGE,
         "No controller is active: metadata cannot change, and a failed leader is not replaced.",
@@ -150,8 +151,7 @@ REPLICATION = (
     ),
     AlertRule(
         "HeadraceAtMinIsr",
-        "sum by (cluster) (kafka_server_replicamanager_atminisrpartitioncount) > 0"
-        " and sum by (cluster) (kafka_server_replicamanager_underreplicatedpartitions) > 0",
+        "sum by (cluster) (headrace_replica_manager_under_replicated_at_min_isr_count) > 0",
         "15m",
         TICKET,
         "{{ $value }} partitions have just min.insync.replicas in-sync replicas: the next loss stops writes.",
@@ -236,7 +236,7 @@ DISKS = (
 SERVERS = (
     AlertRule(
         "HeadraceServerDown",
-        'up{job=~".*headrace.*"} == 0',
+        f"{_UP} == 0",
         "1m",
         PAGE,
         "{{ $labels.instance }} cannot be scraped.",

@@ -13,10 +13,11 @@ import stall_watch
 
 VARIABLE = "HEADRACE_LOG"
 STALLS = "HEADRACE_STALLS"  # if set, stalls of the event loop are logged with their stacks
-# A file with a number of ms; while it exists, every fsync and every read of a thread is delayed by them.
-DISK_STALL = "HEADRACE_DISK_STALL"
-# A file; from SIGUSR1 on the event loop stands still while it exists.
-LOOP_STALL = "HEADRACE_LOOP_STALL"
+DISK_STALL = (
+    "HEADRACE_DISK_STALL"  # a file with a number of ms; while it exists, every fsync is delayed by them
+)
+READ_STALL = "HEADRACE_READ_STALL"  # a file; while it exists, reads of threads do not return
+LOOP_STALL = "HEADRACE_LOOP_STALL"  # a file; from SIGUSR1 on, the event loop stands still while it exists
 LOOK_S = 0.05
 
 
@@ -31,6 +32,8 @@ async def serve(server: Any) -> None:
     """Start a node or a controller, print "ready PORT", and serve until SIGTERM or its own end."""
     if stall_file := os.environ.get(DISK_STALL):
         _slow_down_disk(Path(stall_file))
+    if read_file := os.environ.get(READ_STALL):
+        _hold_reads(Path(read_file))
     if loop_file := os.environ.get(LOOP_STALL):
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _stand_still, Path(loop_file))
     if os.environ.get(STALLS):
@@ -49,7 +52,7 @@ async def serve(server: Any) -> None:
 
 def _slow_down_disk(stall_file: Path) -> None:
     """Simulate a disk with slow journal commits: fsync is delayed, but still durable."""
-    real_fdatasync, real_fsync, real_pread = os.fdatasync, os.fsync, os.pread
+    real_fdatasync, real_fsync = os.fdatasync, os.fsync
 
     def stall() -> None:
         if stall_file.exists():
@@ -63,16 +66,23 @@ def _slow_down_disk(stall_file: Path) -> None:
         stall()
         real_fsync(number)
 
+    os.fdatasync, os.fsync = fdatasync, fsync  # type: ignore[assignment]
+
+
+def _hold_reads(read_file: Path) -> None:
+    """Simulate a disk whose reads hang; those of the event loop find their bytes in memory."""
+    real_pread = os.pread
+
     def pread(number: int, size: int, position: int) -> bytes:
-        if threading.current_thread() is not threading.main_thread():  # the loop reads what is in memory
-            stall()
+        if threading.current_thread() is not threading.main_thread():
+            _stand_still(read_file)
         return real_pread(number, size, position)
 
-    os.fdatasync, os.fsync, os.pread = fdatasync, fsync, pread  # type: ignore[assignment]
+    os.pread = pread
 
 
-def _stand_still(loop_file: Path) -> None:
-    """Simulate a system call that does not return, on the thread of the event loop."""
+def _stand_still(stall_file: Path) -> None:
+    """Simulate a system call that does not return while the file exists."""
     never = threading.Event()
-    while loop_file.exists():
+    while stall_file.exists():
         never.wait(LOOK_S)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from headrace import TopicPartition
 
 HOST = "127.0.0.1"
 LAG_MS = 4_000  # replica.lag.time.max.ms: followers may be slow for longer than rules allow
+STALLS = (process_log.LOOP_STALL, process_log.READ_STALL)
 PASSWORD = "right-pa55word"
 CONFIG = {
     "metrics.listener": f"{HOST}:0",
@@ -40,8 +40,7 @@ class AlertCluster(FaultCluster):
 
     def _start_quorum(self) -> None:
         for server in self.servers.values():
-            server.environment[process_log.DISK_STALL] = str(stall_file(server, "disk"))
-            server.environment[process_log.LOOP_STALL] = str(stall_file(server, "loop"))
+            server.environment |= {variable: str(stall_file(server, variable)) for variable in STALLS}
         super()._start_quorum()
 
     def _node_arguments(self, server: Server) -> list[str]:
@@ -67,9 +66,9 @@ class AlertCluster(FaultCluster):
     def end_faults(self) -> None:
         """Heal the network, and let all servers run."""
         self.network.heal()
+        self.stall_controllers_disks(0)
         for server in self.servers.values():
-            for kind in ("disk", "loop"):
-                stall_file(server, kind).unlink(missing_ok=True)
+            release(server)
             if server.is_alive:
                 server.resume()
             else:
@@ -97,33 +96,27 @@ def port_of(server: Server, listener: str) -> int:
     return int((server.directory / f"listener.{listener}.port").read_text())
 
 
-def stall_file(server: Server, kind: str) -> Path:
-    """While it exists, the server's `disk` or `loop` stalls."""
-    return server.directory.with_name(f"{server.name}.{kind}-stall")
-
-
-def stall_disks(servers: Iterable[Server], ms: int) -> None:
-    """Delay every fsync and every read that may wait by so much; 0 ends that."""
-    for server in servers:
-        path = stall_file(server, "disk")
-        if ms:
-            written = path.with_suffix(".new")
-            written.write_text(str(ms))
-            written.rename(path)
-        else:
-            path.unlink(missing_ok=True)
+def stall_file(server: Server, variable: str) -> Path:
+    """While it exists, the event loop or reads of the server hang."""
+    return server.directory.with_name(f"{server.name}.{variable}")
 
 
 def hang(server: Server) -> None:
     """Let the event loop stand still, as in a system call that does not return, until `release`."""
-    stall_file(server, "loop").touch()
+    stall_file(server, process_log.LOOP_STALL).touch()
     assert server.process is not None
     server.process.send_signal(signal.SIGUSR1)
 
 
+def hang_reads(server: Server) -> None:
+    """Let no read of the disk return, until `release`."""
+    stall_file(server, process_log.READ_STALL).touch()
+
+
 def release(server: Server) -> None:
-    """End `hang`."""
-    stall_file(server, "loop").unlink()
+    """End `hang` and `hang_reads`."""
+    for variable in STALLS:
+        stall_file(server, variable).unlink(missing_ok=True)
 
 
 def limit_descriptors(server: Server, spare: int) -> tuple[int, int]:

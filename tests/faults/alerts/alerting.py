@@ -33,7 +33,7 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600}
 Fires = Callable[..., None]
 
 
-def tested_rules() -> str:
+def shortened_rules() -> str:
     """The rule file of the tests."""
     groups = [(name, [_shortened(rule) for rule in rules]) for name, rules in RULE_GROUPS]
     return rules_file(groups, hold=HOLD)
@@ -58,8 +58,8 @@ WINDOW = re.compile(r"\[\d+[smh](:\d+[smh])?\]")
 class AlertWatch:
     """A Prometheus with the tested rules."""
 
-    def __init__(self, server: PrometheusServer) -> None:
-        self.server = server
+    def __init__(self, server: PrometheusServer, patience_s: float = PATIENCE_S) -> None:
+        self.server, self._patience_s = server, patience_s
 
     def wait_firing(self, *names: str, each: Callable[[], object] | None = None) -> None:
         """Wait until each of these alerts has fired since the call; `each` is called again and again."""
@@ -71,14 +71,14 @@ class AlertWatch:
             fired.update(self.server.alerts())
             return fired >= set(names)
 
-        wait_for(is_so, f"{names} fire", PATIENCE_S, lambda: f"{fired} {self.server.evidence()}")
+        wait_for(is_so, f"{names} fire", self._patience_s, lambda: f"{fired} {self.server.evidence()}")
 
     def wait_quiet(self, *names: str) -> None:
         """Wait until none of these alerts fires."""
         wait_for(
             lambda: not self.server.alerts() & set(names),
             f"{names} do not fire",
-            PATIENCE_S,
+            self._patience_s,
             lambda: f"{self.server.alerts()} {self.server.evidence()}",
         )
 
@@ -112,7 +112,7 @@ class Fault:
 def alert_watch(folder: Path, urls: Sequence[str], interval: str = INTERVAL) -> Iterator[AlertWatch]:
     """A Prometheus that scrapes these endpoints."""
     rules = folder / "rules.yml"
-    rules.write_text(tested_rules())
+    rules.write_text(shortened_rules())
     with prometheus(folder / "prometheus", {"headrace": urls}, [rules], interval) as server:
         server.wait_for(f"sum(up) == {len(urls)}", "all servers are scraped")
         yield AlertWatch(server)

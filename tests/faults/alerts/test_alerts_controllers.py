@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import headrace
 import pytest
-from alert_cluster import AlertCluster, hang, release, stall_disks
+from alert_cluster import AlertCluster, hang, release
 from alerting import AlertWatch
 from fault_cluster import Server
 from proxy import between
@@ -34,9 +34,9 @@ def test_slow_disks_of_all_controllers(cluster: AlertCluster, watch: AlertWatch,
     """Each commit waits for the disks of a majority."""
     entity = headrace.quota_entity(client_id="app")
     with fault(watch) as fires, cluster.clients.admin() as admin:
-        stall_disks(cluster.controllers, SLOW_DISK_MS)
+        cluster.stall_controllers_disks(SLOW_DISK_MS)
         fires(each=lambda: admin.alter_client_quotas({entity: {"producer_byte_rate": 1e9}}))
-        stall_disks(cluster.controllers, 0)
+        cluster.stall_controllers_disks(0)
 
 
 @pytest.mark.alerts("HeadraceQuorumWithoutLeader", "HeadraceNoActiveController")
@@ -49,6 +49,17 @@ def test_paused_majority_of_controllers(cluster: AlertCluster, watch: AlertWatch
             server.pause()
         fires()
         for server in paused:
+            server.resume()
+
+
+@pytest.mark.alerts("HeadraceNoActiveController")
+def test_all_controllers_are_paused(cluster: AlertCluster, watch: AlertWatch, fault: Callable) -> None:
+    """No controller is left that says so."""
+    with fault(watch) as fires:
+        for server in cluster.controllers:
+            server.pause()
+        fires()
+        for server in cluster.controllers:
             server.resume()
 
 

@@ -33,13 +33,31 @@ def write_rounds(cluster: AlertCluster, topic: str, rounds: int) -> None:
 def test_paused_follower(cluster: AlertCluster, watch: AlertWatch, fault: Callable) -> None:
     """Its partition has just enough replicas without it; another one that moves to it does not arrive."""
     cluster.create("copied", 1, 2, 3, min_insync_replicas=2)
-    cluster.create("moved", 1)
+    cluster.create("moved", 1)  # its only replica is min.insync.replicas, too, and lacks none
     with fault(watch) as fires, cluster.clients.admin() as admin:
         cluster.node(3).pause()
         admin.alter_partition_reassignments({TopicPartition("moved", 0): (3,)}).raise_for_errors()
         fires()
         cluster.node(3).resume()
     cluster.delete("copied", "moved")
+
+
+@pytest.mark.faults
+@pytest.mark.alerts("HeadraceUnderReplicated")
+def test_paused_follower_that_can_be_spared(
+    cluster: AlertCluster, watch: AlertWatch, fault: Callable
+) -> None:
+    """Its partition has more than min.insync.replicas without it; another has no other replica."""
+    cluster.create("spared", 1, 2, 3, min_insync_replicas=1)
+    cluster.create("single", 1)
+    topic = cluster.image().topics["spared"]
+    with fault(watch) as fires, contextlib.closing(cluster.raw(cluster.node(1))) as raw:
+        cluster.node(3).pause()
+        assert raw.produce(topic.topic_id, b"a record that the follower lacks", acks=1).error_code == 0
+        fires()
+        assert "HeadraceAtMinIsr" not in watch.server.alerts()
+        cluster.node(3).resume()
+    cluster.delete("spared", "single")
 
 
 @pytest.mark.faults

@@ -90,11 +90,13 @@ def test_replicas_are_counted_by_state(rig: CoreRig) -> None:
     rig.topic("full", replicas=(1, 2))
     short = rig.topic("short", replicas=(1, 2, 3))
     rig.metadata(PartitionChangeRecord(short, 0, isr=(1,)))
+    rig.topic("single", replicas=(1,))
     rig.topic("far", leader=2, replicas=(2, 1))
     samples = read(rig)
-    assert samples.get(table.PARTITION_COUNT) == 3
-    assert samples.get(table.LEADER_COUNT) == 2
+    assert samples.get(table.PARTITION_COUNT) == 4
+    assert samples.get(table.LEADER_COUNT) == 3
     assert samples.get(table.UNDER_REPLICATED) == 1
-    assert samples.get(table.AT_MIN_ISR) == 1
+    assert samples.get(table.AT_MIN_ISR) == 2
+    assert samples.get(table.LOST_TO_MIN_ISR) == 1
     assert samples.get(table.MAX_LAG) == 0
     assert samples.get(table.FETCHER_LAG, "far", "0") == 0
