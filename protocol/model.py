@@ -12,6 +12,8 @@ TopicId = NewType("TopicId", bytes)  # 16 bytes, a random UUID
 NO_NODE = NodeId(-1)
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+ISOLATION_LEVELS = ("read_uncommitted", "read_committed")  # by number
 NO_EPOCH = -1
 
 EARLIEST_TIMESTAMP = -2  # ListOffsets: the log start offset

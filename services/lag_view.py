@@ -83,6 +83,7 @@ def _partition_row(tp: TopicPartition, lag: ConsumerLag) -> dict[str, Any]:
         "lag": lag.records,
         "seconds": lag.seconds,
         "member": None if member is None else member.member_id,
+        "instance": None if member is None else member.group_instance_id,
         "client": None if member is None else member.client_id,
         "host": None if member is None else member.host,
         "error": None if lag.error is None else str(lag.error),

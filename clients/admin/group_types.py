@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...protocol.model import TopicPartition
-    from ..group.group_metadata import OffsetAndMetadata
 
 
 class GroupType(StrEnum):
@@ -87,22 +86,6 @@ class GroupDescription:
     members: tuple[GroupMemberDescription, ...]
     group_epoch: int = -1
     assignment_epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
-    """The lag of a group in a partition: records between the committed offset and `end`, the high watermark
-    or last stable offset. None for missing or unknown values."""
-
-    committed: OffsetAndMetadata | None
-    end: int | None
-
-    @property
-    def lag(self) -> int | None:
-        """Negative if the partition has lost records that the group has read."""
-        if self.committed is None or self.end is None:
-            return None
-        return self.end - self.committed.offset
 
 
 class TransactionState(StrEnum):

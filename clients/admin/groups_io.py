@@ -22,10 +22,8 @@ from ...protocol.messages import registry as apis
 from ...protocol.messages.streams_groups import StreamsGroupDescribeRequest
 from ...protocol.model import TopicPartition
 from ...runtime.nearest import did_you_mean
-from ..consumer.offsets_io import list_offsets
-from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
 from ..group.group_metadata import NO_GENERATION, OffsetAndMetadata
-from .admin_types import LATEST, Results
+from .admin_types import Results
 from .coordinator_requester_io import CoordinatorRequester
 from .group_types import (
     GroupDescription,
@@ -33,7 +31,6 @@ from .group_types import (
     GroupMemberDescription,
     GroupState,
     GroupType,
-    PartitionLag,
     known_names,
 )
 from .requester_io import error_of, may_retry
@@ -127,30 +124,6 @@ class GroupEngine:
             return await _fetched(at, groups.OffsetFetchGroup(at.key, None), require_stable=False)
 
         return await self._coordinator_requester.each(group_ids, ask, self._requester.call(timeout))
-
-    async def lag(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None,
-        *,
-        read_committed: bool,
-        timeout: float | None,
-    ) -> dict[TopicPartition, PartitionLag]:
-        """The lag of all partitions with a committed offset, or of some."""
-        call = self._requester.call(timeout)
-        committed = await self.list_offsets(group_id, partitions, require_stable=False, timeout=timeout)
-        ends = await list_offsets(
-            self._requester.hub,
-            dict.fromkeys(committed, LATEST.timestamp),
-            deadline_ms=call.deadline_ms,
-            request_timeout_ms=self._requester.config.request_timeout_ms,
-            backoff=self._requester.backoff,
-            isolation=READ_COMMITTED if read_committed else READ_UNCOMMITTED,
-        )
-        return {
-            tp: PartitionLag(offset, None if isinstance(end := ends[tp], HeadraceError) else end.offset)
-            for tp, offset in committed.items()
-        }
 
     # --- changing ---------------------------------------------------------------------------------------
 

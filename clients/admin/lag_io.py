@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...protocol.errors import HeadraceError
+from ...protocol.errors import ConfigError, HeadraceError
 from ...protocol.messages.lag import (
     MAX_COUNTED_OFFSETS,
     CountRecordsPartition,
@@ -19,6 +19,8 @@ from ...protocol.messages.lag import (
     CountRecordsResponse,
 )
 from ...protocol.messages.registry import COUNT_RECORDS
+from ...protocol.model import ISOLATION_LEVELS
+from ...protocol.records.settings import INT64_MAX
 from ..cluster.leaders_io import LeaderQuery, query_leaders
 from .admin_types import Results
 from .lag_types import ConsumerGroupLag, ConsumerLag
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from .groups_io import GroupEngine
     from .requester_io import AdminRequester, Call
 
+BEYOND = INT64_MAX  # at the end of every log there is nothing to count, and the response has the end
 MAX_AT_ONCE = 4  # Bound: batches of counts at the same time; a leader counts on one thread
 
 
@@ -51,10 +54,16 @@ class LagEngine:
         self._groups = groups
 
     async def lag(
-        self, group_ids: Sequence[str], topics: Collection[str] | None, *, timeout: float | None
+        self,
+        group_ids: Sequence[str],
+        topics: Collection[str] | None,
+        *,
+        isolation: str,
+        timeout: float | None,
     ) -> Results[str, ConsumerGroupLag]:
         """The lag of each group, of all without `group_ids`, or the error. A group that was listed and is
-        deleted meanwhile is left out."""
+        deleted meanwhile is left out. Errors: ConfigError."""
+        level = level_of(isolation)
         call = self._requester.call(timeout)
         names = list(dict.fromkeys(group_ids))
         if not group_ids:
@@ -63,7 +72,12 @@ class LagEngine:
         found: dict[str, ConsumerGroupLag | BaseException] = dict(described.errors)
         groups = {name: described[name] for name in names if name not in found}
         places = await self._positions(groups, topics, call)
-        lags = await self._counted(places, call)
+        wanted: dict[TopicPartition, set[int]] = {}
+        for committed in places.values():
+            if not isinstance(committed, BaseException):
+                for tp, offset in committed.items():
+                    wanted.setdefault(tp, set()).add(BEYOND if offset is None else offset)
+        lags = await self._counted(wanted, level, call)
         for name, group in groups.items():
             committed = places[name]
             if isinstance(committed, BaseException):
@@ -71,6 +85,25 @@ class LagEngine:
             else:
                 found[name] = _group_lag(group, committed, lags)
         return Results({name: found[name] for name in names})
+
+    async def count(
+        self,
+        offsets: Mapping[TopicPartition, Iterable[int]],
+        *,
+        isolation: str,
+        timeout: float | None,
+    ) -> Results[TopicPartition, dict[int, ConsumerLag]]:
+        """The lag of readers at these offsets of each partition, by offset, or the error. Errors:
+        ConfigError."""
+        level = level_of(isolation)
+        wanted = {tp: sorted(set(some)) for tp, some in offsets.items()}
+        lags = await self._counted(wanted, level, self._requester.call(timeout))
+        found: dict[TopicPartition, dict[int, ConsumerLag] | BaseException] = {}
+        for tp, some in wanted.items():
+            counted = {offset: lags[tp, offset] for offset in some}
+            failed = next((lag.error for lag in counted.values() if lag.error is not None), None)
+            found[tp] = counted if failed is None else failed
+        return Results(found)
 
     async def _positions(
         self, groups: Mapping[str, GroupDescription], topics: Collection[str] | None, call: Call
@@ -91,21 +124,15 @@ class LagEngine:
         return found
 
     async def _counted(
-        self, places: Mapping[str, Mapping[TopicPartition, int | None] | BaseException], call: Call
+        self, wanted: Mapping[TopicPartition, Iterable[int]], level: int, call: Call
     ) -> dict[tuple[TopicPartition, int], ConsumerLag]:
-        """The lag of each partition at each committed offset of some group."""
-        wanted: dict[TopicPartition, set[int]] = {}
-        for committed in places.values():
-            if not isinstance(committed, BaseException):
-                for tp, offset in committed.items():
-                    if offset is not None:
-                        wanted.setdefault(tp, set()).add(offset)
+        """The lag of each partition at each of its offsets."""
         room = asyncio.Semaphore(MAX_AT_ONCE)
         found: dict[tuple[TopicPartition, int], ConsumerLag] = {}
 
         async def one(batch: dict[TopicPartition, tuple[int, ...]]) -> None:
             async with room:
-                for tp, answer in (await self._ask(batch, call)).items():
+                for tp, answer in (await self._ask(batch, level, call)).items():
                     found.update(
                         zip(((tp, offset) for offset in batch[tp]), _lags(batch[tp], answer), strict=True)
                     )
@@ -114,7 +141,7 @@ class LagEngine:
         return found
 
     async def _ask(
-        self, batch: Mapping[TopicPartition, tuple[int, ...]], call: Call
+        self, batch: Mapping[TopicPartition, tuple[int, ...]], level: int, call: Call
     ) -> dict[TopicPartition, Counted | HeadraceError]:
         requester = self._requester
         return await query_leaders(
@@ -122,7 +149,7 @@ class LagEngine:
             LeaderQuery(
                 COUNT_RECORDS,
                 CountRecordsPartition,
-                lambda entries, _timeout_ms: CountRecordsRequest(entries),
+                lambda entries, _timeout_ms: CountRecordsRequest(entries, level),
                 lambda counted: counted,
                 failure="no count of its records in time",
                 answers=_parts,
@@ -135,6 +162,13 @@ class LagEngine:
 
     def _left_s(self, call: Call) -> float:
         return max(call.deadline_ms - self._requester.hub.now_ms(), 1) / 1000
+
+
+def level_of(isolation: str) -> int:
+    """The number of an isolation level. Errors: ConfigError."""
+    if isolation not in ISOLATION_LEVELS:
+        raise ConfigError(f"isolation is one of {', '.join(ISOLATION_LEVELS)}, not {isolation!r}")
+    return ISOLATION_LEVELS.index(isolation)
 
 
 def batches_of(
@@ -170,7 +204,7 @@ def _lags(offsets: Sequence[int], answer: Counted | HeadraceError) -> Iterator[C
         seconds = None if count.records else 0.0
         if count.records and count.first_timestamp >= 0:
             seconds = max(answer.wall_ms - count.first_timestamp, 0) / 1000
-        yield ConsumerLag(offset, part.log_start_offset, part.last_stable_offset, count.records, seconds)
+        yield ConsumerLag(offset, part.log_start_offset, part.end_offset, count.records, seconds)
 
 
 def _group_lag(
@@ -182,7 +216,13 @@ def _group_lag(
     return ConsumerGroupLag(
         group,
         {
-            tp: replace(ConsumerLag(None) if offset is None else lags[tp, offset], member=owners.get(tp))
+            tp: replace(
+                _uncommitted(lags[tp, BEYOND]) if offset is None else lags[tp, offset], member=owners.get(tp)
+            )
             for tp, offset in committed.items()
         },
     )
+
+
+def _uncommitted(lag: ConsumerLag) -> ConsumerLag:
+    return replace(lag, committed=None, records=None, seconds=None)

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 class ConsumerLag:
     """The lag of a group in a partition.
 
-    `records` that a consumer with isolation level read_committed would still receive: offsets that compaction
-    removed, transaction markers and records of aborted transactions do not count. `seconds` is the age of the
-    first of them, by its timestamp and the leader's clock; 0 without any. `end` is the last stable offset.
+    `records` that a consumer would still receive: offsets that compaction removed and transaction markers do
+    not count. With isolation level read_committed records of aborted transactions do not count either, and
+    `end` is the last stable offset; with read_uncommitted it is the high watermark. `seconds` is the age of
+    the first record, by its timestamp and the leader's clock; 0 without any.
     Both lags are None if the group has committed no offset there, or with an `error`; `seconds` also if the
     record has no timestamp.
     """

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         GroupDescription,
         GroupListing,
         HangingTransaction,
-        PartitionLag,
         ProducerDescription,
         ProducerIdAndEpoch,
         TransactionDescription,
@@ -340,21 +339,6 @@ class AsyncAdmin(AsyncSecurityAdmin, AsyncRolesAdmin, AsyncReplicasAdmin, AsyncL
             self._engine.groups.list_offsets(
                 group_id, partitions, require_stable=require_stable, timeout=timeout
             )
-        )
-
-    async def group_lag(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        read_committed: bool = False,
-        timeout: float | None = None,
-    ) -> dict[TopicPartition, PartitionLag]:
-        """The offsets between a group and the end, in all partitions with a committed offset, or in these: up
-        to the high watermark, or with `read_committed` to the last stable offset. `consumer_group_lag` counts
-        records."""
-        return await self._run(
-            self._engine.groups.lag(group_id, partitions, read_committed=read_committed, timeout=timeout)
         )
 
     async def alter_group_offsets(

@@ -318,7 +318,8 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         return {tp: value if value.offset >= 0 else None for tp, value in found.items()}
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """Records between each position and the end, as of the last fetch; None while unknown."""
+        """The offset lag, not of records: from each position to the end, as of the last fetch; None while
+        unknown."""
         return self._engine.lag()
 
     def metrics(self) -> dict[str, float]:

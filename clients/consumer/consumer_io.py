@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import ConfigError, HeadraceError
 from ...protocol.messages.registry import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from ...protocol.model import EARLIEST_TIMESTAMP
+from ...protocol.model import EARLIEST_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED
 from ...protocol.records.codec import active_codec
 from ...runtime.effect_performer import EffectPerformer, ignore, on
 from ...runtime.freed_memory import keep_freed_memory
@@ -38,7 +38,7 @@ from .metrics import consumer_metrics
 from .offsets_io import list_offsets, offsets_or_raise
 from .positions import Positions, positions
 from .record_reader_io import RecordReader
-from .requests import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits, leaders_of
+from .requests import FetchLimits, leaders_of
 from .topic_discovery import TopicDiscovery
 
 if TYPE_CHECKING:

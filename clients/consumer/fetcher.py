@@ -32,7 +32,7 @@ from ...protocol.messages.data import (
     ListOffsetsResponse,
     OffsetForLeaderEpochResponse,
 )
-from ...protocol.model import EARLIEST_TIMESTAMP, NO_EPOCH, NO_NODE, NO_OFFSET
+from ...protocol.model import EARLIEST_TIMESTAMP, NO_EPOCH, NO_NODE, NO_OFFSET, READ_COMMITTED
 from .completed_fetch import AbortedTransactions, buffer_batches
 from .effects import (
     Effect,
@@ -47,7 +47,7 @@ from .effects import (
     UpdateLeader,
 )
 from .fetch_state import PartitionState
-from .requests import READ_COMMITTED, FetchLimits, InFlightRequests, RequestBuilder
+from .requests import FetchLimits, InFlightRequests, RequestBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

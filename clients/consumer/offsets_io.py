@@ -11,9 +11,9 @@ from ...protocol.messages.data import (
     ListOffsetsRequest,
 )
 from ...protocol.messages.registry import LIST_OFFSETS
+from ...protocol.model import READ_UNCOMMITTED
 from ..cluster.leaders_io import LeaderQuery, query_leaders
 from ..records import OffsetAndTimestamp
-from .requests import READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,6 +12,7 @@ from ...protocol.messages.data import (
     ListOffsetsRequest,
     OffsetForLeaderEpochRequest,
 )
+from ...protocol.model import READ_UNCOMMITTED
 from ..cluster.silence import ExpectedLeader
 from .effects import Request, RequestedPartition, SendFetch, SendListOffsets, SendOffsetForLeaderEpoch
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ..cluster.metadata import ClusterView
 
 MAX_REQUESTS_PER_NODE = 8
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 def leaders_of(sent: Request) -> list[ExpectedLeader]:

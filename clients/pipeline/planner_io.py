@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, TypeVar
 from ...protocol.errors import DataLossError, KafkaError, NetworkError, UnknownTopicOrPartitionError
 from ...protocol.messages.data import MetadataRequest
 from ...protocol.messages.registry import METADATA
-from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from ...protocol.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    TopicPartition,
+)
 from ..admin.log_dirs_io import LogDirsEngine
 from ..admin.requester_io import AdminRequester
 from ..cluster.backoff import Backoff
 from ..config import AdminConfig, ConnectionConfig, resolve
 from ..consumer.offsets_io import list_offsets, offsets_or_raise
-from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
 from .filters import Filters
 from .offsets import Position, position_of
 from .planning import (

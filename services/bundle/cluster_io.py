@@ -59,7 +59,7 @@ def add_cluster(parts: Parts, admin: Admin, ends_at_s: float) -> None:
     ids = [each.group_id for each in groups or ()][:MAX_GROUPS]
     if ids:
         attempt("group-members", lambda: admin.describe_groups(*ids))
-        attempt("group-lag", lambda: {group: admin.group_lag(group) for group in ids})
+        attempt("group-lag", lambda: admin.consumer_group_lag(*ids))
     transactions = attempt("transactions", admin.list_transactions)
     open_ids = [each.transactional_id for each in transactions or ()][:MAX_TRANSACTIONS]
     if open_ids:

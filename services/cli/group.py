@@ -10,6 +10,7 @@ import click
 
 from ...clients.admin.group_types import GroupType
 from ..group_reset import scope_of
+from ..lag_view import PARTITION_COLUMNS, group_row, partition_lines
 from .admin import open_admin, places_of, raise_first
 from .common import (
     Settings,
@@ -22,6 +23,7 @@ from .common import (
 )
 from .completion import group_names, topic_names
 from .group_reset import reset
+from .lag import found_lags, isolation_option
 from .output import note, print_object, print_rows, write_line
 from .regex import validate_regex
 from .sent_topology import sent_topology, topology_lines, topology_rows
@@ -30,14 +32,14 @@ from .watch import watchable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ...clients.admin.group_types import GroupDescription, GroupMemberDescription, PartitionLag
+    from ...clients.admin.group_types import GroupDescription, GroupMemberDescription
+    from ...clients.admin.lag_types import ConsumerGroupLag
     from ...clients.admin.streams_groups import StreamsMemberDescription, StreamsTasks, TaskId
     from ...clients.sync.admin_io import Admin
     from ...protocol.model import TopicPartition
     from ...protocol.records.streams_group_records import TopologyDescription
 
 _LISTED = ("group", "type", "state", "protocol")
-_LAGS = ("topic", "partition", "committed", "end", "lag", "member", "client", "host")
 _TASKS = ("group", "task", "role", "target", "member", "process", "client", "host")
 _MEMBERS = ("group", "member", "instance", "client", "host", "epoch", "partitions", "assignment")
 
@@ -90,19 +92,18 @@ def list_groups(
 @group.command()
 @click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=group_names)
 @click.option("--all", "is_all", is_flag=True, help="Show all groups.")
-@click.option(
-    "--read-committed", is_flag=True, help="Compute lag up to the last stable offset, not the high watermark."
-)
+@isolation_option
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 @watchable
-def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_committed: bool) -> None:
-    """Show the committed offset, the lag and the member of each partition of groups.
+def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, isolation: str) -> None:
+    """Show the committed offset, the exact lag and the member of each partition of groups.
 
-    Of a streams group, also shows the topology that its members sent.
+    The lag is that of `headrace lag`. Of a streams group, also shows the topology that its members sent.
     """
     with open_admin(settings, settings.client_config()) as admin:
-        found, errors = _described(admin, names, is_all)
-        shown = [(_facts(admin, each, read_committed), _topology(admin, each)) for each in found]
+        results = admin.consumer_group_lag(*_names(admin, names, is_all), isolation=isolation)
+        found, errors = found_lags(results), results.errors
+        shown = [(_facts(each), _topology(admin, each.group)) for each in found]
         if settings.form == "text":
             for facts, graph in shown:
                 _print_group(facts, graph)
@@ -197,45 +198,22 @@ def _described(
     admin: Admin, names: Sequence[str], is_all: bool
 ) -> tuple[list[GroupDescription], dict[str, BaseException]]:
     """Groups that exist, and the errors of the others. Errors: click.UsageError."""
-    if bool(names) == is_all:
-        raise click.UsageError("name groups, or give --all")
-    wanted = names or [each.group_id for each in admin.list_groups()]
-    results = admin.describe_groups(*dict.fromkeys(wanted))
+    results = admin.describe_groups(*_names(admin, names, is_all))
     return [results[name] for name in results if name not in results.errors], results.errors
 
 
-def _facts(admin: Admin, found: GroupDescription, read_committed: bool) -> dict[str, Any]:
-    owners = {place: member for member in found.members for place in member.assignment}
-    lags = admin.group_lag(found.group_id, read_committed=read_committed)
-    fresh = owners.keys() - lags.keys()
-    if fresh:
-        lags |= admin.group_lag(found.group_id, sorted(fresh), read_committed=read_committed)
-    rows = [_lag_row(place, lags[place], owners.get(place)) for place in sorted(lags)]
-    return {
-        "group": found.group_id,
-        "type": found.group_type.value,
-        "state": found.state.value,
-        "assignor": found.assignor or None,
-        "coordinator": found.coordinator,
-        "members": len(found.members),
-        "lag": sum(row["lag"] or 0 for row in rows),
-        "partitions": rows,
-    }
+def _names(admin: Admin, names: Sequence[str], is_all: bool) -> list[str]:
+    """The groups that a command is about. Errors: click.UsageError."""
+    if bool(names) == is_all:
+        raise click.UsageError("name groups, or give --all")
+    return list(dict.fromkeys(names or [each.group_id for each in admin.list_groups()]))
 
 
-def _lag_row(
-    place: TopicPartition, lag: PartitionLag, member: GroupMemberDescription | None
-) -> dict[str, Any]:
+def _facts(found: ConsumerGroupLag) -> dict[str, Any]:
     return {
-        "topic": place.topic,
-        "partition": place.partition,
-        "committed": None if lag.committed is None else lag.committed.offset,
-        "end": lag.end,
-        "lag": lag.lag,
-        "member": None if member is None else member.member_id,
-        "instance": None if member is None else member.group_instance_id,
-        "client": None if member is None else member.client_id,
-        "host": None if member is None else member.host,
+        **group_row(found),
+        "assignor": found.group.assignor or None,
+        "coordinator": found.group.coordinator,
     }
 
 
@@ -250,7 +228,7 @@ def _topology_field(graph: TopologyDescription | None) -> dict[str, Any]:
 def _print_group(facts: Mapping[str, Any], graph: TopologyDescription | None) -> None:
     print_object({name: value for name, value in facts.items() if name != "partitions"}, "text")
     if facts["partitions"]:
-        print_rows(facts["partitions"], _LAGS, "text")
+        print_rows(partition_lines(dict(facts)), PARTITION_COLUMNS, "text")
     for line in () if graph is None else topology_lines(graph):
         write_line(line)
     write_line("")

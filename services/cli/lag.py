@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...protocol.errors import HeadraceError
+from ...protocol.model import ISOLATION_LEVELS
 from ..lag_view import (
     GROUP_COLUMNS,
     PARTITION_COLUMNS,
@@ -28,7 +27,8 @@ from .common import (
     reading_command,
 )
 from .completion import group_names, topic_names
-from .output import note, plain_table, print_rows, write_line
+from .output import plain_table, print_rows, write_line
+from .watch import Watch, with_watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     from ...clients.admin.admin_types import Results
     from ...clients.admin.lag_types import ConsumerGroupLag
 
-_CLEAR = "\x1b[H\x1b[2J"
+isolation_option = click.option(
+    "--isolation",
+    type=click.Choice(ISOLATION_LEVELS),
+    default=ISOLATION_LEVELS[-1],
+    show_default=True,
+    help="Count the records that consumers with this isolation level have not received yet.",
+)
 
 
 @click.command()
@@ -51,73 +57,48 @@ _CLEAR = "\x1b[H\x1b[2J"
     help="Only of this topic; repeatable.",
 )
 @click.option("--partitions", "has_partitions", is_flag=True, help="Also show each partition of all groups.")
-@click.option("--watch", "is_watching", is_flag=True, help="Repeat it with the trend, until Ctrl-C.")
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0.1),
-    default=2.0,
-    show_default=True,
-    help="Seconds between refreshes.",
-)
-@click.option("--count", type=click.IntRange(min=1), help="End --watch after this many refreshes.")
+@isolation_option
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@with_watch
 def lag(
     settings: Settings,
     *,
     names: tuple[str, ...],
     topics: tuple[str, ...],
     has_partitions: bool,
-    is_watching: bool,
-    interval: float,
-    count: int | None,
+    isolation: str,
+    watch: Watch,
 ) -> None:
     """Show how many records groups have not read yet, and the age of the oldest one.
 
-    Counted by the leaders, exactly: what compaction removed, transaction markers and aborted records are no
-    lag. Shows each partition of groups that are named, and a line for each group otherwise. Groups of all
-    types that commit offsets: classic, consumer and streams groups.
+    Counted by the leaders, exactly: what compaction removed and transaction markers are no lag, and aborted
+    records only with --isolation read_uncommitted, which counts up to the high watermark, open transactions
+    included. Shows each partition of groups that are named, and a line for each group otherwise. Groups of
+    all types that commit offsets: classic, consumer and streams groups.
 
     With --watch: offsets consumed and produced per second, the change of the lag per second, and the time
     until there is none.
     """
     is_detailed = has_partitions or bool(names)
+    trends = Trends()
     with open_admin(settings, settings.client_config()) as admin:
-        if not is_watching:
-            results = admin.consumer_group_lag(*names, topics=topics or None)
-            rows = [group_row(each) for each in _found(results)]
+
+        def show() -> None:
+            results = admin.consumer_group_lag(*names, topics=topics or None, isolation=isolation)
+            found = found_lags(results)
+            rows = trends.rows_of(found, time.monotonic()) if watch.is_on else [*map(group_row, found)]
             if settings.form == "text":
-                write_line("\n".join(_lines(rows, (), is_detailed=is_detailed)))
+                columns = TREND_COLUMNS if watch.is_on else ()
+                write_line("\n".join(_lines(rows, columns, is_detailed=is_detailed)))
             else:
                 print_rows(rows, (), settings.form)
             raise_first(results.errors, len(results), "groups")
-            return
-        is_terminal = settings.form == "text" and sys.stdout.isatty()
-        trends, turn = Trends(), 0
-        while True:
-            began = time.monotonic()
-            try:
-                results = admin.consumer_group_lag(*names, topics=topics or None)
-            except HeadraceError as error:
-                if not turn:
-                    raise
-                note(f"headrace: {error}")  # a node may be restarting: ask again
-            else:
-                rows = trends.rows_of(_found(results), time.monotonic())
-                for name, trouble in results.errors.items():
-                    note(f"headrace: {name}: {trouble}")
-                if settings.form == "text":
-                    lines = _lines(rows, TREND_COLUMNS, is_detailed=is_detailed)
-                    write_line((_CLEAR if is_terminal else "") + "\n".join(lines))
-                else:
-                    print_rows(rows, (), settings.form)
-            sys.stdout.flush()
-            turn += 1
-            if turn == count:
-                return
-            time.sleep(max(began + interval - time.monotonic(), 0))
+
+        watch.run(show)
 
 
-def _found(results: Results[str, ConsumerGroupLag]) -> list[ConsumerGroupLag]:
+def found_lags(results: Results[str, ConsumerGroupLag]) -> list[ConsumerGroupLag]:
+    """Those without an error."""
     return [results[name] for name in results if name not in results.errors]
 
 

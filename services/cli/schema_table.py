@@ -23,6 +23,10 @@ _RULE = "{permission: str, principal: str, host: str, operation: str, resource: 
 _ISSUED = (
     "{id: str, owner: str, requester: str, renewers: str, issued: str, expires: str, latest: str, hmac: str}"
 )
+_LAGS = (
+    "[{topic: str, partition: int, committed: int?, start: int?, end: int?, lag: int?, seconds: num?,"
+    " member: str?, instance: str?, client: str?, host: str?, error: str?}]"
+)
 _RESET = "[{group: str, topic: str, partition: int, old: int?, new: int}]"
 _STORAGE = (
     "[{directory: str, role: str?, id: int?, cluster_id: str?, directory_id: str?, state: str, detail: str?}]"
@@ -80,8 +84,7 @@ TABLE: dict[str, str] = {
     "feature versions": "[{feature: str, min_level: int, max_level: int}]",
     "group delete-offsets": "[{group: str, topic: str, partition: int}]",
     "group describe": "[{group: str, type: str, state: str, assignor: str?, coordinator: int, members: int,"
-    " lag: int, partitions: [{topic: str, partition: int, committed: int?, end: int?, lag: int?,"
-    " member: str?, instance: str?, client: str?, host: str?}], topology?: any}]",
+    f" lag: int, seconds: num, partitions: {_LAGS}, topology?: any}}]",
     "group list": "[{group: str, type: str, state: str, protocol: str?}]",
     "group members": "[{group: str, member: str, instance: str?, client: str, host: str, epoch: int?,"
     " partitions: int, assignment: [str], target: [str]}]",
@@ -91,8 +94,7 @@ TABLE: dict[str, str] = {
     "group validate-regex": "{expression: str, topics: [str]?}",
     "kafka-tools": "[{tool: str, options: str, kafka: str, command: str?, remark: str?, headrace: str}]",
     "lag": "[{group: str, type: str, state: str, members: int, lag: int?, seconds: num?,"
-    " partitions: [{topic: str, partition: int, committed: int?, start: int?, end: int?, lag: int?,"
-    " seconds: num?, member: str?, client: str?, host: str?, error: str?}]}]",
+    f" partitions: {_LAGS}}}]",
     "log dirs": "[{node: int, log_dir: str, state: str, replicas: int, size: int, usable: int, total: int,"
     " cordoned: bool, detail?: str} | {node: int, log_dir: str, topic: str, partition: int, size: int,"
     " offset_lag: int, future: bool}]",

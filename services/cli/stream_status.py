@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from .common import (
 from .completion import group_names
 from .output import plain_table, print_object, size_text, write_line
 from .sent_topology import sent_topology, topology_lines, topology_rows
+from .watch import Watch
 
 if TYPE_CHECKING:
     from ...protocol.records.streams_group_records import TopologyDescription
@@ -39,7 +39,6 @@ _TASKS = (
     "host",
 )
 _OPERATORS = ("operator", "sub_topology", "busy", "host")
-_CLEAR = "\x1b[H\x1b[2J"
 _MOST_OPERATORS = 10
 
 
@@ -125,27 +124,22 @@ def top(
     from ...stream import connect_queries
 
     sample_ms = int(min(interval, 1.0) * 500)
-    is_terminal = settings.form == "text" and sys.stdout.isatty()
     with connect_queries(
         application_id, settings.addresses(), timeout_s=timeout, config=settings.client_config()
     ) as queries:
         rates = Rates()
-        turn = 0
-        while True:
-            began = time.monotonic()
+
+        def show() -> None:
             view = queries.status(sample_ms=sample_ms)
             shown = rates.of(view, time.monotonic())
             if settings.form == "text":
-                write_line((_CLEAR if is_terminal else "") + "\n".join(lines_of(view, shown)))
+                write_line("\n".join(lines_of(view, shown)))
             else:
                 print_object(
                     {**view.as_json(), "records_per_s": round(sum(shown.values()), 1)}, settings.form
                 )
-            sys.stdout.flush()
-            turn += 1
-            if count is not None and turn >= count:
-                return
-            time.sleep(max(began + interval - time.monotonic(), 0))
+
+        Watch(True, interval, count).run(show)
 
 
 class Rates:

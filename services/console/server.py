@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.extras import missing_extra
+from ...stream.query.security_config import split_query_security
 from ..web.server_io import WebServer
 
 if TYPE_CHECKING:
@@ -40,9 +41,12 @@ def console_server(
     from .application import Console
     from .shared import ConsoleSettings
 
-    settings = ConsoleSettings(is_read_only, masks, name, most_tails, most_form_bytes=web.max_request_bytes)
+    queries, config = split_query_security(client_config or {})
+    settings = ConsoleSettings(
+        is_read_only, masks, name, most_tails, most_form_bytes=web.max_request_bytes, queries=queries
+    )
 
     def make(pool: ClientPool) -> Application:
         return Console(pool, settings)
 
-    return WebServer({"": make}, web, bootstrap=bootstrap, client_config=client_config, purpose=PURPOSE)
+    return WebServer({"": make}, web, bootstrap=bootstrap, client_config=config, purpose=PURPOSE)

@@ -13,6 +13,7 @@ import jinja2
 from ..web.problems import Problem
 from .action_log import ActionLog
 from .formats import FILTERS
+from .instances_io import Instances
 from .sessions import Sessions
 from .snapshots_io import Snapshots
 from .tails_io import Tails
@@ -20,6 +21,7 @@ from .tails_io import Tails
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from ...stream.query.security_config import QuerySecurityConfig
     from ..web.client_pool_io import ClientPool
     from .masking import MaskRule
 
@@ -35,13 +37,15 @@ STATIC = {
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """The options of a console. `name` is the cluster's, for the title."""
+    """The options of a console. `name` is the cluster's, for the title; `queries` has the secret of streams
+    applications, without which their instances may refuse to report."""
 
     is_read_only: bool
     masks: tuple[MaskRule, ...]
     name: str
     most_tails: int
     most_form_bytes: int
+    queries: QuerySecurityConfig
 
 
 class Shared:
@@ -50,6 +54,7 @@ class Shared:
     def __init__(self, pool: ClientPool, settings: ConsoleSettings) -> None:
         self.pool, self.settings = pool, settings
         self.snapshots = Snapshots(pool)
+        self.instances = Instances(settings.queries)
         self.sessions, self.actions = Sessions(), ActionLog()
         self._searches = 0
         self.static = {name: (FOLDER / "static" / name).read_bytes() for name in STATIC}

@@ -81,7 +81,7 @@ class NodeRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """One group in the list. `lag` and `topics` are None until its offsets were read."""
+    """One group in the list. `lag` in records; it and `topics` are None until its offsets were read."""
 
     group_id: str
     group_type: str
@@ -92,7 +92,8 @@ class GroupRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One reading of the cluster. `troubles` has the parts that could not be read, with the reason."""
+    """One reading of the cluster. `counts`: the records from committed offsets on, as the leaders count
+    them. `troubles` has the parts that could not be read, with the reason."""
 
     taken_ms: int
     took_ms: int
@@ -104,6 +105,7 @@ class Snapshot:
     groups: tuple[GroupListing, ...] = ()
     committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     committed_ms: int = 0
+    counts: Mapping[TopicPartition, Mapping[int, int]] = field(default_factory=dict)
     reassignments: Mapping[TopicPartition, PartitionReassignment] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     history: tuple[Point, ...] = ()
@@ -201,15 +203,15 @@ class Snapshot:
         return tuple(rows)
 
     def lag_of(self, committed: Mapping[TopicPartition, int]) -> int | None:
-        """The sum of the lags; None if there is no offset, or if an end offset is unknown."""
+        """The sum of the exact lags; None if there is no offset, or if one was not counted."""
         if not committed:
             return None
         total = 0
         for tp, offset in committed.items():
-            found = self.offsets.get(tp)
-            if found is None:
+            records = self.counts.get(tp, {}).get(offset)
+            if records is None:
                 return None
-            total += max(found.end - offset, 0)
+            total += records
         return total
 
     def groups_of(self, topic: str) -> list[GroupRow]:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...clients.admin.admin_types import EARLIEST, LATEST
+from ...clients.admin.lag_io import batches_of
 from ...protocol.errors import HeadraceError
 from ...protocol.model import TopicPartition
 from ..web.problems import text_of_error
@@ -52,14 +53,20 @@ async def read_snapshot(admin: AsyncAdmin, before: Snapshot | None) -> Snapshot:
 
     cluster = await admin.describe_cluster(include_fenced=True, timeout=FIRST_TIMEOUT_S)
     topics = await _topics(admin)
+    led = [
+        TopicPartition(name, part.partition)
+        for name, topic in topics.items()
+        for part in topic.partitions
+        if not part.is_unavailable
+    ]
     now_ms = _now_ms()
     none: Any = {}
     old_groups = [] if before is None else list(before.groups)
     # at once: with a node down, several of them wait until their time is over
     dirs, offsets, (groups, committed), reassignments, quorum = await asyncio.gather(
         part("log dirs", admin.describe_log_dirs(), None),
-        part("offsets", _offsets(admin, topics), none),
-        _groups(admin, part("groups", admin.list_groups(), old_groups), before),
+        part("offsets", _offsets(admin, led), none),
+        _groups(admin, part("groups", admin.list_groups(), old_groups), before, frozenset(led)),
         part("reassignments", admin.list_partition_reassignments(), none),
         part("quorum", admin.describe_metadata_quorum(), None),
     )
@@ -80,6 +87,7 @@ async def read_snapshot(admin: AsyncAdmin, before: Snapshot | None) -> Snapshot:
         groups=tuple(groups),
         committed=committed.offsets,
         committed_ms=committed.at_ms,
+        counts=committed.counts,
         reassignments=reassignments,
         rates=rates,
         history=history,
@@ -100,16 +108,8 @@ async def _topics(admin: AsyncAdmin) -> dict[str, TopicDescription]:
     return found
 
 
-async def _offsets(
-    admin: AsyncAdmin, topics: Mapping[str, TopicDescription]
-) -> dict[TopicPartition, Offsets]:
-    """Start and end offsets of the partitions with a leader."""
-    places = [
-        TopicPartition(name, part.partition)
-        for name, topic in topics.items()
-        for part in topic.partitions
-        if not part.is_unavailable
-    ]
+async def _offsets(admin: AsyncAdmin, places: list[TopicPartition]) -> dict[TopicPartition, Offsets]:
+    """Start and end offsets of partitions."""
     found: dict[TopicPartition, Offsets] = {}
     for start in range(0, len(places), PARTITIONS_PER_REQUEST):
         piece = places[start : start + PARTITIONS_PER_REQUEST]
@@ -121,22 +121,27 @@ async def _offsets(
 
 
 class _Committed(NamedTuple):
-    """Committed offsets by group, their time, and the records per second by which they have moved."""
+    """Committed offsets by group, their time, the records per second by which they have moved, and the
+    records from each offset on."""
 
     offsets: Mapping[str, Mapping[TopicPartition, int]]
     at_ms: int
     rate: float | None
+    counts: Mapping[TopicPartition, Mapping[int, int]]
 
 
 async def _groups(
-    admin: AsyncAdmin, listing: Awaitable[list[GroupListing]], before: Snapshot | None
+    admin: AsyncAdmin,
+    listing: Awaitable[list[GroupListing]],
+    before: Snapshot | None,
+    led: frozenset[TopicPartition],
 ) -> tuple[list[GroupListing], _Committed]:
-    """The groups, and their offsets: those are read again after `GROUPS_PERIOD_S`. Offsets that are not read
-    in time are those of the last reading."""
+    """The groups, their offsets and lags: those are read again after `GROUPS_PERIOD_S`. Offsets that are not
+    read in time are those of the last reading; lags that are not counted in time are unknown."""
     groups, now_ms = await listing, _now_ms()
     if before is not None and now_ms - before.committed_ms < GROUPS_PERIOD_S * 1000:
         last = before.history[-1].committed if before.history else None
-        return groups, _Committed(before.committed, before.committed_ms, last)
+        return groups, _Committed(before.committed, before.committed_ms, last, before.counts)
     found: dict[str, dict[TopicPartition, int]] = {}
     waiting = iter([group.group_id for group in groups])
 
@@ -152,7 +157,31 @@ async def _groups(
     old = {} if before is None else before.committed
     kept = {each.group_id: old[each.group_id] for each in groups if each.group_id in old}
     rate = None if before is None else commit_rate(old, found, now_ms - before.committed_ms)
-    return groups, _Committed({**kept, **found}, now_ms, rate)
+    offsets = {**kept, **found}
+    return groups, _Committed(offsets, now_ms, rate, await _counts(admin, offsets, led))
+
+
+async def _counts(
+    admin: AsyncAdmin,
+    committed: Mapping[str, Mapping[TopicPartition, int]],
+    led: frozenset[TopicPartition],
+) -> dict[TopicPartition, dict[int, int]]:
+    """The records from each committed offset on in partitions with a leader, for readers with
+    read_committed."""
+    wanted: dict[TopicPartition, set[int]] = {}
+    for offsets in committed.values():
+        for tp, offset in offsets.items():
+            if tp in led:
+                wanted.setdefault(tp, set()).add(offset)
+    found: dict[TopicPartition, dict[int, int]] = {}
+    with contextlib.suppress(HeadraceError, TimeoutError):
+        async with asyncio.timeout(PART_TIMEOUT_S):
+            for piece in batches_of(wanted):  # one after the other: requests of pages are served between
+                counted = await admin.count_records(piece)
+                for tp in [tp for tp in piece if tp not in counted.errors]:
+                    records = found.setdefault(tp, {})
+                    records.update((at, lag.records or 0) for at, lag in counted[tp].items())
+    return found
 
 
 class Snapshots:

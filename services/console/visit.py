@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -14,6 +14,8 @@ from ..web.problems import Problem, problem_of, text_of_error
 from .decoding import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.datastructures import FormData
     from starlette.requests import Request
 
@@ -26,6 +28,15 @@ if TYPE_CHECKING:
 THEMES = ("auto", "light", "dark")
 THEME_COOKIE = "headrace_theme"
 PAGE_SIZE = 50
+
+
+class Paged(NamedTuple):
+    """One page of a list: its rows, the number of all rows, the page from 1, and the number of pages."""
+
+    rows: Sequence[Any]
+    total: int
+    page: int
+    pages: int
 
 
 class Visit:
@@ -61,6 +72,12 @@ class Visit:
     def number(self, name: str, default: int = 0, *, most: int = 2**63 - 1) -> int:
         """A query parameter that is a whole number. Errors: ConfigError."""
         return whole(name, self.text(name) or str(default), most)
+
+    def paged(self, rows: Sequence[Any], size: int = PAGE_SIZE) -> Paged:
+        """The requested page of a list; the last one if there are fewer. Errors: ConfigError."""
+        pages = max(1, -(-len(rows) // size))
+        page = min(max(self.number("page", 1), 1), pages)
+        return Paged(rows[(page - 1) * size : page * size], len(rows), page, pages)
 
     def field(self, name: str, default: str = "") -> str:
         """A field of the form, without spaces around it."""
@@ -162,13 +179,6 @@ def local_path(text: str) -> str:
     """The path of a page of this server; "/" for everything else."""
     is_local = text.startswith("/") and not text.startswith("//") and "\\" not in text
     return text if is_local and text.isprintable() else "/"
-
-
-def page_of(rows: Any, number: int, size: int = PAGE_SIZE) -> tuple[Any, int, int]:
-    """(rows of the page, page from 1, pages)."""
-    pages = max(1, -(-len(rows) // size))
-    number = min(max(number, 1), pages)
-    return rows[(number - 1) * size : number * size], number, pages
 
 
 __all__ = ["Problem", "Visit"]

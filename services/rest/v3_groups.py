@@ -143,9 +143,11 @@ async def _group_lags(call: Call, links: Links) -> tuple[GroupDescription, list[
         raise _no_group(name) from None
     lags: list[Lag] = []
     for tp, each in sorted(found.partitions.items()):
+        if each.committed is None:
+            continue
         if each.error is not None:
             raise each.error
-        if each.committed is None or each.end is None or each.records is None:
+        if each.end is None or each.records is None:
             continue
         path = ("consumer-groups", name, "lags", tp.topic, "partitions", tp.partition)
         full = f"consumer-group={name}/lag={tp.topic}/partition={tp.partition}"

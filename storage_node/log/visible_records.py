@@ -1,25 +1,25 @@
-"""How many records of a log a reader with isolation level read_committed receives from an offset on.
+"""How many records of a log a reader receives from an offset on, by its isolation level.
 
-Offsets without such a record: transaction markers, records of aborted transactions, what compaction
-removed.
+Offsets without such a record: transaction markers, what compaction removed, and with read_committed records
+of aborted transactions.
 Counting needs the headers of the batches once, 61 bytes each; the counts are kept at some offsets and
 extended when the log grows. A span in which each offset has a record, or none has, needs no header: the count
 before any of its offsets is a difference. That is most of most logs.
 
 The owner of the log calls the methods of `VisibleRecords`; `Count.run` goes on a thread, one at a time.
-Invariant: spans of another number of invalidations than the log's reader has are never used.
+Invariant: spans with another number of cuts than the log has now are never used.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError
-from ...protocol.model import NO_TIMESTAMP
+from ...protocol.model import NO_TIMESTAMP, READ_COMMITTED
 from ...protocol.records.codec import active_codec
 from ...protocol.records.header import (
     CONTROL_BIT,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     Steps = Generator[None, None, "Spans"]
 
-MAX_SPANS = 1_024  # Bound: of a log; 16 bytes each
-MAX_KNOWN = 256  # Bound: offsets of a log whose first record is remembered
+MAX_SPANS = 1_024  # Bound: of a log and isolation level; 16 bytes each
+MAX_KNOWN = 256  # Bound: offsets of a log and isolation level whose first record is remembered
 STEP_HEADERS = 2_000  # Bound: headers that one call of `Count.run` looks at, a few milliseconds
 SPAN_HEADERS = 64  # of an irregular span; more after there were too many spans
 _CHUNK_BYTES = 16 * 1024
@@ -66,19 +66,57 @@ class First(NamedTuple):
     timestamp_ms: int = NO_TIMESTAMP
 
 
-class VisibleRecords:
-    """The counts of one log. From `regular_from` on each offset of the log has a record for certain."""
+class KeptCounts:
+    """The counts for readers of one isolation level."""
 
-    __slots__ = ("known", "max_spans", "regular_from", "span_headers", "spans")
+    __slots__ = ("known", "spans")
+
+    def __init__(self) -> None:
+        self.spans: Spans | None = None
+        # by cuts, anchor and offset
+        self.known: OrderedDict[tuple[int, int, int], First] = OrderedDict()
+
+    def take(self, spans: Spans, max_spans: int) -> None:
+        """Keep these spans, unless those kept are newer, or reach further on both sides."""
+        kept = self.spans
+        if (
+            kept is None
+            or kept.cuts < spans.cuts
+            or (
+                kept.cuts == spans.cuts
+                and (kept.offsets[0] > spans.offsets[0] or kept.offsets[-1] < spans.offsets[-1])
+            )
+        ):
+            self.spans = _thinned(spans, max_spans)
+
+    def remember(self, spans: Spans, offset: int, first: First) -> None:
+        """Keep the first record at or after `offset`; the oldest of many is dropped."""
+        known = self.known
+        known[spans.cuts, spans.anchor, offset] = first
+        while len(known) > MAX_KNOWN:
+            known.popitem(last=False)
+
+    def forget_below(self, offset: int, cuts: int) -> None:
+        """Keep the spans from `offset` on; they are those of the next cut, number `cuts`."""
+        spans, self.spans, self.known = self.spans, None, OrderedDict()
+        if spans is not None and spans.cuts == cuts - 1 and spans.offsets[-1] >= offset:
+            number = bisect_left(spans.offsets, offset)
+            self.spans = Spans(cuts, spans.anchor, spans.offsets[number:], spans.before[number:])
+
+
+class VisibleRecords:
+    """The counts of one log. From `regular_from` on each offset of the log has a record for certain. `cuts`:
+    how often records were removed that may have been counted."""
+
+    __slots__ = ("cuts", "kept", "max_spans", "regular_from", "span_headers")
 
     def __init__(
         self, log_end_offset: int, *, max_spans: int = MAX_SPANS, span_headers: int = SPAN_HEADERS
     ) -> None:
         self.max_spans, self.span_headers = max_spans, span_headers
         self.regular_from = log_end_offset
-        self.spans: Spans | None = None
-        # by invalidations, anchor and offset
-        self.known: OrderedDict[tuple[int, int, int], First] = OrderedDict()
+        self.cuts = 0
+        self.kept = KeptCounts(), KeptCounts()  # by isolation level
 
     def appended(self, header: BatchHeader, last_offset: int) -> None:
         """A batch was appended; one of a client without a producer id needs no call. The header of a
@@ -90,38 +128,28 @@ class VisibleRecords:
             self.regular_from = last_offset + 1
 
     def replaced_below(self, offset: int) -> None:
-        """Compaction may have removed records below `offset`."""
+        """Compaction may have removed records below `offset`; the counts from there on are still right."""
         self.regular_from = max(self.regular_from, offset)
+        self._cut(offset)
 
     def truncated(self, log_end_offset: int) -> None:
         """Records at the end of the log were removed."""
         self.regular_from = min(self.regular_from, log_end_offset)
+        self._cut(INT64_MAX)
 
     def forget(self) -> None:
         """Free the memory of the counts; they are made again when needed."""
-        self.spans, self.known = None, OrderedDict()
+        self.kept = KeptCounts(), KeptCounts()
 
-    def take(self, spans: Spans) -> None:
-        """Keep these spans, unless those kept reach further on both sides."""
-        kept = self.spans
-        if (
-            kept is None
-            or kept.cuts != spans.cuts
-            or kept.offsets[0] > spans.offsets[0]
-            or kept.offsets[-1] < spans.offsets[-1]
-        ):
-            self.spans = _thinned(spans, self.max_spans)
-
-    def remember(self, spans: Spans, offset: int, first: First) -> None:
-        """Keep the first record at or after `offset`; the oldest of many is dropped."""
-        known = self.known
-        known[spans.cuts, spans.anchor, offset] = first
-        while len(known) > MAX_KNOWN:
-            known.popitem(last=False)
+    def _cut(self, offset: int) -> None:
+        self.cuts += 1
+        for kept in self.kept:
+            kept.forget_below(offset, self.cuts)
 
 
 class Count:
-    """Counts the records from each of `offsets` to `end_offset`, the last stable offset.
+    """Counts the records from each of `offsets` to `end_offset`: the last stable offset, or for readers with
+    read_uncommitted the high watermark.
 
     Made on the owner's thread; call `run` on a thread until `is_done`. Then `found` has for each offset the
     number of records and the timestamp of the first one, NO_TIMESTAMP without one.
@@ -135,13 +163,15 @@ class Count:
         *,
         start_offset: int,
         end_offset: int,
-        cuts: int,
+        isolation: int,
     ) -> None:
-        """`segments`: all of the log; `cuts`: the invalidations of its reader."""
-        self.cuts = cuts
+        """`segments`: all of the log."""
+        self.cuts = records.cuts
         self.is_done = False
         self.found: list[tuple[int, int]] = []
-        self._records = records
+        self._kept = records.kept[isolation]
+        self._max_spans, self._span_headers = records.max_spans, records.span_headers
+        self._is_committed = isolation == READ_COMMITTED
         self._segments = segments
         self._offsets = [max(offset, start_offset) for offset in offsets]
         self._start_offset = start_offset
@@ -170,11 +200,11 @@ class Count:
         total = spans.before[-1]
         firsts: dict[int, First] = {}
         for offset in wanted:
-            first = self._records.known.get((spans.cuts, spans.anchor, offset))
+            first = self._kept.known.get((spans.cuts, spans.anchor, offset))
             if first is None:
                 first = yield from self._first(spans, offset)
                 if first.timestamp_ms != NO_TIMESTAMP:  # otherwise a first record may come
-                    self._records.remember(spans, offset, first)
+                    self._kept.remember(spans, offset, first)
             firsts[offset] = first
         nothing = First(total)
         for offset in self._offsets:
@@ -185,11 +215,13 @@ class Count:
 
     def _covering(self, offset: int) -> Steps:
         """Spans from `offset` to the end offset."""
-        spans, end_offset = self._records.spans, self._end_offset
+        spans, end_offset = self._kept.spans, self._end_offset
         if spans is None or spans.cuts != self.cuts or spans.offsets[0] > end_offset:
             spans = self._starting_at(offset)
         spans = _upto(spans, end_offset)
-        self._aborted = _aborted_transactions(self._segments, min(offset, spans.offsets[-1]), end_offset)
+        if self._is_committed:
+            start = min(offset, spans.offsets[-1])
+            self._aborted = _aborted_transactions(self._segments, start, end_offset)
         if offset < spans.offsets[0]:
             left = yield from self._extended(self._starting_at(offset), spans.offsets[0])
             shift = left.before[-1] - spans.before[0]
@@ -197,7 +229,7 @@ class Count:
             spans = Spans(self.cuts, spans.anchor, left.offsets[:-1] + spans.offsets, before + spans.before)
         if spans.offsets[-1] < end_offset:
             spans = yield from self._extended(spans, end_offset)
-        self._records.take(_from_offset(spans, self._start_offset))
+        self._kept.take(_from_offset(spans, self._start_offset), self._max_spans)
         return spans
 
     def _starting_at(self, offset: int) -> Spans:
@@ -210,7 +242,7 @@ class Count:
 
     def _extended(self, spans: Spans, upto: int) -> Steps:
         """The spans and those behind them, up to `upto`."""
-        growing = _Growing(spans, self._records.span_headers)
+        growing = _Growing(spans, self._span_headers)
         regular_from = min(max(self._regular_from, growing.end), upto)
         start = growing.end
         for _, _, header in self._batches(start, regular_from):
@@ -220,7 +252,7 @@ class Count:
                 visible, end = visible - (end - upto), upto
             growing.add(end, visible)
         growing.add(regular_from, 0)
-        growing.add(upto, upto - regular_from, headers=self._records.span_headers)
+        growing.add(upto, upto - regular_from, headers=self._span_headers)
         return growing.spans()
 
     def _first(self, spans: Spans, offset: int) -> Generator[None, None, First]:

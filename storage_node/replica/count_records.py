@@ -1,19 +1,18 @@
 """CountRecords: exact lag, counted by the leader of each partition.
 
-A reader at the last stable offset or beyond has no lag; that needs no work. Other counts need headers of
+A reader at the end of what it may read has no lag; that needs no work. Other counts need headers of
 batches and run on a thread, in steps of a few milliseconds, so that lookups of other clients run between.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
-    CorruptMessageError,
     InvalidRequestError,
     KafkaError,
-    KafkaStorageError,
     OffsetNotAvailableError,
     ThrottlingQuotaExceededError,
 )
@@ -26,59 +25,44 @@ from ...protocol.messages.lag import (
 from ...runtime.files.file_layer import FileGoneError
 from ..effects import CountRecords
 from .count_work import CountWork, PartitionCount
-from .fetch import READ_COMMITTED, check_read_request
-from .list_offsets import check_watermark
+from .fetch import check_read_request
+from .lookups import LookupHandler
+from .watermarks import check_watermark, readable_end
 
 if TYPE_CHECKING:
     from ...protocol.messages.lag import CountRecordsPartition, CountRecordsRequest
-    from ...protocol.transport.replies import Incoming, Replies
+    from ...protocol.transport.replies import Incoming
     from ..log.log import Log
-    from .disk_failures import DiskFailures
     from .partition import Partition, PartitionKey
-    from .partition_table import PartitionTable
-    from .step_output import StepOutput
 
 MAX_WAITING = 100  # Bound: requests that are being counted; each has at most 1,000 offsets
 MAX_COUNTED_LOGS = 1_000  # Bound: logs whose counts are kept, tens of KB each
 _RESTARTS = 3  # counts of a partition that truncation or compaction made useless
 
 
-class CountRecordsHandler:
+@dataclass(eq=False)
+class CountRecordsHandler(LookupHandler):
     """Responds at once, or when everything is counted."""
 
-    def __init__(
-        self,
-        table: PartitionTable,
-        disks: DiskFailures,
-        output: StepOutput,
-        replies: Replies,
-        *,
-        max_partitions: int,
-    ) -> None:
-        self._table = table
-        self._disks = disks
-        self._output = output
-        self._replies = replies
-        self._max_partitions = max_partitions
-        self._waiting = 0
-        self._counted: OrderedDict[PartitionKey, Log] = OrderedDict()  # last used last
+    # last used last
+    _counted: OrderedDict[PartitionKey, Log] = field(default_factory=OrderedDict, init=False)
 
     def handle(self, request: Incoming, wall_ms: int) -> None:
         """Errors: InvalidRequestError for the whole request; ThrottlingQuotaExceededError."""
         body: CountRecordsRequest = request.body
-        check_read_request(READ_COMMITTED, body.partitions, self._max_partitions)
+        check_read_request(body.isolation, body.partitions, self.max_partitions)
         offsets = sum(len(entry.offsets) for entry in body.partitions)
         if offsets > MAX_COUNTED_OFFSETS:
             raise InvalidRequestError(f"{offsets} offsets, at most {MAX_COUNTED_OFFSETS} are allowed")
         work = CountWork(request, [])
         for index, entry in enumerate(body.partitions):
-            work.answers.append(self._answer(index, entry, work))
+            work.answers.append(self._answer(index, entry, body.isolation, work))
         if not work.left:
             self._replies.reply(request, CountRecordsResponse(tuple(work.answers), wall_ms))
             return
-        if self._waiting >= MAX_WAITING:
-            raise ThrottlingQuotaExceededError(f"{self._waiting} counts of records are running already")
-        self._waiting += 1
+        if self._running >= MAX_WAITING:
+            raise ThrottlingQuotaExceededError(f"{self._running} counts of records are running already")
+        self._running += 1
         self._output.effects.append(CountRecords(work))
 
     def stepped(self, work: CountWork, now_ms: int, wall_ms: int) -> None:
@@ -94,11 +78,11 @@ class CountRecordsHandler:
         if work.left:
             self._output.effects.append(CountRecords(work))
         else:
-            self._waiting -= 1
+            self._running -= 1
             self._replies.reply(work.request, CountRecordsResponse(tuple(work.answers), wall_ms))
 
     def _answer(
-        self, index: int, entry: CountRecordsPartition, work: CountWork
+        self, index: int, entry: CountRecordsPartition, isolation: int, work: CountWork
     ) -> CountRecordsPartitionResponse:
         """The entry of the response, or a placeholder if records must be counted."""
         try:
@@ -107,9 +91,9 @@ class CountRecordsHandler:
             check_watermark(partition)
         except KafkaError as error:
             return _failed(error)
-        start, end = log.log_start_offset, log.last_stable_offset
+        start, end = log.log_start_offset, readable_end(partition, log, isolation)
         if start < end and any(offset < end for offset in entry.offsets):
-            work.left.append(PartitionCount(index, entry, partition, log))
+            work.left.append(PartitionCount(index, entry, isolation, partition, log))
             self._note_counted(partition, log)
         return CountRecordsPartitionResponse(0, start, end, (RecordCount(0),) * len(entry.offsets))
 
@@ -133,10 +117,7 @@ class CountRecordsHandler:
             current.start()
             return False
         if error is not None:
-            if isinstance(error, KafkaStorageError):
-                self._disks.failed(partition, error, now_ms)
-            elif isinstance(error, CorruptMessageError):
-                self._disks.found_damage(partition, error)
+            self._report(partition, error, now_ms)
             raise error
         return current.count.is_done
 
@@ -144,7 +125,8 @@ class CountRecordsHandler:
     def _result(current: PartitionCount) -> CountRecordsPartitionResponse:
         counts = tuple(RecordCount(records, first_ms) for records, first_ms in current.count.found)
         log = current.log
-        return CountRecordsPartitionResponse(0, log.log_start_offset, log.last_stable_offset, counts)
+        end_offset = readable_end(current.partition, log, current.isolation)
+        return CountRecordsPartitionResponse(0, log.log_start_offset, end_offset, counts)
 
 
 def _failed(error: KafkaError) -> CountRecordsPartitionResponse:

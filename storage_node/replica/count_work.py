@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import KafkaError
 from ..log.visible_records import Count
+from .watermarks import readable_end
 
 if TYPE_CHECKING:
     from ...protocol.messages.lag import CountRecordsPartition, CountRecordsPartitionResponse
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
 class PartitionCount:
     """The counts for entry `index` of the response."""
 
-    __slots__ = ("count", "entry", "error", "index", "log", "partition", "restarts")
+    __slots__ = ("count", "entry", "error", "index", "isolation", "log", "partition", "restarts")
 
-    def __init__(self, index: int, entry: CountRecordsPartition, partition: Partition, log: Log) -> None:
-        self.index, self.entry, self.partition, self.log = index, entry, partition, log
+    def __init__(
+        self, index: int, entry: CountRecordsPartition, isolation: int, partition: Partition, log: Log
+    ) -> None:
+        self.index, self.entry, self.isolation = index, entry, isolation
+        self.partition, self.log = partition, log
         self.error: KafkaError | None = None
         self.restarts = 0
         self.start()
@@ -33,14 +37,14 @@ class PartitionCount:
             list(log.segments),
             self.entry.offsets,
             start_offset=log.log_start_offset,
-            end_offset=log.last_stable_offset,
-            cuts=log.reader.invalidations,
+            end_offset=readable_end(self.partition, log, self.isolation),
+            isolation=self.isolation,
         )
 
     @property
     def is_stale(self) -> bool:
         """Whether records were removed while they were counted."""
-        return self.count.cuts != self.log.reader.invalidations
+        return self.count.cuts != self.log.visible.cuts
 
 
 class CountWork:

@@ -10,70 +10,48 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
-    CorruptMessageError,
     InvalidRequestError,
     KafkaError,
-    KafkaStorageError,
-    OffsetNotAvailableError,
     ThrottlingQuotaExceededError,
 )
 from ...protocol.messages.data import ListOffsetsPartitionResponse, ListOffsetsResponse
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP
-from ...runtime.files.file_layer import FileGoneError
 from ..effects import LookUpOffsets
-from .fetch import READ_COMMITTED, check_read_request
+from .fetch import check_read_request
+from .lookups import LookupHandler
 from .offset_lookup import OffsetLookup, OffsetSearch
+from .watermarks import check_watermark, readable_end
 
 if TYPE_CHECKING:
     from ...protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest
-    from ...protocol.transport.replies import Incoming, Replies
-    from ..log.log import Log
-    from .disk_failures import DiskFailures
+    from ...protocol.transport.replies import Incoming
     from .partition import Partition
-    from .partition_table import PartitionTable
-    from .step_output import StepOutput
 
 # Bound: searches by timestamp running or waiting for a thread; each holds its request.
 MAX_LOOKUPS = 1000
 
 
-class ListOffsetsHandler:
+class ListOffsetsHandler(LookupHandler):
     """Responds at once, or when the searches by timestamp are done."""
-
-    def __init__(
-        self,
-        table: PartitionTable,
-        disks: DiskFailures,
-        output: StepOutput,
-        replies: Replies,
-        *,
-        max_partitions: int,
-    ) -> None:
-        self._table = table
-        self._disks = disks
-        self._output = output
-        self._replies = replies
-        self._max_partitions = max_partitions
-        self._lookups = 0
 
     def handle(self, request: Incoming) -> None:
         """Errors: InvalidRequestError for the whole request; ThrottlingQuotaExceededError."""
         body: ListOffsetsRequest = request.body
-        check_read_request(body.isolation, body.partitions, self._max_partitions)
+        check_read_request(body.isolation, body.partitions, self.max_partitions)
         lookup = OffsetLookup(request, [])
         for index, entry in enumerate(body.partitions):
             lookup.answers.append(self._answer(index, entry, body.isolation, lookup))
         if not lookup.searches:
             self._replies.reply(request, ListOffsetsResponse(tuple(lookup.answers)))
             return
-        if self._lookups >= MAX_LOOKUPS:
-            raise ThrottlingQuotaExceededError(f"{self._lookups} searches by timestamp are running already")
-        self._lookups += 1
+        if self._running >= MAX_LOOKUPS:
+            raise ThrottlingQuotaExceededError(f"{self._running} searches by timestamp are running already")
+        self._running += 1
         self._output.effects.append(LookUpOffsets(lookup))
 
     def finish(self, lookup: OffsetLookup, now_ms: int) -> None:
         """The searches are done: respond, by the present leadership and high watermark."""
-        self._lookups -= 1
+        self._running -= 1
         for search in lookup.searches:
             try:
                 lookup.answers[search.index] = self._found(search, now_ms)
@@ -92,7 +70,7 @@ class ListOffsetsHandler:
                 return _answered(partition, log.log_start_offset)
             check_watermark(partition)
             if entry.timestamp == LATEST_TIMESTAMP:
-                return _answered(partition, _end_of(partition, log, isolation))
+                return _answered(partition, readable_end(partition, log, isolation))
             if entry.timestamp < 0 and entry.timestamp != MAX_TIMESTAMP:
                 raise InvalidRequestError(f"timestamp {entry.timestamp}: must be -1, -2, -3 or at least 0")
         except KafkaError as error:
@@ -104,22 +82,13 @@ class ListOffsetsHandler:
         partition = search.partition
         partition.leader_log(search.entry.current_leader_epoch)  # the leadership may have ended meanwhile
         if search.error is not None:
-            if isinstance(search.error, FileGoneError):
-                pass  # the segment was deleted during the search: the client retries
-            elif isinstance(search.error, KafkaStorageError):
-                self._disks.failed(partition, search.error, now_ms)
-            elif isinstance(search.error, CorruptMessageError):
-                self._disks.found_damage(partition, search.error)
+            self._report(partition, search.error, now_ms)
             raise search.error
-        end = _end_of(partition, search.log, search.isolation)
+        end = readable_end(partition, search.log, search.isolation)
         if search.found is None or search.found[0] >= end:
             return _answered(partition, NO_OFFSET)
         offset, timestamp_ms, epoch = search.found
         return ListOffsetsPartitionResponse(0, timestamp_ms, offset, epoch)
-
-
-def _end_of(partition: Partition, log: Log, isolation: int) -> int:
-    return log.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
 
 
 def _answered(partition: Partition, offset: int) -> ListOffsetsPartitionResponse:
@@ -128,13 +97,3 @@ def _answered(partition: Partition, offset: int) -> ListOffsetsPartitionResponse
 
 def _failed(error: KafkaError) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(error.code, error_detail=error.detail)
-
-
-def check_watermark(partition: Partition) -> None:
-    """Errors: OffsetNotAvailableError while the previous leader may have returned offsets above the high
-    watermark: a response now could go back (KIP-207)."""
-    if partition.high_watermark < partition.epoch_start_offset:
-        raise OffsetNotAvailableError(
-            f"{partition.topic_partition}: high watermark {partition.high_watermark} is below the start"
-            f" {partition.epoch_start_offset} of its leader epoch"
-        )

@@ -26,7 +26,7 @@ from ...runtime.clock_io import monotonic_ms
 from ...runtime.loop_thread_io import LoopThread
 from ...runtime.nearest import did_you_mean
 from ..state.store_spec import StoreKind
-from ..watch.application import application_view
+from ..watch.application import application_view, positions_of
 from .errors import (
     InvalidStorePartitionError,
     QueryError,
@@ -42,19 +42,20 @@ from .hosts import HostInfo, KeyQueryMetadata, find
 from .local_io import check_partition
 from .points_io import Asker, Options, Points
 from .queries import QueryResult, StateQueryResult
-from .wire import RANGES, STATUS, Decoder, arguments_of, key_of, offsets_of, position_from
+from .reports_io import ATTEMPT_MS, reports_of
+from .wire import RANGES, Decoder, arguments_of, key_of, offsets_of, position_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self, TypeVar
 
+    from ...clients.admin.streams_groups import StreamsGroupDescription
     from ...clients.producer.partitioner import Partitioner
     from ...clients.serdes import Serde
     from ...protocol.messages.streams_queries import StoreDescription, StreamsQueryResponse
-    from ...protocol.messages.streams_status import InstanceStatus
     from ...protocol.model import TopicPartition
-    from ..watch.application import ApplicationView
+    from ..watch.application import ApplicationView, Report
     from .hosts import HostMetadata
     from .hosts_io import Hosts
     from .secrets_io import QueryKeys
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 TIMEOUT_S = 10.0
-_ATTEMPT_MS = 2_000  # without a response for this long, the request is retried, at the same or another host
 _WAIT_MS, _LONGEST_WAIT_MS = 5, 200
 _GRACE_S = 5.0
 _MOVING = frozenset(("NOT_PRESENT", "NOT_ACTIVE", "NOT_UP_TO_BOUND"))
@@ -185,28 +185,19 @@ class Queries:
         `sample_ms`: for how long each instance samples the busy operators. Errors: StreamsError if
         there is no such group; HeadraceError.
         """
-        group, lags = self._hosts.group(self._timeout_s if timeout_s is None else timeout_s)
-        hosts = {HostInfo(*member.endpoint) for member in group.members if member.endpoint is not None}
-        reports = self._call(lambda deadline: self._reports(hosts, sample_ms, deadline), timeout_s)
-        return application_view(group, lags, reports, time.time_ns() // 1_000_000)
+        patience_s = self._timeout_s if timeout_s is None else timeout_s
+        group, committed = self._hosts.group(patience_s)
+        reports = self._call(lambda deadline: self._reports(group, sample_ms, deadline), timeout_s)
+        lags = self._hosts.lags(positions_of(group, committed, reports), patience_s)
+        return application_view(group, committed, reports, lags, time.time_ns() // 1_000_000)
 
     async def _reports(
-        self, hosts: set[HostInfo], sample_ms: int, deadline_ms: int
-    ) -> dict[HostInfo, InstanceStatus | str]:
-        """The status of each host, or the reason why there is none."""
-        request = StreamsQueryRequest(self.application_id, query=STATUS, arguments=(sample_ms,))
-        network, found = await self._opened(), sorted(hosts)
-
-        async def ask(host: HostInfo) -> InstanceStatus | str:
-            left_ms = min(max(deadline_ms - monotonic_ms(), 1), _ATTEMPT_MS + sample_ms)
-            try:
-                reply = await network.request(Address(*host), STREAMS_QUERY, request, timeout_ms=left_ms)
-            except HeadraceError as error:
-                return f"it does not answer: {explained(error, has_secret=self.has_secret)}"
-            body: StreamsQueryResponse = reply.body
-            return body.message if body.status is None else body.status
-
-        return dict(zip(found, await asyncio.gather(*map(ask, found)), strict=True))
+        self, group: StreamsGroupDescription, sample_ms: int, deadline_ms: int
+    ) -> dict[HostInfo, Report]:
+        network = await self._opened()
+        return await reports_of(
+            network, group, sample_ms=sample_ms, deadline_ms=deadline_ms, has_secret=self.has_secret
+        )
 
     def key_serde(self, store: str) -> Serde[Any]:
         """The serde of the keys of a store. Errors: UnknownStoreError, QueryTimeoutError."""
@@ -403,7 +394,7 @@ class Queries:
         left_ms = max(deadline_ms - monotonic_ms(), 1)
         try:
             reply = await network.request(
-                Address(*host), STREAMS_QUERY, request, timeout_ms=min(left_ms, _ATTEMPT_MS)
+                Address(*host), STREAMS_QUERY, request, timeout_ms=min(left_ms, ATTEMPT_MS)
             )
         except KafkaError as error:
             return explained(error, has_secret=self.has_secret)

@@ -14,12 +14,13 @@ from .hosts import table_of_group
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...clients.admin.group_types import PartitionLag
+    from ...clients.admin.lag_types import ConsumerLag
     from ...clients.admin.streams_groups import StreamsGroupDescription
     from ...clients.sync.admin_io import Admin
+    from ..watch.application import Committed
     from .hosts import HostTable
 
-    Group = tuple[StreamsGroupDescription, Mapping[TopicPartition, PartitionLag]]
+    Group = tuple[StreamsGroupDescription, Committed]
 
 
 class Hosts(Protocol):
@@ -32,8 +33,13 @@ class Hosts(Protocol):
         """Refresh the table; may wait. Errors: HeadraceError."""
 
     def group(self, timeout_s: float) -> Group:
-        """The description of the streams group, and its lag in all of its input partitions. Errors:
-        StreamsError if there is no such group; HeadraceError."""
+        """The description of the streams group, and its committed offsets in all of its input partitions.
+        Errors: StreamsError if there is no such group; HeadraceError."""
+
+    def lags(
+        self, positions: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Mapping[TopicPartition, ConsumerLag]:
+        """The lag at these offsets, of the partitions whose leaders count. Errors: HeadraceError."""
 
     def close(self) -> None:
         """Release connections."""
@@ -51,6 +57,12 @@ class KnownHosts:
     def group(self, timeout_s: float) -> Group:
         """Errors: StreamsError, always."""
         raise StreamsError("the group of a fixed table of instances is not known")
+
+    def lags(
+        self, positions: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Mapping[TopicPartition, ConsumerLag]:
+        """Errors: StreamsError, always."""
+        raise StreamsError("the lag of a fixed table of instances is not known")
 
     def close(self) -> None:
         """Nothing to close."""
@@ -96,8 +108,16 @@ class GroupHosts:
             for name in sorted(topics - described.errors.keys())
             for number in range(len(described[name].partitions))
         ]
-        lags = self._admin.group_lag(self._group, inputs, timeout=timeout_s) if inputs else {}
-        return group, lags
+        if not inputs:
+            return group, {}
+        return group, self._admin.list_group_offsets(self._group, inputs, timeout=timeout_s)
+
+    def lags(
+        self, positions: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Mapping[TopicPartition, ConsumerLag]:
+        offsets = {tp: (offset,) for tp, offset in positions.items()}
+        found = self._admin.count_records(offsets, timeout=timeout_s)
+        return {tp: found[tp][offset] for tp, offset in positions.items() if tp not in found.errors}
 
     def close(self) -> None:
         self._admin.close()

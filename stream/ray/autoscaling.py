@@ -89,31 +89,25 @@ def _since(is_so: bool, since_ms: int | None, now_ms: int) -> int | None:
     return now_ms if since_ms is None else since_ms
 
 
-class Lag:
-    """Records that are older than a commit interval and not committed as processed.
+class PastEnds:
+    """The ends of the partitions one commit interval ago.
 
-    An application that keeps up has no lag by this measure, however long its commit interval is: offsets are
-    compared with the ends of the partitions one interval before.
+    Lag up to these ends is lag in records that are older than a commit interval: an application that keeps
+    up has none by this measure, however long its commit interval is.
     """
 
     def __init__(self, delay_ms: int) -> None:
         self._delay_ms = delay_ms
         self._ends: deque[tuple[int, Mapping[TopicPartition, int]]] = deque()
 
-    def observe(
-        self,
-        now_ms: int,
-        ends: Mapping[TopicPartition, int],
-        committed: Mapping[TopicPartition, int],
-    ) -> int | None:
-        """The lag; None until a measurement is one interval old. `committed`: the next offset to process,
-        of a partition without one its first offset."""
+    def note(self, now_ms: int, ends: Mapping[TopicPartition, int]) -> None:
+        """The ends at this time."""
         self._ends.append((now_ms, ends))
+
+    def at(self, now_ms: int) -> Mapping[TopicPartition, int] | None:
+        """The newest ends that are one interval old; None before that."""
         while len(self._ends) > 1 and self._ends[1][0] <= now_ms - self._delay_ms:
             self._ends.popleft()
-        measured_ms, known = self._ends[0]
-        if measured_ms > now_ms - self._delay_ms:
+        if not self._ends or self._ends[0][0] > now_ms - self._delay_ms:
             return None
-        return sum(
-            max(0, end - committed[partition]) for partition, end in known.items() if partition in committed
-        )
+        return self._ends[0][1]

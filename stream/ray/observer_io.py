@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...clients.admin.admin_types import EARLIEST
 from ...clients.sync.admin_io import Admin
 from ...protocol.errors import HeadraceError
 from ...protocol.model import TopicPartition
@@ -15,6 +14,7 @@ from .plan import task_count
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ...clients.admin.lag_types import ConsumerLag
     from .run import Run
 
 log = logging.getLogger("headrace.stream")
@@ -22,12 +22,12 @@ log = logging.getLogger("headrace.stream")
 TIMEOUT_S = 10.0
 
 
-class Positions(NamedTuple):
-    """Of all source partitions: their ends, and where the group is. `tasks`: how many active ones there
-    are, or will be."""
+class Progress(NamedTuple):
+    """`ends`: of all source partitions. `lag`: records that the group has not processed, up to the ends that
+    were given; None without. `tasks`: how many active ones there are, or will be."""
 
     ends: Mapping[TopicPartition, int]
-    committed: Mapping[TopicPartition, int]
+    lag: int | None
     tasks: int
 
 
@@ -56,8 +56,9 @@ class Observer:
             if partition.leader in hosts
         ]
 
-    def positions(self) -> Positions | None:
-        """None while the group, or something that is asked, is not there."""
+    def progress(self, until: Mapping[TopicPartition, int] | None) -> Progress | None:
+        """The lag up to the ends in `until`, as the leaders count it. None while the group, or something that
+        is asked, is not there."""
         name = self._run.application_id
         try:
             admin = self._client()
@@ -74,19 +75,18 @@ class Observer:
                 for topic, found in described.items()
                 for each in found.partitions
             ]
-            lags = admin.group_lag(name, partitions, timeout=TIMEOUT_S)
-            fresh = [partition for partition, lag in lags.items() if lag.committed is None]
-            first = (
-                dict(admin.list_offsets(dict.fromkeys(fresh, EARLIEST), timeout=TIMEOUT_S)) if fresh else {}
-            )
+            committed = admin.list_group_offsets(name, partitions, timeout=TIMEOUT_S)
+            offsets = {tp: 0 if at is None else at.offset for tp, at in committed.items()}
+            past = until or {}
+            asked = {tp: (offset, past.get(tp, offset)) for tp, offset in offsets.items()}
+            counted = dict(admin.count_records(asked, timeout=TIMEOUT_S))
         except HeadraceError as error:
             log.info("%s: its lag is not known: %s", name, error)
             return None
-        committed = {each: lag.committed.offset for each, lag in lags.items() if lag.committed is not None}
-        committed.update((each, found.offset) for each, found in first.items())
-        ends = {each: lag.end for each, lag in lags.items() if lag.end is not None}
+        ends = {tp: lags[offsets[tp]].end or 0 for tp, lags in counted.items()}
+        lag = sum(_between(counted[tp], *some) for tp, some in asked.items())
         counts = {topic: len(found.partitions) for topic, found in described.items()}
-        return Positions(ends, committed, task_count(inputs, counts))
+        return Progress(ends, None if until is None else lag, task_count(inputs, counts))
 
     def close(self) -> None:
         """Close the client."""
@@ -97,3 +97,8 @@ class Observer:
         if self._admin is None:
             self._admin = Admin(bootstrap_of(self._run))
         return self._admin
+
+
+def _between(lags: Mapping[int, ConsumerLag], offset: int, until: int) -> int:
+    """The records from `offset` to `until`."""
+    return max((lags[offset].records or 0) - (lags[until].records or 0), 0)

@@ -11,15 +11,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .autoscaling import Autoscaler, Lag, Limits
+from .autoscaling import Autoscaler, Limits, PastEnds
 from .fleet import Fleet, FleetState, StartWorker
 from .plan import leads_by_node, node_for
 from .run import describe_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from .observer_io import Positions
+    from ...protocol.model import TopicPartition
+    from .observer_io import Progress
     from .plan import WorkerId
     from .processes_io import Processes
     from .run import Report, Run
@@ -37,8 +38,8 @@ class Cluster(Protocol):
     def leaders(self) -> list[str]:
         """The host of the leader of each source partition."""
 
-    def positions(self) -> Positions | None:
-        """Where the group is."""
+    def progress(self, until: Mapping[TopicPartition, int] | None) -> Progress | None:
+        """What the group has not processed up to these ends; None if it is not known."""
 
     def close(self) -> None:
         """Close connections."""
@@ -220,12 +221,14 @@ class Supervisor:
             config.autoscale_up_ms,
             config.autoscale_down_ms,
         )
-        scaler, lag = Autoscaler(limits), Lag(self._run.commit_every_ms)
+        scaler, past = Autoscaler(limits), PastEnds(self._run.commit_every_ms)
         cluster = self._new_cluster()
         while not self._over.wait(config.autoscale_interval_ms / 1000):
-            found = cluster.positions()
             now_ms = self._now_ms()
-            self._lag = None if found is None else lag.observe(now_ms, found.ends, found.committed)
+            found = cluster.progress(past.at(now_ms))
+            self._lag = None if found is None else found.lag
+            if found is not None:
+                past.note(now_ms, found.ends)
             workers = self._fleet.target
             tasks = None if found is None else found.tasks or None
             wanted = scaler.decide(now_ms, workers, self._lag, tasks)

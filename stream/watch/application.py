@@ -1,7 +1,7 @@
-"""The state of an application, from three sources: the description of its group, its committed and end
-offsets, and what its instances report. Pure.
+"""The state of an application, from four sources: the description of its group, its committed offsets, what
+its instances report, and the records that the leaders count from there on. Pure.
 
-The first two are there for members in Java and without `application.server` as well.
+All but the reports are there for members in Java and without `application.server` as well.
 """
 
 from __future__ import annotations
@@ -15,11 +15,20 @@ from ..task import commit_metadata
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ...clients.admin.group_types import PartitionLag
+    from ...clients.admin.lag_types import ConsumerLag
     from ...clients.admin.streams_groups import StreamsGroupDescription, StreamsMemberDescription, TaskId
-    from ...protocol.messages.streams_status import InstanceStatus, StoreStatus, TaskStatus, ThreadStatus
+    from ...clients.group.group_metadata import OffsetAndMetadata
+    from ...protocol.messages.streams_status import (
+        InputStatus,
+        InstanceStatus,
+        StoreStatus,
+        TaskStatus,
+        ThreadStatus,
+    )
     from ..query.hosts import HostInfo
 
+    Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
+    """The committed offset of each input partition, None without one."""
     Report = InstanceStatus | str
     """Of an instance; or why there is none."""
 
@@ -123,27 +132,36 @@ class _Lag(NamedTuple):
 
 
 class _Sources(NamedTuple):
-    """What is known beside the reports. `topics`: the input topics of each subtopology."""
+    """`topics`: the input topics of each subtopology. `inputs`: what active tasks report about theirs."""
 
     topics: Mapping[str, tuple[str, ...]]
-    lags: Mapping[TopicPartition, PartitionLag]
+    committed: Committed
+    inputs: Mapping[TopicPartition, InputStatus]
+    lags: Mapping[TopicPartition, ConsumerLag]
     now_ms: int
+
+
+def positions_of(
+    group: StreamsGroupDescription, committed: Committed, reports: Mapping[HostInfo, Report]
+) -> dict[TopicPartition, int]:
+    """From where on the records of each input partition are its lag: the reported position of its task, which
+    is newer than the committed offset, or that; 0 without both."""
+    inputs = _reported_inputs(group, reports)
+    return {tp: max(_position(offset, inputs.get(tp)), 0) for tp, offset in committed.items()}
 
 
 def application_view(
     group: StreamsGroupDescription,
-    lags: Mapping[TopicPartition, PartitionLag],
+    committed: Committed,
     reports: Mapping[HostInfo, Report],
+    lags: Mapping[TopicPartition, ConsumerLag],
     now_ms: int,
 ) -> ApplicationView:
-    """The view of a group; `reports` by `application.server`."""
+    """The view of a group; `reports` by `application.server`, `lags` at `positions_of`."""
     topics = topics_of(group)
-    sources = _Sources(topics, lags, now_ms)
-    by_process: dict[str, list[StreamsMemberDescription]] = {}
-    for member in sorted(group.members, key=lambda each: (each.client_id, each.member_id)):
-        by_process.setdefault(member.process_id, []).append(member)
+    sources = _Sources(topics, committed, _reported_inputs(group, reports), lags, now_ms)
     instances = tuple(
-        _instance(process, members, reports, sources) for process, members in sorted(by_process.items())
+        _instance(process, members, reports, sources) for process, members in _by_process(group)
     )
     active = [
         task
@@ -154,10 +172,10 @@ def application_view(
     ]
     here = {task.task for task in active}
     all_tasks = sorted(
-        {(name, tp.partition) for name, some in topics.items() for tp in lags if tp.topic in some}
+        {(name, tp.partition) for name, some in topics.items() for tp in committed if tp.topic in some}
     )
     missing = [(name, number) for name, number in all_tasks if f"{name}_{number}" not in here]
-    away = [_lag(sources, topics[name], number, None) for name, number in missing]
+    away = [_lag(sources, topics[name], number) for name, number in missing]
     rates = [task.records_per_s for task in active if task.records_per_s is not None]
     return ApplicationView(
         group.group_id,
@@ -180,19 +198,54 @@ def topics_of(group: StreamsGroupDescription) -> dict[str, tuple[str, ...]]:
     }
 
 
+def _by_process(group: StreamsGroupDescription) -> list[tuple[str, list[StreamsMemberDescription]]]:
+    found: dict[str, list[StreamsMemberDescription]] = {}
+    for member in sorted(group.members, key=lambda each: (each.client_id, each.member_id)):
+        found.setdefault(member.process_id, []).append(member)
+    return sorted(found.items())
+
+
+def _report_of(
+    process: str, members: list[StreamsMemberDescription], reports: Mapping[HostInfo, Report]
+) -> Report:
+    endpoint = _endpoint_of(members)
+    if endpoint is None:
+        return "it has no application.server"
+    known = {tuple(host): report for host, report in reports.items()}
+    found = known.get(endpoint, "it was not asked")
+    if not isinstance(found, str) and found.process_id != process:
+        return f"another process answers at its application.server: {found.process_id}"
+    return found
+
+
+def _endpoint_of(members: list[StreamsMemberDescription]) -> tuple[str, int] | None:
+    return next((each.endpoint for each in members if each.endpoint is not None), None)
+
+
+def _reported_inputs(
+    group: StreamsGroupDescription, reports: Mapping[HostInfo, Report]
+) -> dict[TopicPartition, InputStatus]:
+    """The inputs of tasks that are reported as active by the member that has them as active."""
+    found: dict[TopicPartition, InputStatus] = {}
+    for process, members in _by_process(group):
+        report = _report_of(process, members, reports)
+        threads = {} if isinstance(report, str) else {each.member_id: each for each in report.threads}
+        for member in members:
+            here = {str(each) for each in member.tasks.active}
+            thread = threads.get(member.member_id)
+            for task in () if thread is None else thread.tasks:
+                if task.role == "active" and f"{task.sub_topology}_{task.partition}" in here:
+                    found.update((TopicPartition(each.topic, each.partition), each) for each in task.inputs)
+    return found
+
+
 def _instance(
     process: str,
     members: list[StreamsMemberDescription],
     reports: Mapping[HostInfo, Report],
     sources: _Sources,
 ) -> InstanceView:
-    endpoint = next((each.endpoint for each in members if each.endpoint is not None), None)
-    found: Report = "it has no application.server"
-    if endpoint is not None:
-        known = {tuple(host): report for host, report in reports.items()}
-        found = known.get(endpoint, "it was not asked")
-    if not isinstance(found, str) and found.process_id != process:
-        found = f"another process answers at its application.server: {found.process_id}"
+    endpoint, found = _endpoint_of(members), _report_of(process, members, reports)
     report = None if isinstance(found, str) else found
     threads = {} if report is None else {each.member_id: each for each in report.threads}
     return InstanceView(
@@ -237,7 +290,7 @@ def _thread(member: StreamsMemberDescription, report: ThreadStatus | None, sourc
 
 def _task(task: TaskId, role: str, report: TaskStatus | None, sources: _Sources) -> TaskView:
     topics = sources.topics.get(task.subtopology_id, ())
-    lag = _lag(sources, topics, task.partition, report) if role == "active" else _Lag(None, None)
+    lag = _lag(sources, topics, task.partition) if role == "active" else _Lag(None, None)
     if report is None:
         return TaskView(str(task), role, None, *lag, None, None, None, None, ())
     is_active = role == "active"
@@ -259,22 +312,25 @@ def _store(store: StoreStatus) -> StoreView:
     return StoreView(store.name, _known(store.entries), _known(store.size_bytes), remaining)
 
 
-def _lag(sources: _Sources, topics: Iterable[str], partition: int, report: TaskStatus | None) -> _Lag:
+def _position(committed: OffsetAndMetadata | None, reported: InputStatus | None) -> int:
+    """The next offset to process; -1 if it is not known."""
+    return max(-1 if reported is None else reported.position, -1 if committed is None else committed.offset)
+
+
+def _lag(sources: _Sources, topics: Iterable[str], partition: int) -> _Lag:
     """Of the inputs of a task: the sum of the records, and the longest time."""
-    inputs = {(each.topic, each.partition): each for each in report.inputs} if report is not None else {}
     records: list[int | None] = []
     times: list[int | None] = []
     for topic in topics:
-        found = sources.lags.get(TopicPartition(topic, partition))
-        if found is None or found.end is None:
+        tp = TopicPartition(topic, partition)
+        found = sources.lags.get(tp)
+        if found is None or found.records is None:
             continue
-        here = inputs.get((topic, partition))
-        position = -1 if here is None else here.position
+        committed, here = sources.committed.get(tp), sources.inputs.get(tp)
         time_ms = -1 if here is None else here.time_ms
-        if found.committed is not None:
-            position = max(position, found.committed.offset)
-            time_ms = max(time_ms, commit_metadata.decode(found.committed.metadata)[0])
-        lag = None if position < 0 < found.end else max(found.end - max(position, 0), 0)
+        if committed is not None:
+            time_ms = max(time_ms, commit_metadata.decode(committed.metadata)[0])
+        lag = None if found.records and _position(committed, here) < 0 else found.records
         records.append(lag)
         times.append(0 if lag == 0 else None if time_ms < 0 else max(sources.now_ms - time_ms, 0))
     return _Lag(_sum(records), _highest(times))

@@ -561,8 +561,10 @@ def test_admin_manages_groups_and_transactions(face: Face, topic: str) -> None:
     assert admin.alter_group_offsets(group, {place: 0, other: 0}, create=True).errors == {}
     assert group in [each.group_id for each in admin.list_groups(states=["Empty"])]
     assert admin.describe_groups(group)[group].members == ()
-    assert [each.lag for each in admin.group_lag(group).values()] == [1, 0]
-    assert admin.group_lag(group, [place], read_committed=True)[place].lag == 0
+    lags = admin.consumer_group_lag(group, isolation="read_uncommitted")[group].partitions
+    assert [each.records for each in lags.values()] == [1, 0]
+    assert admin.consumer_group_lag(group)[group].records == 0
+    assert admin.count_records({place: [0, 1]}, isolation="read_uncommitted")[place][0].records == 1
     assert admin.delete_group_offsets(group, [other]).errors == {}
     assert list(admin.list_group_offsets(group)) == [place]
     assert dict(admin.remove_members(group)) == {}

@@ -11,7 +11,7 @@ import msgspec
 from fake_cluster import FakeCluster
 from headrace.protocol import errors
 from headrace.protocol.messages import groups, lag, streams_groups, transactions
-from headrace.protocol.model import TopicPartition
+from headrace.protocol.model import READ_COMMITTED, TopicPartition
 
 NOT_FOUND = errors.GroupIdNotFoundError.code
 EMPTY, STABLE = "Empty", "Stable"
@@ -59,6 +59,7 @@ class FakeAdminCluster(FakeCluster):
         self.consumer_groups: dict[str, groups.DescribedConsumerGroup] = {}
         self.streams_groups: dict[str, streams_groups.DescribedStreamsGroup] = {}
         self.unstable: set[tuple[str, int]] = set()
+        self.stable_ends: dict[tuple[str, int], int] = {}
         self.counted_at_ms = 10_000  # the clock of leaders that count records
         self.known: dict[str, transactions.DescribedTransaction] = {}
         self.active: dict[TopicPartition, list[transactions.ActiveProducer]] = {}
@@ -210,7 +211,7 @@ class FakeAdminCluster(FakeCluster):
     # --- leaders ----------------------------------------------------------------------------------------
 
     def _do_CountRecords(self, body: Any) -> lag.CountRecordsResponse:
-        """Each offset has a record."""
+        """Each offset has a record. `stable_ends`: last stable offsets of partitions where they differ."""
         found = []
         for each in body.partitions:
             place = self._find(self.asked[-1][1], each)
@@ -218,12 +219,15 @@ class FakeAdminCluster(FakeCluster):
                 found.append(lag.CountRecordsPartitionResponse(place))
                 continue
             part = place[1]
+            end = part.end_offset
+            if body.isolation == READ_COMMITTED:
+                topic = place[0].name
+                end = self.stable_ends.get((topic, each.partition), end)
             times = {record.offset: record.timestamp for record in part.records()}
             counts = tuple(
-                lag.RecordCount(max(part.end_offset - offset, 0), times.get(offset, -1))
-                for offset in each.offsets
+                lag.RecordCount(max(end - offset, 0), times.get(offset, -1)) for offset in each.offsets
             )
-            found.append(lag.CountRecordsPartitionResponse(0, 0, part.end_offset, counts))
+            found.append(lag.CountRecordsPartitionResponse(0, 0, end, counts))
         return lag.CountRecordsResponse(tuple(found), self.counted_at_ms)
 
     # --- transactions -----------------------------------------------------------------------------------

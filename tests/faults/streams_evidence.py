@@ -55,8 +55,8 @@ def _group(admin: headrace.Admin, group: str) -> str:
     description = admin.describe_groups(group)[group]
     lines = [f"group {group}: {description.state}, {len(description.members)} members"]
     lines += [f"  {member}" for member in description.members]
-    for tp, lag in sorted(admin.group_lag(group).items()):
-        lines.append(f"  {tp}: committed {lag.committed and lag.committed.offset}, end {lag.end}")
+    for tp, lag in sorted(admin.consumer_group_lag(group)[group].partitions.items()):
+        lines.append(f"  {tp}: committed {lag.committed}, end {lag.end}, {lag.records} records")
     return "\n".join(lines)
 
 

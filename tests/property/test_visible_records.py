@@ -1,6 +1,6 @@
 """Counts of records against a consumer: after any writes, ends of transactions, compactions, truncations,
 deletions and restarts, and whatever was counted before, the count from each offset is the number of records
-that a read_committed consumer receives from there, and the timestamp is that of the first one."""
+that a consumer with the isolation level receives from there, and the timestamp is that of the first one."""
 
 from array import array
 from collections.abc import Generator, Iterator
@@ -11,7 +11,7 @@ import pytest
 from cleaner_rig import clean
 from fake_files import FakeFiles
 from headrace.clients.consumer.completed_fetch import AbortedTransactions
-from headrace.protocol.model import NO_TIMESTAMP
+from headrace.protocol.model import NO_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log.log import Log
@@ -140,36 +140,48 @@ class Counted:
     def check(self, offsets: list[int]) -> None:
         """Compare the counts from `offsets` on with the records of a consumer."""
         log = self.log
+        for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+            count = self.counted(offsets, isolation)
+            received = list(self.received(isolation))
+            for offset, found in zip(offsets, count.found, strict=True):
+                rest = [timestamp for at, timestamp in received if at >= offset]
+                assert found == (len(rest), rest[0] if rest else NO_TIMESTAMP), f"from {offset} on"
+            kept = log.visible.kept[isolation].spans
+            if kept is not None:
+                assert len(kept.offsets) <= log.visible.max_spans
+                assert kept.offsets == array("q", sorted(set(kept.offsets)))
+
+    def counted(self, offsets: list[int], isolation: int) -> Count:
+        """The finished count."""
+        log = self.log
         count = Count(
             log.visible,
             list(log.segments),
             offsets,
             start_offset=log.log_start_offset,
-            end_offset=log.last_stable_offset,
-            cuts=log.reader.invalidations,
+            end_offset=self.end_offset(isolation),
+            isolation=isolation,
         )
         while not count.is_done:
             count.run()
-        received = list(self.received())
-        for offset, found in zip(offsets, count.found, strict=True):
-            rest = [timestamp for at, timestamp in received if at >= offset]
-            assert found == (len(rest), rest[0] if rest else NO_TIMESTAMP), f"from {offset} on"
-        kept = log.visible.spans
-        if kept is not None:
-            assert len(kept.offsets) <= log.visible.max_spans
-            assert kept.offsets == array("q", sorted(set(kept.offsets)))
+        return count
+
+    def end_offset(self, isolation: int) -> int:
+        """The end of what a consumer receives."""
+        return self.log.last_stable_offset if isolation == READ_COMMITTED else self.log.high_watermark
 
     def check_all(self) -> None:
         """From each offset, also outside the log."""
         self.check(list(range(-1, self.log.log_end_offset + 3)))
 
-    def received(self) -> Iterator[tuple[int, int]]:
+    def received(self, isolation: int) -> Iterator[tuple[int, int]]:
         """Offset and timestamp of all records that a consumer receives from the log start on."""
         log = self.log
-        offset, end_offset = log.log_start_offset, log.last_stable_offset
+        offset, end_offset = log.log_start_offset, self.end_offset(isolation)
         while offset < end_offset:
             read = log.reader.read(offset, 10_000, upto_offset=end_offset)
-            aborted = AbortedTransactions(log.reader.aborted_in(offset, read.data) if read.data else ())
+            has_aborted = read.data and isolation == READ_COMMITTED
+            aborted = AbortedTransactions(log.reader.aborted_in(offset, read.data) if has_aborted else ())
             for view in map(memoryview, read.data):
                 while len(view):
                     header = read_batch_header(view)

@@ -13,7 +13,7 @@ from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.consumer import effects as f
 from headrace.clients.consumer.fetcher import Fetcher
-from headrace.clients.consumer.requests import READ_UNCOMMITTED, FetchLimits
+from headrace.clients.consumer.requests import FetchLimits
 from headrace.clients.producer import effects as p
 from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits
 from headrace.clients.producer.batches import Batch, Identity
@@ -28,7 +28,7 @@ from headrace.protocol.messages.data import (
     ProducePartition,
     ProduceRequest,
 )
-from headrace.protocol.model import EARLIEST_TIMESTAMP, TopicPartition
+from headrace.protocol.model import EARLIEST_TIMESTAMP, READ_UNCOMMITTED, TopicPartition
 from headrace.protocol.records.codec import active_codec
 from headrace.runtime.effect_performer import EffectPerformer, ignore, on
 from history import Outcome

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.clients.cluster.backoff import Backoff
-from headrace.clients.consumer.requests import READ_COMMITTED
 from headrace.clients.group.assignors import RangeAssignor, Topic
 from headrace.clients.group.classic import ClassicMember
 from headrace.clients.group.member import (
@@ -35,7 +34,7 @@ from headrace.protocol.messages.groups import (
 )
 from headrace.protocol.messages.registry import OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT
 from headrace.protocol.messages.transactions import TxnOffsetCommitRequest
-from headrace.protocol.model import EARLIEST_TIMESTAMP, TopicPartition
+from headrace.protocol.model import EARLIEST_TIMESTAMP, READ_COMMITTED, TopicPartition
 from headrace.protocol.records.codec import active_codec
 from headrace.runtime.effect_performer import EffectPerformer, on
 from sim_clients import SimClient, SimConsumer

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from headrace.clients.consumer.requests import READ_COMMITTED
 from headrace.clients.group.states import MemberState
 from headrace.coordinators.assembly import CODEC
 from headrace.coordinators.group.consumer_group import ConsumerGroup
@@ -23,7 +22,7 @@ from headrace.coordinators.runtime.hosted_shard import ShardState
 from headrace.coordinators.runtime.loading import digest
 from headrace.coordinators.txn.shard import TransactionShard
 from headrace.coordinators.txn.states import ENDING
-from headrace.protocol.model import TopicPartition
+from headrace.protocol.model import READ_COMMITTED, TopicPartition
 from history import Outcome
 from log_contents import buffers
 from sim_clients import SimConsumer

@@ -83,8 +83,8 @@ def test_available_rows_are_copied_and_a_restart_continues(copy: Copy) -> None:
     batches = copy.run(maxOffsetsPerTrigger="40", minOffsetsPerTrigger="30", **{"kafka.group.id": "copying"})
     assert [each["numInputRows"] for each in batches] == [40, 40, 20]
     assert copy.seen() == list(range(100))
-    lags = copy.cluster.admin().group_lag("copying")
-    assert {tp: each.lag for tp, each in lags.items()} == {
+    lags = copy.cluster.admin().consumer_group_lag("copying")["copying"].partitions
+    assert {tp: each.records for tp, each in lags.items()} == {
         TopicPartition(copy.source, 0): 0,
         TopicPartition(copy.source, 1): 0,
     }
@@ -115,9 +115,11 @@ def test_running_query_reads_new_rows(copy: Copy) -> None:
         copy.put(range(10, 30))
         query.processAllAvailable()
         assert copy.seen() == list(range(10, 30))
-        response = copy.cluster.admin().group_lag
+        response = copy.cluster.admin().consumer_group_lag
         wait_for(
-            lambda: [each.lag for each in response("following").values()] == [0, 0],
+            lambda: (
+                [each.records for each in response("following")["following"].partitions.values()] == [0, 0]
+            ),
             "the progress is published",
         )
     finally:

@@ -54,8 +54,6 @@ MAX_FUNCTION_LINES = 80
 
 # Where Python may sleep, and what for. Everywhere else something tells, and is waited for.
 SLEEPERS = {
-    "services/cli/lag.py": "the interval of `lag --watch`",
-    "services/cli/stream_status.py": "the interval of `stream top`",
     "stream/watch/instance_io.py": "the interval of samples of stacks",
     "runtime/server_host_io.py": "the moment in which a call is answered before the process ends",
     "runtime/waiting_io.py": "what another program does without a word; the length of a measurement",

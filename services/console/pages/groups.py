@@ -12,7 +12,7 @@ from ....runtime.clock_io import wall_ms
 from ... import group_reset
 from ...group_reset import Bounds, Move, Rule
 from ..page import Page, results_text
-from ..visit import page_of, time_ms
+from ..visit import time_ms
 from .cluster import first_error
 
 if TYPE_CHECKING:
@@ -47,13 +47,9 @@ async def groups(visit: Visit) -> Response:
     ]
     if sort != "group":
         rows.sort(key=SORTS.get(sort, SORTS["group"]))
-    shown, number, pages = page_of(rows, visit.number("page", 1))
     return visit.render(
         "groups.html",
-        rows=shown,
-        total=len(rows),
-        page=number,
-        pages=pages,
+        list=visit.paged(rows),
         q=visit.text("q"),
         sort=sort,
         state=state,
@@ -67,16 +63,12 @@ async def group(visit: Visit, error: str = "", status: int = 200) -> Response:
     group_id = visit.text("id")
     found = (await visit.admin.consumer_group_lag(group_id))[group_id]
     rows = sorted(found.partitions.items())
-    shown, number, pages = page_of(rows, visit.number("page", 1), 200)
     return visit.render(
         "group.html",
         status,
         group=found.group,
         group_id=group_id,
-        rows=shown,
-        total=len(rows),
-        page=number,
-        pages=pages,
+        list=visit.paged(rows, 200),
         total_lag=found.records,
         oldest_s=found.seconds,
         topics=sorted({tp.topic for tp, _ in rows}),

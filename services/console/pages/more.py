@@ -12,7 +12,7 @@ from ....protocol.errors import ConfigError, HeadraceError, UnknownTopicOrPartit
 from ....protocol.model import AUDIT_TOPIC, TopicPartition
 from ....runtime.clock_io import wall_ms
 from ....stream.topology.description import text_of
-from ....stream.watch.application import application_view, topics_of
+from ....stream.watch.application import application_view, positions_of, topics_of
 from ...web.problems import text_of_error
 from ..browsing_io import read_page
 from ..page import Page
@@ -31,11 +31,12 @@ async def streams(visit: Visit) -> Response:
     """The streams applications: groups of that type."""
     snapshot = await visit.snapshot()
     rows = [row for row in snapshot.group_rows if row.group_type == "streams"]
-    return visit.render("streams.html", rows=rows)
+    return visit.render("streams.html", list=visit.paged(rows))
 
 
 async def application(visit: Visit) -> Response:
-    """One application: its tasks, their lags, and the topology that its members have sent."""
+    """One application: the reports of its instances, its tasks with their lags and what they restore, and the
+    topology that its members have sent."""
     name = visit.text("id")
     results = await visit.admin.describe_streams_groups(name, include_topology_description=True)
     found = results[name]
@@ -47,8 +48,12 @@ async def application(visit: Visit) -> Response:
         if topic not in getattr(described, "errors", {})
         for part in described[topic].partitions
     ]
-    lags = await visit.admin.group_lag(name, places) if places else {}
-    view = application_view(found, lags, {}, wall_ms())
+    committed = await visit.admin.list_group_offsets(name, places) if places else {}
+    reports = await visit.shared.instances.reports(found)
+    positions = positions_of(found, committed, reports)
+    counted = await visit.admin.count_records({tp: (offset,) for tp, offset in positions.items()})
+    lags = {tp: counted[tp][offset] for tp, offset in positions.items() if tp not in counted.errors}
+    view = application_view(found, committed, reports, lags, wall_ms())
     graph = found.topology_description
     return visit.render(
         "application.html",

@@ -37,7 +37,7 @@ async def quotas(visit: Visit, error: str = "", status: int = 200) -> Response:
         for name in sorted(found[entity])
     ]
     form = visit.form if status != 200 else {}
-    return visit.render("quotas.html", status, rows=rows, names=NAMES, form=form, error=error)
+    return visit.render("quotas.html", status, list=visit.paged(rows), names=NAMES, form=form, error=error)
 
 
 async def alter(visit: Visit) -> Response:

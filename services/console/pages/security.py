@@ -20,7 +20,6 @@ from ....protocol.security.acls import (
 from ....protocol.security.scram import SCRAM_MECHANISMS, ScramMechanism
 from ...web.problems import text_of_error
 from ..page import Page
-from ..visit import page_of
 from .cluster import first_error
 
 if TYPE_CHECKING:
@@ -40,14 +39,10 @@ async def acls(visit: Visit, error: str = "", status: int = 200) -> Response:
         trouble = text_of_error(failure)
     wanted = visit.text("q").lower()
     rows = sorted(rule for rule in found if wanted in rule.principal.lower() or wanted in rule.name.lower())
-    shown, number, pages = page_of(rows, visit.number("page", 1))
     return visit.render(
         "acls.html",
         status,
-        rows=shown,
-        total=len(rows),
-        page=number,
-        pages=pages,
+        list=visit.paged(rows),
         q=visit.text("q"),
         types=[each.name for each in OPERATIONS_OF],
         operations=[each.name for each in AclOperation if each > AclOperation.ANY],
@@ -120,14 +115,10 @@ async def users(visit: Visit, error: str = "", status: int = 200) -> Response:
         rows = [(name, found[name]) for name in sorted(found) if name not in found.errors]
     except HeadraceError as failure:
         trouble = text_of_error(failure)
-    shown, number, pages = page_of(rows, visit.number("page", 1))
     return visit.render(
         "users.html",
         status,
-        rows=shown,
-        total=len(rows),
-        page=number,
-        pages=pages,
+        list=visit.paged(rows),
         mechanisms=list(SCRAM_MECHANISMS),
         trouble=trouble,
         error=error,

@@ -10,7 +10,7 @@ from ....protocol.errors import ConfigError, ElectionNotNeededError, HeadraceErr
 from ....protocol.model import TopicPartition
 from ..config_rows import changes_of, config_rows
 from ..page import Page, results_text
-from ..visit import page_of, whole
+from ..visit import whole
 from .cluster import first_error
 
 if TYPE_CHECKING:
@@ -44,13 +44,9 @@ async def topics(visit: Visit) -> Response:
     ]
     if sort != "name":
         rows.sort(key=SORTS.get(sort, SORTS["name"]))
-    shown, number, pages = page_of(rows, visit.number("page", 1))
     return visit.render(
         "topics.html",
-        rows=shown,
-        total=len(rows),
-        page=number,
-        pages=pages,
+        list=visit.paged(rows),
         q=visit.text("q"),
         sort=sort,
         has_internal=has_internal,
@@ -102,8 +98,10 @@ async def _described(visit: Visit) -> TopicDescription:
 async def topic(visit: Visit, error: str = "", status: int = 200) -> Response:
     """One topic: its partitions."""
     described = await _described(visit)
-    parts, number, pages = page_of(described.partitions, visit.number("page", 1), 100)
-    places = [TopicPartition(described.name, part.partition) for part in parts if not part.is_unavailable]
+    parts = visit.paged(described.partitions, 100)
+    places = [
+        TopicPartition(described.name, part.partition) for part in parts.rows if not part.is_unavailable
+    ]
     starts = await visit.admin.list_offsets(dict.fromkeys(places, EARLIEST)) if places else {}
     ends = await visit.admin.list_offsets(dict.fromkeys(places, LATEST)) if places else {}
     offsets: dict[int, tuple[int, int]] = {}
@@ -123,12 +121,10 @@ async def topic(visit: Visit, error: str = "", status: int = 200) -> Response:
         status,
         topic=described,
         name=described.name,
-        parts=parts,
+        list=parts,
         offsets=offsets,
         sizes=sizes,
         row=row,
-        page=number,
-        pages=pages,
         error=error,
         tab="partitions",
     )
@@ -174,7 +170,9 @@ async def consumers(visit: Visit) -> Response:
         (row, snapshot.group_lag_in(row.group_id, described.name))
         for row in snapshot.groups_of(described.name)
     ]
-    return visit.render("topic_groups.html", name=described.name, rows=rows, tab="groups", snapshot=snapshot)
+    return visit.render(
+        "topic_groups.html", name=described.name, list=visit.paged(rows), tab="groups", snapshot=snapshot
+    )
 
 
 async def add_partitions(visit: Visit) -> Response:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from ....protocol.errors import HeadraceError
 from ....protocol.model import TopicPartition
 from ..page import Page
-from ..visit import page_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from ..visit import Visit
 
-LONGER_THAN_S = 900.0
+MINUTES = 15
 PLACES_PER_REQUEST = 1_000
 
 
@@ -28,14 +27,10 @@ async def transactions(visit: Visit, error: str = "", status: int = 200) -> Resp
         for each in sorted(found, key=lambda each: each.transactional_id)
         if wanted in each.transactional_id.lower() and state in ("", each.state.value)
     ]
-    shown, number, pages = page_of(rows, visit.number("page", 1))
     return visit.render(
         "transactions.html",
         status,
-        rows=shown,
-        total=len(rows),
-        page=number,
-        pages=pages,
+        list=visit.paged(rows),
         states=states,
         state=state,
         q=visit.text("q"),
@@ -70,7 +65,8 @@ async def fence(visit: Visit) -> Response:
 
 
 async def hanging(visit: Visit, error: str = "", status: int = 200) -> Response:
-    """Transactions that no coordinator will end."""
+    """Transactions that no coordinator will end, of partitions without records for some minutes."""
+    minutes = visit.number("minutes", MINUTES, most=10_000_000)
     snapshot = await visit.snapshot()
     places = [
         TopicPartition(part.topic, part.partition) for part in snapshot.partitions if not part.is_unavailable
@@ -78,8 +74,10 @@ async def hanging(visit: Visit, error: str = "", status: int = 200) -> Response:
     found = []
     for start in range(0, len(places), PLACES_PER_REQUEST):
         piece = places[start : start + PLACES_PER_REQUEST]
-        found += await visit.admin.find_hanging_transactions(piece, longer_than=LONGER_THAN_S)
-    return visit.render("hanging.html", status, rows=found, partitions=len(places), error=error)
+        found += await visit.admin.find_hanging_transactions(piece, longer_than=60.0 * minutes)
+    return visit.render(
+        "hanging.html", status, rows=found, partitions=len(places), minutes=minutes, error=error
+    )
 
 
 async def abort(visit: Visit) -> Response:

@@ -7,13 +7,18 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 from certificates import Authority
+from console_pages import Pages, plain
 from headrace import NewTopic, int64, stream, utf8
 from headrace.protocol.errors import ConfigError
+from headrace.services.console.server import console_server
 from headrace.services.local_io import LocalCluster
+from headrace.services.web.settings import WebConfig
+from headrace.stream.ray.observer_io import Observer
 from waiting import wait_for
 
 if TYPE_CHECKING:
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from command_line import CommandLine
+    from headrace.stream.ray.run import Run
 
 PATIENCE_S = 60.0
 WORDS = [f"w{number:02}" for number in range(40)]
@@ -125,6 +131,41 @@ def test_any_key_from_outside_and_from_any_instance(running: Running) -> None:
     at = running.counting.cluster.bootstrap
     with stream.connect_queries("asked", at, key=utf8, value=int64, config=config) as other:
         assert other.get("counts", "w07", timeout_s=PATIENCE_S) == 2
+
+
+def test_console_shows_the_reports_of_instances(running: Running) -> None:
+    """States, roles and rates of tasks, with the secret; without it the lag, and why there is no report."""
+    bootstrap, config = running.counting.cluster.bootstrap, running.counting.options["config"]
+    with (
+        console_server(WebConfig(port=0), bootstrap=bootstrap, client_config=config) as server,
+        Pages(server.url) as pages,
+    ):
+        assert "asked" in plain(pages.get("/streams"))
+        found = plain(pages.get("/application", id="asked"))
+        assert found.count("active RUNNING 0") == 12
+        assert "Lag 0 records" in found
+        assert "no report" not in found
+    with console_server(WebConfig(port=0), bootstrap=bootstrap) as server, Pages(server.url) as pages:
+        found = plain(pages.get("/application", id="asked"))
+        assert found.count("no report it does not answer") == 2
+        assert found.count("active \u2013 0") == 12
+        assert "secret-of-the-queries" not in found
+
+
+def test_supervisor_measures_exact_lag(running: Running) -> None:
+    """All records up to the ends of one look are processed; transactions' markers are no lag."""
+    bootstrap = running.counting.cluster.bootstrap
+    observer = Observer(cast("Run", SimpleNamespace(application_id="asked", bootstrap=bootstrap)))
+    before = observer.progress(None)
+    assert before is not None
+    assert sum(before.ends.values()) >= len(WORDS) * 2
+
+    def lag() -> int | None:
+        found = observer.progress(before.ends)
+        return None if found is None else found.lag
+
+    wait_for(lambda: lag() == 0, "all is committed", PATIENCE_S)
+    observer.close()
 
 
 def test_http(running: Running, tmp_path: Path) -> None:

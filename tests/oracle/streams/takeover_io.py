@@ -113,9 +113,6 @@ class Takeover:
     ) -> None:
         """`config`: more keys of the application."""
         self.cluster, self._java, self._folder = cluster, java, folder
-        self._markers: set[tuple[TopicPartition, int, int | None]] = (
-            set()
-        )  # ranges of offsets without records
         self._config = {
             "application.id": "app",
             "processing.guarantee": guarantee,
@@ -247,25 +244,7 @@ class Takeover:
                 if name in INPUTS or (name.startswith("app-") and not name.endswith("-changelog"))
             ]
             tps = [TopicPartition(name, number) for name in read for number in range(PARTITIONS)]
-            lags = admin.group_lag("app", tps, read_committed=True)
-        return {tp: lag for tp, lag in lags.items() if lag.lag != 0 and self._has_records(tp, lag)}
-
-    def _has_records(self, tp: TopicPartition, lag: Any) -> bool:
-        """Whether there is more than markers of transactions behind the committed offset."""
-        if lag.committed is None:
-            return bool(lag.end)
-        where = (tp, lag.committed.offset, lag.end)
-        if where in self._markers:
-            return False
-        with self._consumer() as consumer:
-            consumer.assign(tp)
-            consumer.seek(tp, lag.committed.offset)
-            found: list[Any] = []
-            wait_for(
-                lambda: found.extend(consumer.poll(0.05)) or found or consumer.position(tp) >= lag.end,
-                "read",
-                10,
-            )
-            if not found:
-                self._markers.add(where)
-            return bool(found)
+            committed = admin.list_group_offsets("app", tps)
+            offsets = {tp: (0 if at is None else at.offset,) for tp, at in committed.items()}
+            counted = admin.count_records(offsets)
+        return {tp: lag for tp in tps for lag in counted[tp].values() if lag.records}

@@ -53,17 +53,39 @@ def test_describe_shows_lag_and_members(shell: CommandLine, fake: FakeAdminClust
         "coordinator": 0,
         "members": 1,
         "lag": 2,
+        "seconds": 8.0,
         "partitions": [
-            {"topic": "t", "partition": 0, "committed": 1, "end": 3, "lag": 2, **member},
-            {"topic": "t", "partition": 1, "committed": None, "end": 0, "lag": None, **member},
+            {
+                "topic": "t",
+                "partition": 0,
+                "committed": 1,
+                "start": 0,
+                "end": 3,
+                "lag": 2,
+                "seconds": 8.0,
+                "error": None,
+                **member,
+            },
+            {
+                "topic": "t",
+                "partition": 1,
+                "committed": None,
+                "start": 0,
+                "end": 0,
+                "lag": None,
+                "seconds": None,
+                "error": None,
+                **member,
+            },
         ],
     }
     _, out, _ = shell("group", "describe", "--all")
     lines = [line.split() for line in out.splitlines()]
-    assert ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST"] in lines
-    assert ["t", "0", "1", "3", "2", "m-1", "client", "host"] in lines
-    (facts,) = shell.json("group", "describe", "g", "--read-committed")
-    assert fake.requests("ListOffsets")[-1].isolation == 1
+    assert ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "SECONDS", "MEMBER", "CLIENT", "HOST"] in lines
+    assert ["t", "0", "1", "3", "2", "8.0", "s", "m-1", "client", "host"] in lines
+    shell.json("group", "describe", "g", "--isolation", "read_uncommitted")
+    assert fake.requests("CountRecords")[0].isolation == 1
+    assert fake.requests("CountRecords")[-1].isolation == 0
 
 
 def test_members_are_listed_with_their_partitions(shell: CommandLine, fake: FakeAdminCluster) -> None:

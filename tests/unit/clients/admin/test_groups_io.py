@@ -11,7 +11,6 @@ from headrace.clients.admin.group_types import (
     GroupMemberDescription,
     GroupState,
     GroupType,
-    PartitionLag,
     known_names,
 )
 from headrace.clients.group.group_metadata import OffsetAndMetadata
@@ -165,24 +164,6 @@ async def test_require_stable_waits_for_transactions(fake: FakeAdminCluster, clu
         await admin.list_group_offsets("g", require_stable=True, timeout=1)
     fake.unstable = set()
     assert await admin.list_group_offsets("g", require_stable=True) == {FIRST: OffsetAndMetadata(3)}
-
-
-async def test_lag(fake: FakeAdminCluster, cluster: Any) -> None:
-    """The records between committed offset and end; None for missing partitions and without a commit."""
-    fake.create("t", 2)
-    fake.put("t", 0, b"a", b"b", b"c")
-    fake.commit("g", "t", 0, 1)
-    fake.commit("g", "typo", 0, 1)
-    admin = cluster.admin()
-    found = await admin.group_lag("g")
-    assert found == {
-        FIRST: PartitionLag(OffsetAndMetadata(1), 3),
-        UNKNOWN: PartitionLag(OffsetAndMetadata(1), None),
-    }
-    assert [each.lag for each in found.values()] == [2, None]
-    assert await admin.group_lag("g", [SECOND]) == {SECOND: PartitionLag(None, 0)}
-    await admin.group_lag("g", [FIRST], read_committed=True)
-    assert [each.isolation for each in fake.requests("ListOffsets")][-1] == 1
 
 
 async def test_offsets_and_groups_are_deleted(fake: FakeAdminCluster, cluster: Any) -> None:

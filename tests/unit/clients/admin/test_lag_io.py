@@ -95,3 +95,27 @@ def test_batches_have_a_bounded_number_of_offsets() -> None:
     assert sizes == [MAX_COUNTED_OFFSETS, MAX_COUNTED_OFFSETS, 510]
     for tp, offsets in wanted.items():
         assert [offset for batch in batches for offset in batch.get(tp, ())] == list(offsets)
+
+
+async def test_isolation_level_is_that_of_the_call(fake: FakeAdminCluster, cluster: Any) -> None:
+    """read_committed without one; another text is refused before anything is sent."""
+    times(fake)
+    fake.commit("g", "t", 0, 1)
+    fake.stable_ends["t", 0] = 2
+    admin = cluster.admin()
+    assert (await admin.consumer_group_lag("g"))["g"].records == 1
+    found = (await admin.consumer_group_lag("g", isolation="read_uncommitted"))["g"].partitions[FIRST]
+    assert (found.records, found.end) == (2, 3)
+    asked = len(fake.requests("CountRecords"))
+    with pytest.raises(errors.ConfigError, match="isolation is one of"):
+        await admin.consumer_group_lag("g", isolation="serializable")
+    assert len(fake.requests("CountRecords")) == asked
+
+
+async def test_records_are_counted_at_any_offset(fake: FakeAdminCluster, cluster: Any) -> None:
+    """By offset; a partition that does not exist is an error of its own."""
+    times(fake)
+    missing = TopicPartition("t", 9)
+    found = await cluster.admin().count_records({FIRST: [2, 0, 2], missing: [0]})
+    assert {offset: lag.records for offset, lag in found[FIRST].items()} == {0: 3, 2: 1}
+    assert list(found.errors) == [missing]

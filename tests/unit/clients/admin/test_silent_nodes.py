@@ -136,7 +136,7 @@ SHORT_CALLS: dict[str, Callable[..., Any]] = {
     "delete_groups": lambda admin, **t: admin.delete_groups("g", **t),
     "list_group_offsets": lambda admin, **t: admin.list_group_offsets("g", **t),
     "alter_group_offsets": lambda admin, **t: admin.alter_group_offsets("g", {PLACE: 1}, **t),
-    "group_lag": lambda admin, **t: admin.group_lag("g", [PLACE], **t),
+    "count_records": lambda admin, **t: admin.count_records({PLACE: [0]}, **t),
     "consumer_group_lag": lambda admin, **t: admin.consumer_group_lag("g", **t),
     "delete_group_offsets": lambda admin, **t: admin.delete_group_offsets("g", [PLACE], **t),
     "remove_members": lambda admin, **t: admin.remove_members("g", **t),

@@ -46,6 +46,7 @@ def snapshot(**changes: Any) -> Snapshot:
         "groups": (GroupListing("g", GroupType.CONSUMER, GroupState.STABLE, "consumer"),),
         "committed": {"g": {ORDERS[0]: 60, ORDERS[1]: 70}},
         "committed_ms": 10_000,
+        "counts": {ORDERS[0]: {60: 30}, ORDERS[1]: {70: 0}},
     }
     return Snapshot(**{**facts, **changes})
 
@@ -65,11 +66,11 @@ def test_node_counts_leaders_replicas_and_one_file_system_once() -> None:
     assert (second.state, second.size, second.disk_used_percent) == ("fenced", None, None)
 
 
-def test_lag_is_never_negative_and_unknown_without_an_end() -> None:
-    """The offset of partition 1 is beyond its end: the log was truncated."""
+def test_lag_is_what_leaders_have_counted() -> None:
+    """Not the distance of offsets; unknown if one partition was not counted."""
     (row,) = snapshot().group_rows
-    assert (row.lag, row.topics) == (50, ("orders",))
-    assert snapshot(offsets={}).group_rows[0].lag is None
+    assert (row.lag, row.topics) == (30, ("orders",))
+    assert snapshot(counts={ORDERS[0]: {60: 30}}).group_rows[0].lag is None
     assert snapshot(committed={}).group_rows[0].lag is None
     assert snapshot(committed={"g": {}}).group_rows[0].topics == ()
     assert snapshot().group_lag_in("g", "payments") is None

@@ -12,6 +12,7 @@ from headrace.protocol.messages.lag import (
     CountRecordsRequest,
     RecordCount,
 )
+from headrace.protocol.model import READ_COMMITTED
 from headrace.storage_node import effects
 from headrace.storage_node.log.visible_records import STEP_HEADERS
 from headrace.storage_node.replica.count_records import MAX_COUNTED_LOGS, MAX_WAITING
@@ -29,9 +30,16 @@ def topic_id(rig: CoreRig) -> bytes:
     return topic_id
 
 
-def ask(rig: CoreRig, topic_id: bytes, *offsets: int, epoch: int = -1, partition: int = 0) -> FakeRequest:
+def ask(
+    rig: CoreRig,
+    topic_id: bytes,
+    *offsets: int,
+    epoch: int = -1,
+    partition: int = 0,
+    isolation: int = READ_COMMITTED,
+) -> FakeRequest:
     entry = CountRecordsPartition(topic_id, partition, offsets, epoch)
-    return rig.ask(registry.COUNT_RECORDS, CountRecordsRequest((entry,)))
+    return rig.ask(registry.COUNT_RECORDS, CountRecordsRequest((entry,), isolation))
 
 
 def counted(rig: CoreRig, topic_id: bytes, *offsets: int, **more: Any) -> Any:
@@ -48,7 +56,7 @@ def test_count_and_first_timestamp_of_each_offset(rig: CoreRig, topic_id: bytes)
     rig.count()
     assert request.answer.wall_ms == WALL_MS
     found = request.first
-    assert (found.error_code, found.log_start_offset, found.last_stable_offset) == (0, 0, 3)
+    assert (found.error_code, found.log_start_offset, found.end_offset) == (0, 0, 3)
     assert [(each.records, each.first_timestamp) for each in found.counts] == [
         (2, 200),
         (3, 100),
@@ -178,6 +186,7 @@ def test_counts_of_few_logs_are_kept(rig: CoreRig) -> None:
     for number in range(MAX_COUNTED_LOGS + 1):
         rig.produce(topic_id, partition=number)
         counted(rig, topic_id, 0, partition=number)
-    kept = [rig.core.table.partitions[topic_id, n].log.visible.spans for n in range(MAX_COUNTED_LOGS + 1)]
+    logs = [rig.core.table.partitions[topic_id, n].log for n in range(MAX_COUNTED_LOGS + 1)]
+    kept = [log.visible.kept[READ_COMMITTED].spans for log in logs]
     assert kept[0] is None
     assert None not in kept[1:]

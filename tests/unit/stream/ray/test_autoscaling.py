@@ -1,7 +1,7 @@
 """How many workers an application needs, from its lag."""
 
 from headrace.protocol.model import TopicPartition
-from headrace.stream.ray.autoscaling import Autoscaler, Lag, Limits
+from headrace.stream.ray.autoscaling import Autoscaler, Limits, PastEnds
 
 LIMITS = Limits(low=1, high=8, lag=100, up_ms=1000, down_ms=10_000)
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -80,18 +80,14 @@ def test_unknown_lag_begins_the_time_again() -> None:
     assert scaler.decide(2000, 1, 500) == 2
 
 
-def test_lag_counts_records_that_are_older_than_a_commit() -> None:
-    """An application that commits everything each second has none, however many records come."""
-    lag = Lag(1000)
-    assert lag.observe(0, {A: 100, B: 10}, {A: 0, B: 10}) is None
-    assert lag.observe(500, {A: 600, B: 10}, {A: 0, B: 10}) is None
-    assert lag.observe(1000, {A: 1100, B: 10}, {A: 100, B: 10}) == 0
-    assert lag.observe(1500, {A: 1600, B: 10}, {A: 100, B: 10}) == 500
-    assert lag.observe(9000, {A: 1600, B: 10}, {A: 100, B: 10}) == 1500
-
-
-def test_lag_of_a_new_partition() -> None:
-    """It counts when it is known for as long; a partition without a position does not count."""
-    lag = Lag(0)
-    assert lag.observe(0, {A: 10}, {}) == 0
-    assert lag.observe(1, {A: 10, B: 5}, {A: 10, B: 0}) == 5
+def test_ends_are_one_commit_interval_old() -> None:
+    """The lag up to them leaves out records that are too new to be committed."""
+    past = PastEnds(1000)
+    assert past.at(0) is None
+    past.note(0, {A: 100})
+    assert past.at(500) is None
+    past.note(500, {A: 600})
+    assert past.at(1000) == {A: 100}
+    past.note(1000, {A: 1100, B: 5})
+    assert past.at(1500) == {A: 600}
+    assert past.at(9000) == {A: 1100, B: 5}

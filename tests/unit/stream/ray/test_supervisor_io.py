@@ -1,14 +1,14 @@
 """The supervisor over processes and a cluster in memory."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from headrace.protocol.model import TopicPartition
 from headrace.stream.ray.config import WorkersConfig
-from headrace.stream.ray.observer_io import Positions
+from headrace.stream.ray.observer_io import Progress
 from headrace.stream.ray.plan import WorkerId
 from headrace.stream.ray.run import Report, Run
 from headrace.stream.ray.supervisor_io import Supervisor
@@ -71,9 +71,8 @@ class FakeCluster:
     def leaders(self) -> list[str]:
         return ["10.0.0.2", "10.0.0.2", "10.0.0.1", "10.0.0.2"]
 
-    def positions(self) -> Positions | None:
-        partition = TopicPartition("t", 0)
-        return Positions({partition: self.lag}, {partition: 0}, 8)
+    def progress(self, until: Mapping[TopicPartition, int] | None) -> Progress | None:
+        return Progress({TopicPartition("t", 0): self.lag}, None if until is None else self.lag, 8)
 
     def close(self) -> None:
         """Nothing to close."""

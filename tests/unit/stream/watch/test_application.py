@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.clients.admin.group_types import GroupState, PartitionLag
+from headrace.clients.admin.group_types import GroupState
+from headrace.clients.admin.lag_types import ConsumerLag
 from headrace.clients.admin.streams_groups import (
     StreamsGroupDescription,
     StreamsMemberDescription,
@@ -24,7 +25,7 @@ from headrace.protocol.messages.streams_status import (
 from headrace.protocol.model import TopicPartition
 from headrace.stream.query.hosts import HostInfo
 from headrace.stream.task import commit_metadata
-from headrace.stream.watch.application import application_view
+from headrace.stream.watch.application import application_view, positions_of
 
 if TYPE_CHECKING:
     from headrace.stream.watch.application import ApplicationView, Report, TaskView
@@ -41,12 +42,15 @@ def member(name: str, *, endpoint: HostInfo | None = HERE, **tasks: Any) -> Stre
 
 
 def view(reports: dict[HostInfo, Report], *members: StreamsMemberDescription) -> ApplicationView:
-    """A topic with three partitions: 40 of 50 records committed of each, with times up to 90 s."""
+    """A topic with three partitions: offset 40 of 50 is committed in each, with times up to 90 s. Each offset
+    has a record."""
     topology = (StreamsSubtopology("0", ("in",), (), {}, {"app-counts-changelog": 3}),)
     group = StreamsGroupDescription("app", GroupState.STABLE, 1, 5, 5, 0, topology, members)
     committed = OffsetAndMetadata(40, commit_metadata.encode(90_000, {}))
-    lags = {TopicPartition("in", number): PartitionLag(committed, 50) for number in range(3)}
-    return application_view(group, lags, reports, NOW_MS)
+    offsets = {TopicPartition("in", number): committed for number in range(3)}
+    positions = positions_of(group, offsets, reports)
+    lags = {tp: ConsumerLag(offset, 0, 50, 50 - offset) for tp, offset in positions.items()}
+    return application_view(group, offsets, reports, lags, NOW_MS)
 
 
 def by_task(found: ApplicationView) -> dict[tuple[str, str], TaskView]:
@@ -115,8 +119,11 @@ def test_an_empty_partition_does_not_lag() -> None:
     group = StreamsGroupDescription(
         "app", GroupState.STABLE, 1, 5, 5, 0, topology, (member("a", active=(0, 1)),)
     )
-    lags = {TopicPartition("in", 0): PartitionLag(None, 0), TopicPartition("in", 1): PartitionLag(None, 9)}
-    tasks = by_task(application_view(group, lags, {}, NOW_MS))
+    empty, full = TopicPartition("in", 0), TopicPartition("in", 1)
+    offsets = {empty: None, full: None}
+    assert positions_of(group, offsets, {}) == {empty: 0, full: 0}
+    lags = {empty: ConsumerLag(0, 0, 0, 0), full: ConsumerLag(0, 0, 9, 9)}
+    tasks = by_task(application_view(group, offsets, {}, lags, NOW_MS))
     assert (tasks["0_0", "active"].lag, tasks["0_1", "active"].lag) == (0, None)
 
 
@@ -127,3 +134,14 @@ def test_nothing_lags_at_the_end() -> None:
     found = view({HERE: InstanceStatus("p-a", "RUNNING", (thread,))}, member("a", active=(0,)))
     task = by_task(found)["0_0", "active"]
     assert (task.lag, task.lag_ms) == (0, 0)
+
+
+def test_lag_is_what_the_leader_counts() -> None:
+    """Behind the position there are markers and compacted offsets only."""
+    topology = (StreamsSubtopology("0", ("in",), (), {}, {}),)
+    group = StreamsGroupDescription(
+        "app", GroupState.STABLE, 1, 5, 5, 0, topology, (member("a", active=(0,)),)
+    )
+    tp = TopicPartition("in", 0)
+    found = application_view(group, {tp: OffsetAndMetadata(40)}, {}, {tp: ConsumerLag(40, 0, 50, 0)}, NOW_MS)
+    assert (found.lag, found.lag_ms) == (0, 0)
