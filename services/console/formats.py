@@ -59,6 +59,13 @@ def duration_text(ms: float | None) -> str:
     return f"{ms:.0f} ms"
 
 
+def latency_text(ms: float) -> str:
+    """A time of a request, with digits below a millisecond."""
+    if ms == float("inf"):
+        return "over a minute"
+    return f"{ms:.2g} ms" if ms < 10 else duration_text(ms)
+
+
 def ids_text(ids: Any) -> str:
     """Node ids in one text."""
     return ", ".join(map(str, ids)) if ids else _NONE
@@ -76,6 +83,7 @@ FILTERS = {
     "time": time_text,
     "iso": iso_text,
     "duration": duration_text,
+    "latency": latency_text,
     "ids": ids_text,
     "plain": lambda value: visible(str(value)),
     "with_query": with_query,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 import headrace
 from chromium import Chromium
-from console_shop import append, fill
+from console_shop import append, counting, fill
 from headrace.services.console.masking import mask_rule
 from headrace.services.console.server import console_server
 from headrace.services.web.settings import WebConfig
@@ -35,6 +36,9 @@ PICTURES = (
 )
 
 
+APPLICATION = ("application", "/application?id=order-counts", 1280, 860, "light")
+
+
 def main() -> int:
     """Start a cluster and a console, and take the pictures. Exit code 1 if one is too large."""
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -49,17 +53,32 @@ def main() -> int:
                     before = _taken(browser)
                     append(cluster, records)
                     wait_for(lambda before=before: _taken(browser) > before, "the next reading")
-                for name, path, width, height, colours in PICTURES:
-                    browser.prefer(colours)
-                    browser.resize(width, height)
-                    browser.open(path)
-                    browser.picture(FOLDER / f"{name}.png")
+                for picture in PICTURES:
+                    _take(browser, *picture)
+                with tempfile.TemporaryDirectory() as folder, counting(cluster, folder) as instance:
+                    wait_for(lambda: all(each.tasks for each in instance.threads), "its tasks")
+                    append(cluster, 1_000)
+                    wait_for(lambda: _is_running(browser), "all tasks run")
+                    _take(browser, *APPLICATION)
             finally:
                 browser.close()
     large = [file.name for file in FOLDER.glob("*.png") if file.stat().st_size > MOST_BYTES]
     if large:
         sys.stderr.write(f"larger than {MOST_BYTES} bytes: {', '.join(large)}\n")
     return 1 if large else 0
+
+
+def _take(browser: Chromium, name: str, path: str, width: int, height: int, colours: str) -> None:
+    browser.prefer(colours)
+    browser.resize(width, height)
+    browser.open(path)
+    browser.picture(FOLDER / f"{name}.png")
+
+
+def _is_running(browser: Chromium) -> bool:
+    browser.open(APPLICATION[1])
+    text = browser.text()
+    return "RUNNING" in text and "RESTORING" not in text and "REBALANCING" not in text
 
 
 def _taken(browser: Chromium) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from headrace import NewTopic
+from headrace import NewTopic, utf8
+from headrace.stream import App
 from waiting import wait_for
 
 if TYPE_CHECKING:
     from headrace import LocalCluster
+    from headrace.stream import AppInstance
 
 TOPICS = (
     NewTopic("orders", 6, 3, {"retention.ms": 604_800_000}),
@@ -70,3 +72,11 @@ def append(cluster: LocalCluster, records: int) -> None:
                 "orders", order(number), key=key, headers={"source": "web", "trace": f"{number:08x}"}
             )
         producer.flush()
+
+
+def counting(cluster: LocalCluster, folder: str) -> AppInstance:
+    """An instance, not started, of an application that counts the orders of each customer."""
+    app = App("order-counts", key=utf8, value=utf8, commit_interval_ms=100, replication_factor=1)
+    app.stream("orders").group_by(lambda key, _order: key).count(store="counts")
+    config = {"state.dir": folder, "application.server": "127.0.0.1:0"}
+    return app.instance(cluster.bootstrap, config=config)

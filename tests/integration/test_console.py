@@ -1,25 +1,39 @@
 """The console with a real cluster, without a browser: pages, forms, hostile records and hostile requests."""
 
+import asyncio
+import csv
+import io
 import json
+import socket
 from collections.abc import Iterator
+from typing import Any
 
 import headrace
 import httpx
+import pyarrow.parquet as pq
 import pytest
 from console_pages import Pages, plain
+from hanging_transaction import hang
+from headrace.clients.cluster.network import Address
 from headrace.services.console.application import CONTENT_POLICY
+from headrace.services.console.latencies_io import read_latencies
 from headrace.services.console.masking import mask_rule
 from headrace.services.console.pages import PAGES
 from headrace.services.console.server import console_server
 from headrace.services.web.settings import WebConfig
+from markers import until_markers_are_written
 from waiting import wait_for
 
+KEYS: dict[str, Any] = {
+    "metrics_listener": "127.0.0.1:0",
+    "transaction_partition_verification_enable": False,  # so that transactions can hang
+}
 HOSTILE = b"<script>alert(1)</script>\x1b[31m"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[headrace.LocalCluster]:
-    with headrace.local(nodes=2) as running:
+    with headrace.local(nodes=2, **KEYS) as running:
         running.admin().create_topics(
             headrace.NewTopic("orders", 3, 2, {"retention.ms": 3_600_000}),
             headrace.NewTopic("payments", 1, 1, {"max.message.bytes": 11 << 20}),
@@ -119,6 +133,20 @@ def test_download_has_the_records_of_the_search(pages: Pages) -> None:
     assert {row["value"]["card"]["number"] for row in rows} == {"●●●●"}
 
 
+def test_downloads_are_files_of_other_programs(pages: Pages) -> None:
+    """CSV and Parquet have the same masked records; another kind is refused."""
+    query = {"where": "value.amount < 100"}
+    response = pages.http.get("/topics/orders/download", params={**query, "as": "csv"})
+    assert response.headers["content-disposition"] == 'attachment; filename="orders.csv"'
+    lines = list(csv.DictReader(io.StringIO(response.text, newline="")))
+    assert sorted(json.loads(line["value"])["id"] for line in lines) == list(range(10))
+    assert "4111" not in response.text
+    response = pages.http.get("/topics/orders/download", params={**query, "as": "parquet"})
+    table = pq.read_table(io.BytesIO(response.content))
+    assert sorted(json.loads(value.as_py())["id"] for value in table["value"]) == list(range(10))
+    assert "a file is one of" in plain(pages.get("/topics/orders/download", 400, **{"as": "exe"}))
+
+
 def test_hostile_records_are_only_text(pages: Pages) -> None:
     """HTML, terminal escapes, invalid UTF-8, 10 MB, null."""
     found = pages.get("/topics/payments/messages")
@@ -200,6 +228,55 @@ def test_reassignment_is_planned_then_started(pages: Pages, cluster: headrace.Lo
     )
     assert "nothing to move" in plain(pages.post("/moves/plan", topics="payments", factor="2"))
     assert "make 2 nodes" not in plain(pages.post("/moves/plan", 400, topics="payments", factor="3"))
+
+
+def test_hanging_transaction_is_aborted(pages: Pages, cluster: headrace.LocalCluster) -> None:
+    """It is found by its age; the abort in an unknown topic fails."""
+    hang(cluster, "payments", producer_id=4_000_000)
+    assert "There is no hanging transaction" in plain(pages.get("/hanging", minutes="9999999"))
+    found = pages.get("/hanging")
+    assert "payments -0 unknown 4000000" in plain(found)
+    names = ("topic", "partition", "producer_id", "producer_epoch", "coordinator_epoch")
+    fields = {name: found.partition(f'name="{name}" value="')[2].partition('"')[0] for name in names}
+    pages.post("/hanging", 400, **{**fields, "topic": "nowhere"})
+    done = plain(pages.post("/hanging", **fields))
+    assert "the transaction of producer 4000000 in payments-0 is aborted" in done
+    assert "There is no hanging transaction" in done
+    assert "abort hanging transaction producer 4000000 in payments-0 done" in plain(pages.get("/events"))
+
+
+def test_group_list_has_exact_lags(pages: Pages, cluster: headrace.LocalCluster) -> None:
+    """Records that a consumer receives: the aborted record and the markers are no lag."""
+    admin, tp = cluster.admin(), headrace.TopicPartition("payments", 0)
+    ends = admin.list_offsets({tp: headrace.LATEST})[tp].offset
+    with cluster.producer(transactional_id="lagging") as producer:
+        for is_commit in (False, True):
+            producer.begin_transaction()
+            producer.send("payments", b"x", partition=0)
+            producer.flush()
+            if is_commit:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    until_markers_are_written(cluster)
+    admin.alter_group_offsets("exact", {tp: ends}, create=True).raise_for_errors()
+    assert admin.list_offsets({tp: headrace.LATEST})[tp].offset == ends + 4
+    wait_for(lambda: "exact classic Empty payments 1" in plain(pages.get("/groups", q="exact")), "its lag")
+    assert "exact classic Empty 1" in plain(pages.get("/topics/payments/groups"))
+
+
+def test_node_shows_times_of_requests(pages: Pages, cluster: headrace.LocalCluster) -> None:
+    """From its endpoint for Prometheus, if the port is known."""
+    assert "no metrics.listener with a port" in plain(pages.get("/nodes/1"))
+    url = httpx.URL(cluster.status()["nodes"][0]["telemetry"]["prometheus"])
+    found = asyncio.run(read_latencies(Address(url.host, url.port or 0)))
+    (produced,) = [each for each in found if each.request == "Produce"]
+    assert produced.number > 0
+    assert 0 < produced.p50_ms <= produced.p99_ms
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(ConnectionError):
+            asyncio.run(read_latencies(Address("127.0.0.1", taken.getsockname()[1])))
 
 
 def test_quotas_and_subscriptions(pages: Pages) -> None:

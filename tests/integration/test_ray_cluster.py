@@ -23,6 +23,7 @@ from typing import Any
 import grpc
 import psutil
 import pytest
+from console_pages import Pages, plain
 from group_client import CoordinatorClient, GroupMember, committed
 from headrace.clients.sync.consumer_io import Consumer
 from headrace.clients.sync.producer_io import Producer
@@ -209,6 +210,22 @@ def test_up_adopts_running_actors(headrace: Headrace) -> None:
     assert [node["pid"] for node in headrace.running()["nodes"]] == [node["pid"] for node in before["nodes"]]
     _, errors = headrace.run("up", "--nodes", "2", code=2)
     assert "does not remove" in errors
+
+
+def test_up_serves_the_console(headrace: Headrace) -> None:
+    """Of the running cluster, until Ctrl-C; the servers continue to run."""
+    before = headrace.running()
+    with headrace.start("up", "--console", "--console-port", "0") as process:
+        try:
+            assert process.stderr is not None
+            line = next(line for line in process.stderr if "the console is at" in line)
+            with Pages(line.split()[4]) as pages:
+                assert "Nodes active 3 of 3" in plain(pages.get("/"))
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 130
+        finally:
+            process.kill()
+    assert [node["pid"] for node in headrace.running()["nodes"]] == [node["pid"] for node in before["nodes"]]
 
 
 def test_records_through_the_command_line(headrace: Headrace, tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from ....clients.admin.admin_types import Resource
 from ....protocol.errors import HeadraceError
 from ...web.problems import Problem, text_of_error
 from ..config_rows import changes_of, config_rows
+from ..latencies_io import endpoint_of, read_latencies
 from ..page import Page
 from ..snapshot import sparkline
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from ..latencies import Latency
     from ..snapshot import NodeRow, Snapshot
     from ..visit import Visit
 
@@ -96,7 +98,8 @@ async def node(visit: Visit, error: str = "", status: int = 200) -> Response:
     node_id = visit.path_number("node_id")
     snapshot = await visit.snapshot()
     row = _node_of(snapshot, node_id)
-    trouble, configs = "", []
+    trouble, configs, latency_trouble = "", [], ""
+    latencies: list[Latency] = []
     if row.state != "fenced":
         resource = Resource.broker(node_id)
         try:
@@ -104,6 +107,7 @@ async def node(visit: Visit, error: str = "", status: int = 200) -> Response:
                 resource
             ]
             configs = config_rows(found)
+            latencies, latency_trouble = await _latencies(found["metrics.listener"].value or "", row)
         except (HeadraceError, TimeoutError) as failure:
             trouble = text_of_error(failure)
     behind = [part for part in snapshot.partitions if node_id in part.replicas and node_id not in part.isr]
@@ -114,11 +118,24 @@ async def node(visit: Visit, error: str = "", status: int = 200) -> Response:
         dirs=snapshot.log_dirs.get(node_id),
         configs=configs,
         trouble=trouble,
+        latencies=latencies,
+        latency_trouble=latency_trouble,
         behind=behind[:100],
         behind_count=len(behind),
         error=error,
         show_all=visit.text("all") == "1",
     )
+
+
+async def _latencies(listener: str, row: NodeRow) -> tuple[list[Latency], str]:
+    """The times of requests at a node, and why there are none."""
+    endpoint = endpoint_of(listener, row.endpoint.rpartition(":")[0])
+    if endpoint is None:
+        return [], "The node has no metrics.listener with a port."
+    try:
+        return await read_latencies(endpoint), ""
+    except OSError as error:
+        return [], f"Its metrics could not be read at {endpoint.host}:{endpoint.port}: {error}"
 
 
 async def drain(visit: Visit) -> Response:

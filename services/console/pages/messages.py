@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib.util
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from ....protocol.errors import ConfigError, HeadraceError
@@ -16,6 +16,7 @@ from ....protocol.model import TopicPartition
 from ...web.problems import Problem
 from ..browsing_io import read_page, read_record
 from ..decoding import DETAIL_CHARACTERS, FORMATS, decode, hex_rows
+from ..downloads import FILES
 from ..masking import Masks
 from ..page import Page
 from ..search import LIMITS, STARTS, Search, cursor_of, cursor_text, row_of
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ....clients.records import Record
+    from ..downloads import Writer
     from ..visit import Visit
 
 MOST_DOWNLOADED = 10_000
+MOST_DOWNLOADED_BYTES = 256 << 20
+HAS_PARQUET = importlib.util.find_spec("pyarrow") is not None
 _ATTACHMENT = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
 PRODUCE_FORMATS = ("utf-8", "json", "hex", "base64", "null")
 
@@ -87,6 +91,7 @@ async def messages(visit: Visit) -> Response:
         starts=STARTS,
         formats=FORMATS,
         limits=LIMITS,
+        has_parquet=HAS_PARQUET,
         masks=masks_of(visit, name).rules,
         is_open=any(
             query.get(each) for each in ("key", "header", "text", "where", "until", "committed", "kf", "vf")
@@ -153,53 +158,39 @@ async def _record(visit: Visit) -> Record[bytes, bytes]:
 
 
 async def download(visit: Visit) -> Response:
-    """The records of a search as JSON Lines; at most `MOST_DOWNLOADED`."""
+    """The records of a search as a file; at most `MOST_DOWNLOADED`, and about `MOST_DOWNLOADED_BYTES`."""
     search = search_of(visit, LIMITS[-1])
     if search.start == "newest":
         search = replace(search, start="oldest")
+    kind = visit.text("as", "jsonl")
+    if kind not in FILES:
+        raise ConfigError(f"a file is one of {', '.join(FILES)}, not {kind[:40]!r}")
+    media_type, make = FILES[kind]
+    try:
+        writer = make()
+    except ImportError as error:
+        raise Problem(501, "Parquet needs pyarrow: pip install 'headrace[arrow]'") from error
     await visit.admin.describe_topics(search.topic)
     return StreamingResponse(
-        _lines(visit, search),
-        media_type="application/x-ndjson",
-        headers={**_ATTACHMENT, "content-disposition": f'attachment; filename="{search.topic}.jsonl"'},
+        _pieces(visit, search, writer),
+        media_type=media_type,
+        headers={**_ATTACHMENT, "content-disposition": f'attachment; filename="{search.topic}.{kind}"'},
     )
 
 
-async def _lines(visit: Visit, search: Search) -> AsyncIterator[bytes]:
-    count = 0
+async def _pieces(visit: Visit, search: Search, writer: Writer) -> AsyncIterator[bytes]:
+    count = size = 0
     async with visit.shared.pool.use(visit.credentials) as clients, visit.shared.searching():
-        while count < MOST_DOWNLOADED:
+        while count < MOST_DOWNLOADED and size < MOST_DOWNLOADED_BYTES:
             page = await read_page(clients, search)
-            for row in page.rows:
-                yield msgspec.json.encode(json_row(row)) + b"\n"
-            count += len(page.rows)
+            piece = writer.add(page.rows[: MOST_DOWNLOADED - count])
+            count, size = count + len(page.rows), size + len(piece)
+            yield piece
             if page.cursor is None:
-                return
+                break
             search = replace(search, cursor=page.cursor)
             await asyncio.sleep(0)
-
-
-def json_row(row: Any) -> dict[str, Any]:
-    """A record as JSON: structures as they are, other formats as text."""
-
-    def value_of(shown: Any) -> Any:
-        if shown.is_null:
-            return None
-        is_json = shown.format == "json"
-        return shown.parsed if is_json else shown.text
-
-    return {
-        "topic": row.topic,
-        "partition": row.partition,
-        "offset": row.offset,
-        "timestamp": row.timestamp,
-        "key": value_of(row.key),
-        "key_format": row.key.format,
-        "value": value_of(row.value),
-        "value_format": row.value.format,
-        "is_truncated": row.value.is_truncated and row.value.format != "json",
-        "headers": [{"name": name, "value": value} for name, value in row.headers],
-    }
+        yield writer.end()
 
 
 async def produce_form(visit: Visit, error: str = "", status: int = 200) -> Response:
