@@ -69,11 +69,13 @@ if TYPE_CHECKING:
     from .clients import uuid as uuid
     from .clients.arrow.layout import ARROW_SCHEMA as ARROW_SCHEMA
     from .clients.otel_metrics_io import export_metrics as export_metrics
+    from .clients.pipeline.measures_io import pipelines as pipelines
     from .protocol import errors
     from .protocol.errors import HeadraceError, KafkaError
     from .protocol.model import TopicPartition
     from .services.local_io import LocalCluster, local
     from .services.local_security import Security
+    from .services.telemetry.application_io import start_telemetry as start_telemetry
 
 _OTHER_HOMES = {
     # Not in __all__: `from headrace import *` must not hide modules of these names.
@@ -83,6 +85,8 @@ _OTHER_HOMES = {
     "TopicPartition": ".protocol.model",
     "ARROW_SCHEMA": ".clients.arrow.layout",
     "export_metrics": ".clients.otel_metrics_io",
+    "pipelines": ".clients.pipeline.measures_io",
+    "start_telemetry": ".services.telemetry.application_io",
     "local": ".services.local_io",
     "LocalCluster": ".services.local_io",
     "Security": ".services.local_security",

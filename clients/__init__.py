@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..runtime.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from ..runtime.tracing.log_ids import TraceIds
     from .admin.admin_types import (
         ANY_NAME,
         EARLIEST,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from .sync.consumer_io import Consumer
     from .sync.producer_io import Producer
     from .sync.transaction_io import Transaction
-    from .tracing.log_ids import TraceIds
 
 _HOMES = {
     ".sync.cluster_io": ("connect", "Cluster"),
@@ -59,7 +59,7 @@ _HOMES = {
         "ElectionType", "TopicPartitionReplica", "ANY_NAME",
     ),
     ".admin.quotas_io": ("quota_entity",),
-    ".tracing.log_ids": ("TraceIds",),
+    "..runtime.tracing.log_ids": ("TraceIds",),
     ".serdes": (
         "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
     ),

@@ -1,9 +1,7 @@
-"""The metrics of clients for OpenTelemetry: what `metrics()` returns, read when the meter provider of the
-application collects. Nothing is done per record.
+"""The metrics of an application through its own meter provider of OpenTelemetry.
 
-Names are those of the semantic conventions for messaging where they have one; the others are Kafka's, as
-OpenTelemetry's instrumentation for Java makes them: `record-error-total` of a producer is
-`kafka.producer.record_error_total`.
+They are read when the provider collects; only durations of operations are passed on when they end, because
+OpenTelemetry has no histogram that is read.
 """
 
 from __future__ import annotations
@@ -15,29 +13,47 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..runtime.extras import missing_extra
-from ..runtime.tracing.names import POLL, SCOPE, SEND
+from ..runtime.telemetry.attributes import attributes_of
+from ..runtime.telemetry.client_table import (
+    CONSUMER_METRICS,
+    MEMBER_METRICS,
+    OPERATION_DURATION,
+    PARTITION_METRICS,
+    PIPELINE_METRICS,
+    PRODUCER_METRICS,
+)
+from ..runtime.telemetry.metric import Kind
+from ..runtime.telemetry.samples import Samples
+from ..runtime.telemetry.stream_table import STREAM_METRICS
+from ..runtime.tracing.guard_io import guarded
+from ..runtime.tracing.names import SCOPE
+from .exported_io import CONSUMER, OTHER, PRODUCER, ExportedSources, name_of, operations_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
 
     from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
-    from ..runtime.tracing.names import AttributeValue, Names
+    from ..runtime.telemetry.metric import Metric
+    from ..runtime.tracing.names import Names
+    from .operation_times import Operation
 
-_SENT, _CONSUMED = "messaging.client.sent.messages", "messaging.client.consumed.messages"
-_BY_CONVENTION = {
-    ("producer", "record-send-total"): (_SENT, "{message}"),
-    ("consumer", "records-consumed-total"): (_CONSUMED, "{message}"),
+_METRICS: dict[str, tuple[Metric, ...]] = {
+    PRODUCER: tuple(PRODUCER_METRICS.values()),
+    CONSUMER: (*CONSUMER_METRICS.values(), *MEMBER_METRICS.values(), *PARTITION_METRICS.values()),
+    OTHER: (*PIPELINE_METRICS, *STREAM_METRICS.values()),
 }
-_PER_PARTITION = ("records-lag", "records-lead")  # of consumers, while they have partitions
-_FRESH_S = 0.1  # one collection reads a client once
+_FRESH_S = 0.1  # one collection reads each source once
+# Of the semantic conventions, in seconds.
+_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _exports: WeakKeyDictionary[Any, _Export] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def export_metrics(*clients: Any, meter_provider: MeterProvider | None = None) -> None:
-    """Export the metrics of these producers and consumers, until they are closed, through the meter provider,
-    by default that of the process. A second call with a client changes nothing.
+def export_metrics(*sources: Any, meter_provider: MeterProvider | None = None) -> None:
+    """Export the metrics of producers and consumers, until they are closed, of stream instances, and of
+    `headrace.pipelines`, through the meter provider, by default that of the process. A second call with the
+    same source changes nothing.
 
     Errors: ImportError without OpenTelemetry; TypeError for another object.
     """
@@ -47,93 +63,71 @@ def export_metrics(*clients: Any, meter_provider: MeterProvider | None = None) -
         from ..runtime.tracing.sdk_io import names
     except ImportError as error:
         raise missing_extra(error, "export_metrics", "otel") from error
-    kinds = [_kind_of(client) for client in clients]
     provider = metrics.get_meter_provider() if meter_provider is None else meter_provider
     with _lock:
         export = _exports.get(provider)
         if export is None:
             export = _exports[provider] = _Export(provider.get_meter(SCOPE), names())
-        for client, kind in zip(clients, kinds, strict=True):
-            export.add(client, kind)
-
-
-def _kind_of(client: Any) -> str:
-    if hasattr(client, "metrics"):
-        if hasattr(client, "send"):
-            return "producer"
-        if hasattr(client, "poll"):
-            return "consumer"
-    raise TypeError(f"export_metrics takes producers and consumers, not {type(client).__name__}")
-
-
-class _Exported:
-    """What is known of one client."""
-
-    def __init__(self, kind: str, attributes: Mapping[str, AttributeValue]) -> None:
-        self.kind, self.attributes = kind, attributes
-        self.values: Mapping[str, float] = {}
-        self.read_at_s = 0.0
+        export.add(sources)
 
 
 class _Export:
-    """The instruments of one meter provider, and the clients that they read."""
+    """The instruments of one meter provider, and the sources that they read."""
 
     def __init__(self, meter: Meter, names: Names) -> None:
         self._meter, self._names = meter, names
-        self._clients: WeakKeyDictionary[Any, _Exported] = WeakKeyDictionary()
-        self._made: set[tuple[str, str]] = set()
+        self._sources = ExportedSources()
+        self._made: set[str] = set()  # kinds whose metrics have instruments
+        self._durations: Any = None
+        self._samples, self._read_at_s = Samples(), 0.0
 
-    def add(self, client: Any, kind: str) -> None:
-        if client in self._clients:
-            return
-        operation = SEND if kind == "producer" else POLL
-        config = client.config
-        facts = {"client_id": _client_id(client), "group": getattr(config, "group", None)}
-        attributes = self._names.of_operation(operation, "", **facts)
-        self._clients[client] = _Exported(kind, attributes)
-        found = [name for name in client.metrics() if not name.rpartition(".")[0]]
-        for name in (*found, *(_PER_PARTITION if kind == "consumer" else ())):
-            self._make(kind, name)
+    def add(self, sources: Iterable[Any]) -> None:
+        for source, kind in self._sources.add(sources):
+            if kind not in self._made:
+                self._made.add(kind)
+                for metric in _METRICS[kind]:
+                    self._make(metric)
+            if kind != OTHER:
+                operations_of(source).observe(self._observer(source))
+        self._read_at_s = 0.0
 
-    def _make(self, kind: str, name: str) -> None:
-        if (kind, name) in self._made:
-            return
-        self._made.add((kind, name))
-        default = f"kafka.{kind}.{name.replace('-', '_')}", ""
-        shown, unit = _BY_CONVENTION.get((kind, name), default)
-        read = partial(self._observe, kind, name)
-        is_counter = name.endswith("-total") and not name.startswith("buffer")
+    def _make(self, metric: Metric) -> None:
+        is_counter = metric.kind is Kind.COUNTER
         make = self._meter.create_observable_counter if is_counter else self._meter.create_observable_gauge
-        make(shown, callbacks=[read], unit=unit, description=f"{name} of Kafka's {kind}s.")
+        read = partial(self._observe, metric)
+        make(metric.otel, callbacks=[read], unit=metric.unit, description=metric.doc)
 
-    def _observe(self, kind: str, name: str, _options: CallbackOptions) -> Iterable[Observation]:
+    def _observe(self, metric: Metric, _options: CallbackOptions) -> Iterable[Observation]:
         from opentelemetry.metrics import Observation
 
-        for values, attributes in self._read(kind):
-            if name in values:
-                yield Observation(values[name], attributes)
-            elif name in _PER_PARTITION:
-                for key, value in values.items():
-                    where, _, behind = key.rpartition(".")
-                    if behind == name:
-                        topic, _, number = where.rpartition("-")
-                        place = self._names.attributes({"destination": topic, "partition": number})
-                        yield Observation(value, {**attributes, **place})
+        for labels, value in self._read().series(metric).items():
+            assert isinstance(value, int | float), "there are no histograms among these"
+            yield Observation(value, attributes_of(metric, labels, self._names))
 
-    def _read(self, kind: str) -> Iterator[tuple[Mapping[str, float], Mapping[str, AttributeValue]]]:
-        """The values of the clients of a kind; of none that is closed."""
+    def _read(self) -> Samples:
         now_s = time.monotonic()
-        for client, known in list(self._clients.items()):
-            if known.kind != kind:
-                continue
-            if client._is_closed:  # noqa: SLF001 -- of the clients of this package
-                self._clients.pop(client, None)
-                continue
-            if now_s - known.read_at_s >= _FRESH_S:
-                known.values, known.read_at_s = client.metrics(), now_s
-            yield known.values, known.attributes
+        if now_s - self._read_at_s >= _FRESH_S or self._sources.forget_closed():
+            samples = Samples()
+            self._sources.measure(samples)
+            self._samples, self._read_at_s = samples, now_s
+        return self._samples
 
+    def _observer(self, client: Any) -> Any:
+        """Passes the duration of each operation of a client on; it does not keep the client."""
+        if self._durations is None:
+            metric = OPERATION_DURATION
+            self._durations = self._meter.create_histogram(
+                metric.otel, metric.unit, metric.doc, explicit_bucket_boundaries_advisory=list(_BOUNDS)
+            )
+        name, durations, names = name_of(client), self._durations, self._names
+        attributes: dict[Operation, Any] = {}  # Bound: operations of the client
 
-def _client_id(client: Any) -> str:
-    io = getattr(client, "_io", None)
-    return str(getattr(getattr(io, "hub", None), "client_id", ""))
+        @guarded
+        def record(operation: Operation, took_ms: float) -> None:
+            known = attributes.get(operation)
+            if known is None:
+                labels = (*name, operation.name, operation.topic, operation.error)
+                known = attributes[operation] = attributes_of(OPERATION_DURATION, labels, names)
+            durations.record(took_ms / 1000, known)
+
+        return record

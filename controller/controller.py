@@ -225,6 +225,11 @@ class Controller:
             or self._decide_expired_tokens(now_ms)
         )
 
+    @property
+    def timed_out_nodes(self) -> int:
+        """How many nodes were fenced here because no heartbeat came in time."""
+        return self._fencing.timed_out
+
     def _decide_elr_config(self) -> tuple[MetadataRecord, ...]:
         """The cluster-wide min.insync.replicas of a cluster whose metadata log has none: 1, the effective
         value. Source: Kafka ConfigurationControlManager.java, maybeGenerateElrSafetyRecords; KIP-966."""

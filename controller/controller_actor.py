@@ -19,6 +19,8 @@ from ..runtime.death_watch_actor import DeathWatch
 from ..runtime.named_actor import ActorEndpoint, ActorFinder, detached, own_address
 from ..runtime.server_host_io import ServerHost, settle_process
 from ..runtime.thread_stacks_io import thread_stacks
+from ..runtime.tracing.control_io import ControlSpans, control_call
+from ..runtime.tracing.log_ids import LOG_FORMAT, log_with_ids
 from .config import ControllerConfig
 from .controller_io import ControllerServer
 
@@ -51,11 +53,12 @@ class ControllerActor:
         config: Mapping[str, Any],
         telemetry: TelemetryFactory,
     ) -> None:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        log_with_ids(logging.INFO, LOG_FORMAT)
         self._config = ControllerConfig.of({"listener.host": own_address(), **resolve_references(config)})
         finders = tuple(ActorFinder(ActorEndpoint(namespace, other)) for other in other_names)
         self._telemetry = telemetry
         self._check = SecretCheck(namespace, name)
+        self.control_spans = ControlSpans(name)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
         self._watch = DeathWatch(ray.get_runtime_context().gcs_address, self._note_ended)
         self._watch.start()
@@ -69,11 +72,13 @@ class ControllerActor:
         take it."""
         self._host.call(_on_loop(lambda: self._server.note_ended(deaths)), CALL_TIMEOUT_S)
 
+    @control_call
     def ready(self, timeout_s: float) -> tuple[str, int]:
         """The endpoint, once the controller serves. Errors: why it cannot start; ApiTimeoutError."""
         self._host.wait_ready(timeout_s)
         return self.endpoint()
 
+    @control_call
     def endpoint(self) -> tuple[str, int]:
         """Host and port. Errors: NetworkError (retriable) until the controller serves."""
         endpoint = self._host.endpoint
@@ -81,12 +86,14 @@ class ControllerActor:
             raise NetworkError("the controller is starting")
         return endpoint
 
+    @control_call
     def voter(self) -> tuple[VoterDescription, bool]:
         """This controller as a voter, and whether its disk is blank, so that it may be part of a new
         quorum."""
         facts = _on_loop(lambda: (self._server.describe_voter(), self._server.is_blank))
         return self._host.call(facts, CALL_TIMEOUT_S)
 
+    @control_call
     def begin(self, secret: str, voters: Sequence[VoterDescription]) -> None:
         """Begin the quorum; does nothing if this controller is part of one."""
         self._check(secret, "begin")
@@ -97,14 +104,17 @@ class ControllerActor:
 
         self._host.call(_on_loop(begin_if_blank), CALL_TIMEOUT_S)
 
+    @control_call
     def status(self) -> dict[str, Any]:
         """JSON-able; `state` is starting, running, stopping, stopped or failed."""
         return self._host.status()
 
+    @control_call
     def stacks(self) -> dict[str, list[str]]:
         """The stacks of all threads of this process, also while the server's loop is blocked."""
         return thread_stacks()
 
+    @control_call
     def stop(self, secret: str, timeout_s: float, delete_data: bool = False) -> None:
         """Shut down cleanly; with `delete_data` the metadata log is removed afterwards."""
         self._check(secret, "stop")
@@ -113,6 +123,7 @@ class ControllerActor:
         if delete_data:
             shutil.rmtree(self._config.metadata_log_dir, ignore_errors=True)
 
+    @control_call
     def restart(self, secret: str, timeout_s: float) -> None:
         """Shut down cleanly and end the process behind this call; Ray starts it again."""
         self._check(secret, "restart")

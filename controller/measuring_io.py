@@ -91,6 +91,8 @@ class ControllerMeasures:
         samples.set(table.METADATA_LOG_BYTES, log.size_bytes)
         samples.set(table.SNAPSHOT_OFFSET, newest.end_offset if newest else -1)
         samples.set(table.LAST_APPLIED_OFFSET, feed.image.offset)
+        samples.set(table.METADATA_ERRORS, log.errors)
+        samples.set(table.TIMED_OUT_HEARTBEATS, writer.timed_out_nodes)
         yield
         yield from write_image(samples, feed.image, feed.elections)
 

@@ -116,6 +116,7 @@ class DecisionWriter:
         self._max_unread_bytes = max_unread_bytes
         self._on_publish = on_publish
         self._core: Controller | None = None
+        self._timed_out_before = 0  # in earlier terms
         self._waiting: deque[_Waiting] = deque()
         # Heartbeats and the like are handled first: a queue of slow requests must not get nodes fenced.
         self._urgent: deque[_Waiting] = deque()
@@ -145,6 +146,11 @@ class DecisionWriter:
     def is_active(self) -> bool:
         """Whether this controller is active."""
         return self._core is not None
+
+    @property
+    def timed_out_nodes(self) -> int:
+        """How many nodes this controller has fenced because no heartbeat came in time."""
+        return self._timed_out_before + (0 if self._core is None else self._core.timed_out_nodes)
 
     # --- requests ---------------------------------------------------------------------------------------
 
@@ -311,6 +317,7 @@ class DecisionWriter:
 
     def on_resigned(self) -> None:
         """Stop deciding and drop what is not committed."""
+        self._timed_out_before = self.timed_out_nodes
         self._core = None
         self._decided.clear()
         self._group.clear()

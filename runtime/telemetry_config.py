@@ -88,3 +88,22 @@ class TelemetryConfig(OtlpConfig):
         user, colon, password = self.metrics_basic_auth.partition(":")
         if self.metrics_basic_auth and not (user and colon and password):
             raise ConfigError("metrics.basic.auth must be user:password")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationTelemetryConfig(TelemetryConfig):
+    """Keys of the exporters of an application."""
+
+    metrics_listener: str = key(
+        "metrics.listener",
+        "",
+        doc="host:port of the endpoint for Prometheus, port 0 for a free one; empty: no endpoint.",
+    )
+
+    @property
+    def _metrics_listener(self) -> tuple[str, str]:
+        return "metrics.listener", self.metrics_listener
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_telemetry()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ConfigError
+from ..runtime.tracing.control_io import call_context
 from ..runtime.waiting_io import until
 from .cluster_files_io import (
     DEFAULT_CLUSTER,
@@ -188,7 +189,7 @@ def statuses_of(ray: Any, cluster_file: ClusterFile) -> dict[str, dict[str, Any]
     namespace = namespace_of(cluster_file.cluster)
     names = actor_names(ray, namespace)
     away = without_machine(cluster_file.pins, ray.cluster_resources())
-    calls = {n: ray.get_actor(n, namespace).status.remote() for n in names if n not in away}
+    calls = {n: ray.get_actor(n, namespace).status.remote(**call_context()) for n in names if n not in away}
     found = {name: _status_or_state(name, a) for name, a in gather(ray, calls, STATUS_TIMEOUT_S).items()}
     for name in set(names) & set(away):
         found[name] = {"name": name, "state": "waiting", "detail": f"no machine has {away[name]}"}
@@ -439,7 +440,10 @@ def _stop_actors(ray: Any, cluster_file: ClusterFile, report: Report, *, delete_
         if group:
             report(f"stopping {', '.join(group)}")
         asked = [name for name in group if name not in away]
-        calls = {name: handles[name].stop.remote(secret, STOP_TIMEOUT_S, delete_data) for name in asked}
+        calls = {
+            name: handles[name].stop.remote(secret, STOP_TIMEOUT_S, delete_data, **call_context())
+            for name in asked
+        }
         for name, answer in gather(ray, calls, STOP_TIMEOUT_S + 2).items():
             if isinstance(answer, BaseException):
                 troubles.append(f"{name} did not stop cleanly: {reason_of(answer)}")

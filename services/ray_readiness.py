@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import HeadraceError
+from ..runtime.tracing.control_io import call_context
 from ..runtime.waiting_io import let_pass
 from .data_dirs_io import index_of
 from .ray_session import cause_of, gather
@@ -51,14 +52,15 @@ def _begin_quorum(ray: Any, controllers: Mapping[str, Any], secret: str) -> None
 
     Errors: StartError if a controller does not answer.
     """
-    calls = {name: each.voter.remote() for name, each in controllers.items()}
+    calls = {name: each.voter.remote(**call_context()) for name, each in controllers.items()}
     answers = gather(ray, calls, ANSWER_TIMEOUT_S)
     for name, answer in answers.items():
         if isinstance(answer, BaseException):
             raise StartError(f"{name} did not report whether its disk is empty: {reason_of(answer)}")
     if all(is_blank for _, is_blank in answers.values()):
         first = min(controllers, key=index_of)
-        begun = controllers[first].begin.remote(secret, [voter for voter, _ in answers.values()])
+        voters = [voter for voter, _ in answers.values()]
+        begun = controllers[first].begin.remote(secret, voters, **call_context())
         outcome = gather(ray, {first: begun}, ANSWER_TIMEOUT_S)[first]
         if isinstance(outcome, BaseException):
             raise StartError(f"{first} failed to form the quorum: {reason_of(outcome)}")
@@ -67,7 +69,7 @@ def _begin_quorum(ray: Any, controllers: Mapping[str, Any], secret: str) -> None
 def wait_ready(ray: Any, actors: Mapping[str, Any], timeout_s: float, report: Report) -> dict[str, str]:
     """host:port of every actor once all serve. Errors: StartError with the last error of the slowest one."""
     deadline = time.monotonic() + timeout_s
-    calls = {name: handle.ready.remote(timeout_s) for name, handle in actors.items()}
+    calls = {name: handle.ready.remote(timeout_s, **call_context()) for name, handle in actors.items()}
     endpoints: dict[str, str] = {}
     failures: dict[str, int] = dict.fromkeys(actors, 0)
     last = "no response"
@@ -89,7 +91,7 @@ def wait_ready(ray: Any, actors: Mapping[str, Any], timeout_s: float, report: Re
                 if failures[name] >= MAX_START_FAILURES:
                     raise StartError(f"{name} cannot start: {reason_of(error)}") from None
                 let_pass(POLL_S)
-                calls[name] = actors[name].ready.remote(timeout_s)
+                calls[name] = actors[name].ready.remote(timeout_s, **call_context())
             else:
                 endpoints[name] = f"{host}:{port}"
                 report(f"{name} is ready on {host}:{port} ({len(endpoints)}/{len(actors)})")

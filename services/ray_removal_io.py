@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..protocol.errors import HeadraceError
+from ..runtime.tracing.control_io import call_context
 from ..runtime.waiting_io import until
 from .cluster_files_io import cluster_lock, read_cluster_file, write_cluster_file
 from .cluster_secret_io import checked_secret
@@ -42,8 +43,8 @@ def stop_node(cluster: str, node_id: int, report: Report, *, delete_data: bool) 
             if not has_no_machine:
                 report(f"stopping {name}")
                 secret = checked_secret(cluster, namespace)
-                call = {name: actor.stop.remote(secret, STOP_TIMEOUT_S, delete_data)}
-                answer = gather(ray, call, STOP_TIMEOUT_S + 2)[name]
+                stopping = actor.stop.remote(secret, STOP_TIMEOUT_S, delete_data, **call_context())
+                answer = gather(ray, {name: stopping}, STOP_TIMEOUT_S + 2)[name]
                 if isinstance(answer, BaseException):
                     report(f"warning: {name} did not stop cleanly: {reason_of(answer)}")
             ray.kill(actor, no_restart=True)

@@ -9,6 +9,7 @@ from ..protocol.errors import ConfigError
 from ..protocol.security.server_keys import FINGERPRINT_DIGITS, ServerName, server_name
 from ..runtime.control_secret import digest_of
 from ..runtime.server_security_config import PLAINTEXT
+from ..runtime.tracing.control_io import call_context
 from . import ray_host
 from .cluster_files_io import cluster_lock, ray_token_file, read_cluster_file, secret_file
 from .cluster_secret_io import checked_secret, own_secret, replace_secret
@@ -45,7 +46,8 @@ class RayServers:
     def restart(self, name: ServerName) -> None:
         """A failed call is visible in the status of the server."""
         actor = self._ray.get_actor(str(name), self._namespace)
-        gather(self._ray, {str(name): actor.restart.remote(self._secret, STOP_TIMEOUT_S)}, STOP_TIMEOUT_S + 2)
+        restarting = actor.restart.remote(self._secret, STOP_TIMEOUT_S, **call_context())
+        gather(self._ray, {str(name): restarting}, STOP_TIMEOUT_S + 2)
 
 
 def rotate(

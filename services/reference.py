@@ -32,6 +32,7 @@ from ..protocol.metadata import records
 from ..protocol.security.required_operations import REQUIRED
 from ..runtime.config import Config, KeyDeclaration, text_of
 from ..runtime.telemetry.table import SECTIONS as METRIC_SECTIONS
+from ..runtime.telemetry_config import ApplicationTelemetryConfig
 from ..storage_node.configs.client_metrics_config import ClientMetricsConfig
 from ..storage_node.configs.group_config import GroupConfig
 from ..storage_node.configs.node_config import NodeConfig
@@ -93,6 +94,11 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
         StreamsConfig,
     ),
     (
+        "Application telemetry",
+        "Keyword arguments of `headrace.start_telemetry` with underscores, or `config={...}`.",
+        ApplicationTelemetryConfig,
+    ),
+    (
         "Streams workers on Ray",
         "Keyword arguments of `stream.run` (`cpus=0.5`, `worker_cpus=0.5`), or `config={...}`.",
         WorkersConfig,
@@ -124,9 +130,9 @@ def config_rows() -> list[dict[str, Any]]:
 
 
 def metrics_page() -> str:
-    """docs/METRICS.md: the metrics of servers, with their names in each exporter."""
+    """docs/METRICS.md: the metrics of servers and applications, with their names in each exporter."""
     parts = [
-        "# Metrics of servers\n",
+        "# Metrics\n",
         "Made by `make docs` from `runtime/telemetry/`. How to export them:"
         " [OPERATIONS.md](OPERATIONS.md#metrics).\n",
         "Names for Prometheus are those of its JMX exporter with that exporter's example rules for Kafka, so"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from ..runtime.telemetry.histogram import Histogram
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -39,6 +41,7 @@ class NodeCounters:
     isr_shrinks: int = 0
     isr_expands: int = 0
     topics: dict[str, TopicTraffic] = field(default_factory=dict)
+    flush_times: Histogram = field(default_factory=Histogram)  # of logs, by the thread that syncs
 
     def produced(self, topic: TopicTraffic, size_bytes: int, record_count: int) -> None:
         """One batch was appended."""
@@ -62,5 +65,5 @@ class NodeCounters:
 
     def to_mapping(self) -> dict[str, int]:
         """The totals of the node by name."""
-        names = (each.name for each in fields(self) if each.name != "topics")
+        names = (each.name for each in fields(self) if each.type == "int")
         return {name: getattr(self, name) for name in names}

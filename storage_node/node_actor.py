@@ -18,6 +18,8 @@ from ..runtime.control_secret_actor import SecretCheck
 from ..runtime.named_actor import ActorEndpoint, ActorFinder, detached, own_address, own_incarnation_id
 from ..runtime.server_host_io import ServerHost, settle_process
 from ..runtime.thread_stacks_io import thread_stacks
+from ..runtime.tracing.control_io import ControlSpans, control_call
+from ..runtime.tracing.log_ids import LOG_FORMAT, log_with_ids
 from .configs.node_config import NodeConfig
 from .shell.node_io import NodeServer
 
@@ -50,12 +52,13 @@ class NodeActor:
         sasl: SaslProvider,
         telemetry: TelemetryFactory,
     ) -> None:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        log_with_ids(logging.INFO, LOG_FORMAT)
         self._config = NodeConfig.of({"listener.host": own_address(), **resolve_references(config)})
         self._coordinators, self._gateway, self._sasl = coordinators, gateway, sasl
         self._telemetry = telemetry
         finders = tuple(ActorFinder(ActorEndpoint(namespace, controller)) for controller in controller_names)
         self._check = SecretCheck(namespace, name)
+        self.control_spans = ControlSpans(name, self._config)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
 
     def _new_server(self, finders: tuple[ActorFinder, ...]) -> NodeServer:
@@ -70,11 +73,13 @@ class NodeActor:
         server.incarnation_id = own_incarnation_id()
         return server
 
+    @control_call
     def ready(self, timeout_s: float) -> tuple[str, int]:
         """The endpoint, once the node serves. Errors: why it cannot start; ApiTimeoutError."""
         self._host.wait_ready(timeout_s)
         return self.endpoint()
 
+    @control_call
     def endpoint(self) -> tuple[str, int]:
         """Host and port. Errors: NetworkError (retriable) until the node serves."""
         endpoint = self._host.endpoint
@@ -82,14 +87,17 @@ class NodeActor:
             raise NetworkError("the storage node is starting")
         return endpoint
 
+    @control_call
     def status(self) -> dict[str, Any]:
         """Facts for people, JSON-able; `state` is starting, running, stopping, stopped or failed."""
         return self._host.status()
 
+    @control_call
     def stacks(self) -> dict[str, list[str]]:
         """The stacks of all threads of this process, also while the server's loop is blocked."""
         return thread_stacks()
 
+    @control_call
     def stop(self, secret: str, timeout_s: float, delete_data: bool = False) -> None:
         """Shut down cleanly; with `delete_data` the log dirs are removed afterwards."""
         self._check(secret, "stop")
@@ -98,6 +106,7 @@ class NodeActor:
             for directory in self._config.log_dirs:
                 shutil.rmtree(directory, ignore_errors=True)
 
+    @control_call
     def restart(self, secret: str, timeout_s: float) -> None:
         """Shut down cleanly and end the process behind this call; Ray starts it again."""
         self._check(secret, "restart")

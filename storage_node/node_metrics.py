@@ -176,6 +176,7 @@ def counter_pieces(
     samples.set(table.ISR_SHRINKS, counters.isr_shrinks)
     samples.set(table.ISR_EXPANDS, counters.isr_expands)
     samples.set(table.VERIFICATION_FAILURES, counters.failed_verifications)
+    samples.observe(table.LOG_FLUSH_TIME, counters.flush_times)
     counters.keep(image.topics)
     topics = list(counters.topics.items())
     samples.set(table.TOPICS_OMITTED, max(len(topics) - limits.topics, 0))

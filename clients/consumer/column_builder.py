@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ...protocol.model import TopicPartition
     from ...protocol.records.codec import ColumnSink, DecodedColumns
     from .fetch_state import FetchedBatch
@@ -32,8 +34,14 @@ class StartPosition(NamedTuple):
 class ColumnBuilder:
     """One table, up to `max_rows` or the bytes that a column of the sink can hold."""
 
-    def __init__(self, sink: ColumnSink, max_rows: int) -> None:
+    def __init__(
+        self,
+        sink: ColumnSink,
+        max_rows: int,
+        on_finished: Callable[[DecodedColumns, Sequence[tuple[str, int]]], object] | None = None,
+    ) -> None:
         self._sink, self._max_rows = sink, max_rows
+        self._on_finished = on_finished
         self.topics: list[tuple[str, int]] = []  # runs of (topic, rows)
         self.starts: dict[TopicPartition, StartPosition] = {}
         self.is_blocked = False  # a column is full, or an error follows: return these rows first
@@ -67,5 +75,8 @@ class ColumnBuilder:
         return next_offset
 
     def finish(self) -> DecodedColumns:
-        """The columns, once."""
-        return self._sink.finish()
+        """The columns, once; `on_finished` gets them, too, with the runs of topics."""
+        decoded = self._sink.finish()
+        if self._on_finished is not None:
+            self._on_finished(decoded, self.topics)
+        return decoded

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ..cluster.network import Reply
     from ..config import ConsumerConfig
     from ..group.joining_io import SomeAssignors
+    from ..operation_times import OperationTimes
     from ..records import OffsetAndTimestamp
     from .fetch_state import PartitionState
 T = TypeVar("T")
@@ -141,6 +142,11 @@ class ConsumerEngine:
 
     # --- any thread -------------------------------------------------------------------------------------
 
+    @property
+    def operations(self) -> OperationTimes:
+        """The durations of polls and commits."""
+        return self.reader.operations
+
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those that were assigned before keep their positions. On the
         event loop.
@@ -167,7 +173,9 @@ class ConsumerEngine:
             return tuple(sorted(self._fetcher.states))
 
     def check_reading(self) -> None:
-        """Errors: the error that closed the consumer; ConfigError if there is nothing to read."""
+        """A call for records begins. Errors: the error that closed the consumer; ConfigError if there is
+        nothing to read."""
+        self.reader.begin_call()
         self.buffer.raise_if_closed()
         is_member = self.group is not None and self.group.subscription is not None
         if not (self._topics.topics or is_member or self._assigned):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ConfigError, HeadraceError
+from ..operation_times import OperationTimes
 from .column_builder import ColumnBuilder, ColumnSelection
 
 if TYPE_CHECKING:
@@ -39,7 +41,26 @@ class RecordReader:
         self._interceptors, self.tracing = interceptors, tracing
         self.max_column_bytes = MAX_COLUMN_BYTES
         self.polls = 0  # calls that asked for records
+        self.operations = OperationTimes()
+        self._asked_s = 0.0  # 0: no call waits for records
         self._is_deserializing = False  # the application's deserializers run
+
+    def begin_call(self) -> None:
+        """The application calls for records. An earlier call may have returned none."""
+        self._asked_s = 0.0
+        if self.tracing is not None:
+            self.tracing.begin_call()
+
+    def _asked(self) -> None:
+        self.polls += 1
+        if not self._asked_s:
+            self._asked_s = time.monotonic()
+            if self.tracing is not None:
+                self.tracing.asked()
+
+    def _answered(self) -> None:
+        asked_s, self._asked_s = self._asked_s, 0.0
+        self.operations.polled((time.monotonic() - asked_s) * 1000)
 
     # --- lists of records -----------------------------------------------------------------------------------
 
@@ -50,7 +71,7 @@ class RecordReader:
             size, _ = self.fill(taken, max_records)
             if size and self.tracing is not None:
                 self.tracing.polled(taken)
-            self._collector.returned(size)
+            self.returned(size)
         except BaseException:
             self.rewind()
             raise
@@ -62,10 +83,8 @@ class RecordReader:
 
         Errors: see `FetchCollector`. With records in `taken` the next call raises the error instead.
         """
-        self.polls += 1
+        self._asked()
         buffer, collector = self._buffer, self._collector
-        if self.tracing is not None:
-            self.tracing.asked()
         while True:
             with buffer.lock:
                 if not taken:
@@ -93,6 +112,8 @@ class RecordReader:
 
         Order: no call comes between this and the return, or an interrupt after it would lose the records.
         """
+        if count:
+            self._answered()
         self._collector.returned(count)
 
     def rewind(self) -> None:
@@ -110,12 +131,14 @@ class RecordReader:
         the consumer has interceptors that see records."""
         if self._interceptors.see_records:
             raise ConfigError("interceptors see records, not columns: this consumer has no arrow_batches")
+        if self.tracing is not None:
+            columns = columns._replace(headers=True)  # they have the contexts
         sink = self._codec.columns(**columns._asdict(), max_column_bytes=self.max_column_bytes)
-        return ColumnBuilder(sink, max_rows)
+        return ColumnBuilder(sink, max_rows, None if self.tracing is None else self.tracing.polled_columns)
 
     def fill_columns(self, builder: ColumnBuilder) -> tuple[int, bool]:
         """As `fill`, with rows of a table. Errors: see `FetchCollector.choose`."""
-        self.polls += 1
+        self._asked()
         buffer, collector = self._buffer, self._collector
         while not builder.is_full:
             with buffer.lock:
@@ -159,10 +182,8 @@ class RecordReader:
 
     def next_batch(self) -> FetchedBatch | None:
         """The next batch to iterate over; call `end_iteration` then."""
-        self.polls += 1
+        self._asked()
         buffer, collector = self._buffer, self._collector
-        if self.tracing is not None:
-            self.tracing.asked()
         while True:
             with buffer.lock:
                 self._check_not_deserializing()
@@ -174,7 +195,10 @@ class RecordReader:
                         collector.begin_iteration(batch)
                 finally:
                     buffer.schedule_poll_if_needed()
-            if batch is None or batch.is_ready:
+            if batch is None:
+                return None
+            if batch.is_ready:
+                self._answered()
                 return batch
             self._prepare(batch)
 

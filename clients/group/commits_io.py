@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..cluster.backoff import Backoff
     from ..cluster.hub_io import Hub
+    from ..operation_times import OperationTimes
     from .coordinator_io import CoordinatorLink
     from .group_metadata import GroupMetadata, OffsetAndMetadata
     from .metrics import GroupMetrics
@@ -71,8 +72,10 @@ class Committer:
         context: Callable[[], CommitContext],
         commit_rejected: Callable[[KafkaError], None],
         metrics: GroupMetrics,
+        operations: OperationTimes,
     ) -> None:
         self._hub, self._link, self._backoff, self._metrics = hub, link, backoff, metrics
+        self._operations = operations
         self._commit_context, self._request_failed = context, commit_rejected
         self._queue: list[_PendingCommit] = []
         self._is_running = False
@@ -208,14 +211,18 @@ class Committer:
         try:
             response = await self._link.ask(OFFSET_COMMIT, request, deadline_ms=deadline_ms)
         except HeadraceError as error:
+            self._operations.committed(self._hub.now_ms() - began_ms, error)
             return error
-        self._metrics.response_received(OFFSET_COMMIT, began_ms, self._hub.now_ms())
+        now_ms = self._hub.now_ms()
+        self._metrics.response_received(OFFSET_COMMIT, began_ms, now_ms)
         errors = [
             error_from_code(result.error_code, f"{result.topic}-{result.partition}")
             for result in response.results
             if result.error_code
         ]
-        return min(errors, key=lambda error: error.retriable, default=None)
+        first = min(errors, key=lambda error: error.retriable, default=None)
+        self._operations.committed(now_ms - began_ms, first)
+        return first
 
     def _may_retry(self, error: HeadraceError, metadata: GroupMetadata) -> bool:
         if isinstance(error, (*NOT_A_MEMBER, StaleMemberEpochError, FencedInstanceIdError)):

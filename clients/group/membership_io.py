@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ..consumer.fetcher import Fetcher
     from ..consumer.interceptors import Interceptors
     from ..consumer.positions import Positions
+    from ..operation_times import OperationTimes
     from ..tracing.consuming_io import ConsumerTracing
     from .group_metadata import GroupMetadata, OffsetAndMetadata
     from .subscription import Subscription
@@ -70,6 +71,8 @@ class PartitionReader(Protocol):
     def interceptors(self) -> Interceptors: ...
     @property
     def tracing(self) -> ConsumerTracing | None: ...
+    @property
+    def operations(self) -> OperationTimes: ...
     def change(self, action: Callable[[Fetcher], T]) -> T: ...
     def positions(self, *, processed: bool) -> Positions: ...
     def drop(self, tps: Iterable[TopicPartition]) -> None: ...
@@ -89,10 +92,10 @@ class Membership:
             hub, core.config.group_id, backoff, request_timeout_ms=config.request_timeout_ms
         )
         self.committed = CommittedOffsets(hub, self._link, backoff, core.config.group_id).fetch
-        self._metrics = GroupMetrics()
-        self._log = LimitedLog(log)
+        self._metrics, self._log = GroupMetrics(), LimitedLog(log)
         self._committer = Committer(
-            *(hub, self._link, backoff, self._commit_context, self._commit_rejected, self._metrics)
+            *(hub, self._link, backoff, self._commit_context, self._commit_rejected, self._metrics),
+            engine.operations,
         )
         self._change_began_ms = 0
         self._begun_change: OwnershipChange | None = None  # the one that `begin` returned
@@ -114,10 +117,7 @@ class Membership:
         self._perform = EffectPerformer(
             Effect,
             on(SendRequest, lambda ask: hub.tasks.spawn(self._ask(ask))),
-            on(
-                AssignPartitions,
-                lambda effect: hub.tasks.spawn(self._assign_partitions(effect)),
-            ),
+            on(AssignPartitions, lambda effect: hub.tasks.spawn(self._assign_partitions(effect))),
             on(ForgetCoordinator, lambda _: self._link.forget()),
         ).perform_all
         hub.metadata.add_listener(self._on_view)

@@ -26,6 +26,7 @@ from ..cluster.backoff import Backoff
 from ..config import AdminConfig, ConnectionConfig, resolve
 from ..consumer.offsets_io import list_offsets, offsets_or_raise
 from .filters import Filters
+from .measures_io import pipelines
 from .offsets import Position, position_of
 from .planning import (
     Logs,
@@ -139,6 +140,7 @@ class Planner:
         starts = {
             tp: first if tp.topic in renewed else start.get(tp, first) for tp, first in earliest.items()
         }
+        pipelines.planned(self, starts, latest)
         if self._waits(limits, new_offsets(starts, latest)):
             return before
         most = limits.max_offsets

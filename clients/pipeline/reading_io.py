@@ -33,6 +33,7 @@ from ..config import ConsumerConfig, resolve
 from ..consumer.column_builder import ColumnSelection
 from ..consumer.consumer_io import ConsumerEngine
 from .filters import Filters
+from .measures_io import pipelines
 from .planning import loss_error
 from .pool_io import keep_topics, shared_cluster
 from .ranges import CREATED_AGAIN, Loss
@@ -193,10 +194,12 @@ class _RangeReader:
         cut, engine = self._cut, self._engine
         while self.position < cut.end:
             # A row takes at least one offset, so at most the rest of the range is decoded.
+            engine.reader.begin_call()
             builder = engine.reader.new_columns(shape.columns, min(max_rows, cut.end - self.position))
             self._fill(builder)
             batch = shape.batch(builder, cut.end) if builder.count else None
             if batch is not None and batch.num_rows:
+                pipelines.read(cut.topic, batch.num_rows, batch.nbytes)
                 yield batch
         self._check_log()
 

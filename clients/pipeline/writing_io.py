@@ -22,6 +22,7 @@ from ..arrow.result_io import ArrowResult
 from ..sync.producer_io import Producer
 from .commits import Gate, attempt_name, task_id
 from .gate_io import check_gates
+from .measures_io import pipelines
 from .pool_io import shared_cluster
 from .sink_options import checked_names
 from .written import PreparedWrite, WriteReport, Written
@@ -111,6 +112,7 @@ def _write(producer: Producer[bytes, bytes], batches: Iterable[Any], options: Wr
         for topic, rows in _by_topic(batch, options.topic):
             found = producer.send_arrow(topic, rows, **names._asdict())
             assert isinstance(found, ArrowResult), "there are no interceptors"
+            pipelines.sent(topic, rows.nbytes)
             outcomes.add(found)
     producer.flush()
     return outcomes.finish()
@@ -167,6 +169,7 @@ class _Outcomes:
             last, _, error = delivery.outcome(index + count - 1)
         if error is not None:
             raise error
+        pipelines.stored(delivery.topic, count)
         place = delivery.topic, delivery.partition
         before = self._stored.get(place)
         if before is None:

@@ -24,6 +24,7 @@ from ..losses_io import (
     record_count,
     undelivered,
 )
+from ..operation_times import OperationTimes
 from ..records import PartitionInfo
 from .accumulator import Accumulator
 from .appending import (
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
     from ..records import Headers
     from .accumulator import Join
     from .appending import Runs
-    from .batches import Batch
 
 
 class ProducerEngine:
@@ -114,7 +114,8 @@ class ProducerEngine:
             hub.loop, self._lock, self._turn, self._accumulator, config.buffer_memory
         )
         self._memory_listeners: list[Callable[[], None]] = []
-        self.is_traced, self.losses = config.enable_tracing, Losses()
+        self.is_traced = config.enable_tracing
+        self.losses, self.operations = Losses(), OperationTimes()
         # Only for a loop of the user: at exit the other clients are closed.
         left = partial(counts_without_outcome, self._accumulator.live)
         self._unfinished = Unfinished(left if io_thread is None else dict)
@@ -400,20 +401,18 @@ class ProducerEngine:
             self._notify_memory()
 
     def _resolve(self, effect: Resolve) -> None:
-        delivery: Delivery = effect.batch.delivery
-        delivery.resolve(effect.base_offset, effect.log_append_time_ms, effect.error, effect.record_errors)
-        if effect.error is not None:
-            self._failed(delivery, effect.batch, effect.error)
+        batch, error = effect.batch, effect.error
+        delivery: Delivery = batch.delivery
+        delivery.resolve(effect.base_offset, effect.log_append_time_ms, error, effect.record_errors)
+        self.operations.sent(delivery.topic, self._now_ms() - batch.created_ms, error)
+        if error is not None and self.transactions is not None:
+            self.transactions.on_error(error, of_batch=True)
+        elif error is not None:
+            self.losses.add(delivery, batch.count)
 
     def _note_refused(self, effect: RecordsRefused) -> None:
         errors = effect.record_errors
         self.losses.add(RefusedRecords(effect.batch.delivery, errors), len(errors))
-
-    def _failed(self, delivery: Delivery, batch: Batch, error: BaseException) -> None:
-        if self.transactions is not None:
-            self.transactions.on_error(error, of_batch=True)
-        else:
-            self.losses.add(delivery, batch.count)
 
     async def _request_producer_id(self) -> None:
         try:

@@ -17,6 +17,7 @@ from ray.data.datasource import ReadTask
 
 from ...protocol.errors import ConfigError, HeadraceError
 from ...protocol.model import NO_NODE, TopicPartition
+from ...runtime.tracing.carrying_io import below, carried
 from ..admin.admin_types import EARLIEST, LATEST
 from ..arrow.layout import projection
 from ..arrow.library import pa
@@ -150,6 +151,7 @@ class TopicDatasource(Datasource):
         self._filters = Filters() if filters is None else filters
         self._row_bytes = dict(row_bytes or {})
         self._projection_map: dict[str, str] | None = None
+        self._caller = carried()  # the tasks' spans are below that of the driver
 
     def get_name(self) -> str:
         """The name in Ray's dashboard."""
@@ -182,7 +184,7 @@ class TopicDatasource(Datasource):
         schema = projection(names).schema if names else pa.schema([(NO_COLUMN, pa.null())])
         return [
             ReadTask(
-                _reading(each, self._options, names, self._filters),
+                _reading(each, self._options, names, self._filters, self._caller),
                 BlockMetadata(num_rows=None, size_bytes=self._size(each), input_files=None, exec_stats=None),
                 schema=schema,
                 per_task_row_limit=per_task_row_limit,
@@ -220,13 +222,18 @@ class TopicDatasource(Datasource):
 
 
 def _reading(
-    each: OffsetRange, options: ReadOptions, names: list[str], filters: Filters
+    each: OffsetRange, options: ReadOptions, names: list[str], filters: Filters, caller: Mapping[str, str]
 ) -> Callable[[], Iterator[Any]]:
     on_loss = refuse_another_topic if options.is_stream else None
 
     def read_range() -> Iterator[Any]:
         columns = names or ["offset"]
-        for batch in fetch_arrow(each, options, columns=columns, filters=filters, on_loss=on_loss):
+        batches = fetch_arrow(each, options, columns=columns, filters=filters, on_loss=on_loss)
+        while True:
+            with below(caller):  # not around the yield: there the task runs other code
+                batch = next(batches, None)
+            if batch is None:
+                return
             if names:
                 yield pa.Table.from_batches([batch])
             else:

@@ -1,7 +1,8 @@
 """Spans of a consumer: `poll`, `process` and `commit`, only for sampled records.
 
 Which records are sampled is known from their headers alone. A `poll` span is in the trace of the first of
-them and links to all; a `process` span is in the trace of its record.
+them and links to all, or of the span that is current if that is sampled; a `process` span is in the trace of
+its record.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ...runtime.tracing.names import COMMIT, POLL, PROCESS, span_name
 from ...runtime.tracing.sdk_io import attach, detach, names, remote, shown_key, under
 from ..consumer.header_search_io import with_header
 from .failures import fail
+from .sampled_rows import sampled_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, SpanContext
 
+    from ...protocol.records.columns import DecodedColumns
     from ..config import ConsumerConfig
     from ..group.group_metadata import OffsetAndMetadata
     from ..records import Record
@@ -61,10 +64,13 @@ class ConsumerTracing:
 
     # --- poll -------------------------------------------------------------------------------------------
 
+    def begin_call(self) -> None:
+        """The application calls for records."""
+        self._asked_ns = 0
+
     def asked(self) -> None:
-        """The application asks for records."""
-        if not self._asked_ns:
-            self._asked_ns = time.time_ns()
+        """The call looks for records the first time since it has returned some."""
+        self._asked_ns = time.time_ns()
 
     @guarded
     def polled(self, records: list[Any], start: int = 0) -> None:
@@ -87,27 +93,41 @@ class ConsumerTracing:
 
     def _make_poll(self, records: list[Any], positions: list[int], count: int) -> frozenset[int]:
         """The `poll` span, if any record is sampled; gives the positions of these."""
-        sampled: dict[int, SpanContext] = {}
+        sampled: dict[int, _Delivered] = {}
         for position in positions:
-            context = context_of(records[position].headers)
-            if context is not None:
-                sampled[position] = remote(context)
-        for position, creator in sampled.items():
             record = records[position]
-            self._delivered.append(_Delivered(record.topic, record.partition, record.offset, creator))
-        if sampled:
-            first = records[next(iter(sampled))]
-            contexts = list(sampled.values())
-            span = self._tracer.start_span(
-                span_name(POLL, first.topic),
-                under(contexts[0]),
-                SpanKind.CLIENT,
-                self._facts(POLL, first.topic, batch_count=count),
-                [Link(context) for context in contexts[:MAX_LINKS]],
-                start_time=self._asked_ns or None,
-            )
-            span.end()
+            context = context_of(record.headers)
+            if context is not None:
+                place = record.topic, record.partition, record.offset
+                sampled[position] = _Delivered(*place, remote(context))
+        self._note_poll(list(sampled.values()), count)
         return frozenset(sampled)
+
+    @guarded
+    def polled_columns(self, decoded: DecodedColumns, topics: Sequence[tuple[str, int]]) -> None:
+        """These rows are about to be returned; `topics` are runs of (name, rows)."""
+        found = [
+            _Delivered(sampled.topic, sampled.partition, sampled.offset, remote(sampled.context))
+            for sampled in sampled_rows(decoded, topics, MAX_LINKS)
+        ]
+        self._note_poll(found, decoded.count)
+        self._asked_ns = 0
+
+    def _note_poll(self, sampled: list[_Delivered], count: int) -> None:
+        """Records with a `poll` span, if there are any."""
+        self._delivered.extend(sampled)
+        if not sampled:
+            return
+        current = trace.get_current_span().get_span_context()
+        parent = current if current.is_valid and current.trace_flags.sampled else sampled[0].context
+        self._tracer.start_span(
+            span_name(POLL, sampled[0].topic),
+            under(parent),
+            SpanKind.CLIENT,
+            self._facts(POLL, sampled[0].topic, batch_count=count),
+            [Link(each.context) for each in sampled[:MAX_LINKS]],
+            start_time=self._asked_ns or None,
+        ).end()
 
     # --- process ----------------------------------------------------------------------------------------
 

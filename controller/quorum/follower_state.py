@@ -164,6 +164,7 @@ class FollowerState(EpochState):
             for frame in frames:
                 self._context.log.append_as_follower(frame)
         except _BAD_BATCHES:
+            self._context.log.rejected_batches += 1
             self._retry_later(now_ms)
         self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
         self._context.flush()

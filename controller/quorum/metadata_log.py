@@ -69,9 +69,15 @@ class MetadataLog:
         self.flushed_offset = 0  # exclusive end of the durable records
         self.high_watermark = 0  # exclusive end of the committed records, as far as known
         self.snapshots = snapshots
+        self.rejected_batches = 0  # of the leader, because they are damaged
         self.bytes_since_snapshot = 0
         self._checkpointed_offset = 0
         self._is_flushing = False
+
+    @property
+    def errors(self) -> int:
+        """Damaged snapshots and batches since the start."""
+        return len(self.snapshots.damaged) + self.snapshots.damaged_downloads + self.rejected_batches
 
     @classmethod
     def open(

@@ -35,6 +35,7 @@ class SnapshotStore:
         self._files, self._directory = files, directory
         self.ids: list[SnapshotId] = []
         self.damaged: list[str] = []  # why `recover` ignored newer ones
+        self.damaged_downloads = 0  # fetched from the leader
 
     @property
     def newest(self) -> SnapshotId | None:
@@ -125,6 +126,7 @@ class SnapshotStore:
         try:
             _, voters = read_snapshot(self._files, self._directory, snapshot, PART_SUFFIX)
         except CorruptMessageError:
+            self.damaged_downloads += 1
             self._files.remove(part)
             raise
         file = self._files.open(part)

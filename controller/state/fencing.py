@@ -33,6 +33,7 @@ class Fencing:
     config: ControllerConfig
     sessions: Sessions
     notes: NodeNotes = field(default_factory=NodeNotes)
+    timed_out: int = 0  # nodes that were fenced because no heartbeat came in time
 
     def cluster(self, image: MetadataImage, drained: int = NO_NODE) -> ClusterState:
         """The state of the cluster; `drained` is a node that may not lead any more."""
@@ -98,6 +99,7 @@ class Fencing:
             broker, expiry = image.brokers.get(node_id), self.sessions.expiry(node_id, now_ms)
             self.sessions.expire(node_id)
             if broker is not None and not broker.is_fenced and expiry is not None:
+                self.timed_out += not expiry.is_reported_dead
                 return tuple(self.fence(image, broker, why_expired(expiry), is_warning=True))
         return ()
 

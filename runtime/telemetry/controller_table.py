@@ -32,6 +32,19 @@ LAST_APPLIED_OFFSET = gauge(
 LAST_COMMITTED_OFFSET = gauge(
     *_CONTROLLER, "LastCommittedRecordOffset", "High watermark of the metadata log."
 )
+TIMED_OUT_HEARTBEATS = counter(
+    *_CONTROLLER,
+    "TimedOutBrokerHeartbeatCount",
+    "Serving nodes that this controller has fenced because no heartbeat came in time. In Kafka: heartbeats"
+    " whose handling timed out.",
+    unit="{node}",
+)
+METADATA_ERRORS = counter(
+    *_CONTROLLER,
+    "MetadataErrorCount",
+    "Damaged snapshots and batches of the metadata log that this controller found, and got from elsewhere.",
+    unit="{error}",
+)
 WAITING_DECISIONS = gauge(
     "headrace", "KafkaController", "WaitingRequests", "Requests whose decision is not committed yet."
 )

@@ -12,16 +12,19 @@ if TYPE_CHECKING:
     from .samples import Samples
 
 
+APPLICATION = "application"  # the role of a process of clients, see Measured
+
+
 class Measured(Protocol):
-    """A server, as its exporters see it."""
+    """A server or an application, as its exporters see it."""
 
     @property
     def role(self) -> str:
-        """`node` or `controller`."""
+        """`node`, `controller` or APPLICATION."""
 
     @property
     def server_id(self) -> int:
-        """Of this role."""
+        """Of this role; of an application the process id."""
 
     @property
     def cluster_id(self) -> str:

@@ -78,6 +78,7 @@ def _plain_lines(name: str, prefixes: list[str], values: Mapping[Labels, Value])
 
 def _histogram_lines(metric: Metric, name: str, values: Mapping[Labels, Value]) -> Iterator[str]:
     prefixes = [f'{label}="' for label in metric.labels]
+    scale = metric.ms_per_unit
     for labels, found in values.items():
         assert isinstance(found, Histogram), "checked by Samples"
         pairs = _pairs(prefixes, labels)
@@ -85,9 +86,9 @@ def _histogram_lines(metric: Metric, name: str, values: Mapping[Labels, Value]) 
         seen = sum(found.buckets[:_FIRST])
         for number in range(_FIRST, _LAST + 1):
             seen += found.buckets[number]
-            yield f'{name}_bucket{{{behind}le="{bound_ms(number)}"}} {seen}\n'
+            yield f'{name}_bucket{{{behind}le="{bound_ms(number) / scale}"}} {seen}\n'
         yield f'{name}_bucket{{{behind}le="+Inf"}} {found.count}\n'
-        yield f"{name}_sum{alone} {found.total}\n"
+        yield f"{name}_sum{alone} {found.total / scale}\n"
         yield f"{name}_count{alone} {found.count}\n"
 
 

@@ -46,6 +46,8 @@ class Metric:
     has_total: bool = False
     prometheus_name: str = ""  # if it is not the derived one
     otel_name: str = ""  # of a semantic convention
+    attributes: tuple[str, ...] = ()  # names of the labels in OpenTelemetry, if they are others
+    constants: tuple[tuple[str, str], ...] = ()  # further attributes
 
     def __repr__(self) -> str:
         return f"Metric({self.mbean})"
@@ -69,6 +71,11 @@ class Metric:
         if self.domain == OWN_DOMAIN:
             return "_".join(filter(None, (OWN_DOMAIN, _snake(self.type), _snake(name)))) + ending
         return "_".join(_ILLEGAL.sub("_", part).lower() for part in (self.domain, self.type, name)) + ending
+
+    @property
+    def ms_per_unit(self) -> int:
+        """Of a histogram, whose values are kept in milliseconds."""
+        return 1000 if self.unit == "s" else 1
 
     @property
     def otel(self) -> str:

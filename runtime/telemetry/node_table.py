@@ -336,4 +336,12 @@ METADATA_AGE = gauge(
     unit="s",
 )
 
+LOG_FLUSH_TIME = histogram(
+    "kafka.log",
+    "LogFlushStats",
+    "LogFlushRateAndTimeMs",
+    "Time in which a thread syncs the files of a log to the disk.",
+    unit="ms",
+)
+
 NODE_METRICS = tuple(each for name, each in sorted(globals().items()) if name.isupper() and name[0] != "_")

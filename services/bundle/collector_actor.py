@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.tracing.control_io import call_context
 from ..doctor.facts import to_json
 from ..doctor.machine_io import machine_facts
 from ..ray_session import cause_of, gather
@@ -58,5 +59,5 @@ def collect_machines(
 
 def server_stacks(ray: Any, namespace: str, names: Sequence[str], timeout_s: float) -> dict[str, Any]:
     """The stacks of all threads of each server by name, or the exception."""
-    calls = {name: ray.get_actor(name, namespace).stacks.remote() for name in names}
+    calls = {name: ray.get_actor(name, namespace).stacks.remote(**call_context()) for name in names}
     return gather(ray, calls, timeout_s)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...runtime.tracing.log_ids import LOG_FORMAT, log_with_ids
 from .common import Settings, changing_command, config_option, form_option, reading_command
 from .output import note, print_object
 
 if TYPE_CHECKING:
     from ..server.config_file import ServerFile
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 JOURNAL_FORMAT = "%(levelname)s %(name)s: %(message)s"  # the journal has the time
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
@@ -107,7 +106,7 @@ def _serve(role: str, path: str, settings: Settings, level: str) -> None:
     from ..server.process_io import serve
 
     is_journal = "JOURNAL_STREAM" in os.environ
-    logging.basicConfig(level=level, format=JOURNAL_FORMAT if is_journal else LOG_FORMAT)
+    log_with_ids(level, JOURNAL_FORMAT if is_journal else LOG_FORMAT)
     serve(_read(role, path, settings), note)
 
 

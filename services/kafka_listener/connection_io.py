@@ -248,6 +248,7 @@ class KafkaConnection:
             return False
         peer.client_id = answer.client_id
         peer.software = answer.software or peer.software
+        listener.ready.sent[frame[1]] += 1
         self._output.write_one(answer.framed(frame))
         listener.sent(self)
         if self._output.unsent_bytes:

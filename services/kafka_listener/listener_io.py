@@ -234,6 +234,7 @@ class KafkaListener:
         names = (each.peer.listener for each in self._connections)
         held, pending = self.memory.held_bytes, self.pending_response_bytes
         self.tallies.measure(samples, names, expiries_s, held_bytes=held, pending_bytes=pending)
+        self.ready.measure(samples)
 
     # --- for connections ---------------------------------------------------------------------------------
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ...storage_node.edge.request_meter import write_immediate
 from .codes import API_VERSIONS, METADATA
 
 if TYPE_CHECKING:
+    from ...runtime.telemetry.samples import Samples
     from ...storage_node.edge.gateway import GatewayHost
 
 # Bound: the number of responses, and the sizes of one and of its request.
@@ -64,7 +66,12 @@ class ReadyResponses:
     """By listener and request; entries of older metadata are never used."""
 
     def __init__(self) -> None:
+        self.sent = dict.fromkeys(_APIS, 0)  # responses from here, by api key
         self._known: dict[tuple[str, bytes], ReadyResponse] = {}
+
+    def measure(self, samples: Samples) -> None:
+        """Add the responses to the node's requests."""
+        write_immediate(samples, self.sent)
 
     def __len__(self) -> int:
         return len(self._known)

@@ -27,7 +27,7 @@ from ..certificate_expiry import first_expiry_s
 
 if TYPE_CHECKING:
     from ...runtime.telemetry_config import TelemetryConfig
-    from .gathering_io import Gatherer
+    from .gathering_io import MetricReader
 
 log = logging.getLogger("headrace.telemetry")
 
@@ -81,7 +81,7 @@ class Certificate:
 class Endpoint:
     """One listener. `start` binds it."""
 
-    def __init__(self, config: TelemetryConfig, gatherer: Gatherer) -> None:
+    def __init__(self, config: TelemetryConfig, gatherer: MetricReader) -> None:
         """Errors: ConfigError (the certificate)."""
         self.gatherer = gatherer
         self.password = config.metrics_basic_auth

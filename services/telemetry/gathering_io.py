@@ -14,7 +14,7 @@ import platform
 import threading
 import time
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...runtime.telemetry import process_table as table
 from ...runtime.telemetry.samples import Samples
@@ -29,6 +29,19 @@ MIN_AGE_S = 0.5  # values that are younger are read again
 TIMEOUT_S = 4.0  # below the default timeout of Prometheus, 10 s
 
 
+class MetricReader(Protocol):
+    """What exporters read."""
+
+    certificate_expiry_s: Callable[[], float | None]  # of the endpoint, which sets it
+
+    @property
+    def measured(self) -> Measured:
+        """The server or application."""
+
+    def samples(self) -> Samples:
+        """The present values; not to be changed. On any thread of an exporter."""
+
+
 class _Reading(NamedTuple):
     """One reading by the loop; nothing waits for it after the deadline."""
 
@@ -38,10 +51,10 @@ class _Reading(NamedTuple):
 
 
 class Gatherer:
-    """The metrics of one server. `start` comes first, on the server's loop."""
+    """Implements MetricReader: the metrics of one server. `start` comes first, on the server's loop."""
 
     def __init__(self, measured: Measured, timeout_s: float = TIMEOUT_S) -> None:
-        self.measured = measured
+        self.measured: Measured = measured
         self._timeout_s = timeout_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
@@ -49,7 +62,7 @@ class Gatherer:
         self._read_at_s = 0.0
         self._reading: _Reading | None = None
         self.certificate_expiry_s: Callable[[], float | None] = _none  # of the endpoint
-        self._build = _version(), platform.python_version()
+        self._build = own_version(), platform.python_version()
 
     def start(self) -> None:
         """Called on the server's loop."""
@@ -107,7 +120,8 @@ def _none() -> None:
     return None
 
 
-def _version() -> str:
+def own_version() -> str:
+    """Of this package."""
     try:
         return version("headrace")
     except PackageNotFoundError:

@@ -17,6 +17,7 @@ from ...protocol.errors import ConfigError
 from ...runtime.extras import missing_extra
 from ...runtime.limited_log_io import LimitedLog
 from ...runtime.otlp_target_io import otlp_target
+from ...runtime.telemetry.exporting import APPLICATION
 from ...runtime.tracing.names import SERVER_SERVICE
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
     from ...runtime.telemetry_config import TelemetryConfig
-    from .gathering_io import Gatherer
+    from .gathering_io import MetricReader
 
 log = logging.getLogger("headrace.telemetry")
 
@@ -38,7 +39,7 @@ class OtlpPush:
 
     name = "otlp"
 
-    def __init__(self, config: TelemetryConfig, gatherer: Gatherer) -> None:
+    def __init__(self, config: TelemetryConfig, gatherer: MetricReader) -> None:
         """Errors: ConfigError without the extra, or for an interval that is no number."""
         self._gatherer = gatherer
         self._exporter = metric_exporter(config)
@@ -93,12 +94,11 @@ class OtlpPush:
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
         measured = self._gatherer.measured
-        attributes = {
-            "service.instance.id": f"{measured.role}-{measured.server_id}",
-            "headrace.cluster.id": measured.cluster_id,
-        }
-        if "OTEL_SERVICE_NAME" not in os.environ:
-            attributes[SERVICE_NAME] = SERVER_SERVICE
+        attributes = {"service.instance.id": f"{measured.role}-{measured.server_id}"}
+        if measured.role != APPLICATION:
+            attributes["headrace.cluster.id"] = measured.cluster_id
+            if "OTEL_SERVICE_NAME" not in os.environ:
+                attributes[SERVICE_NAME] = SERVER_SERVICE
         return Resource.create(attributes)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...runtime.telemetry.metric import Metric
     from ...runtime.telemetry.samples import Labels, Samples, Value
     from ...runtime.telemetry_config import TelemetryConfig
-    from .gathering_io import Gatherer
+    from .gathering_io import MetricReader
 
 log = logging.getLogger("headrace.telemetry")
 
@@ -39,7 +39,7 @@ class RayPush:
     def __init__(
         self,
         config: TelemetryConfig,
-        gatherer: Gatherer,
+        gatherer: MetricReader,
         instruments: Callable[[], Instruments] | None = None,
     ) -> None:
         """Errors: ConfigError in a process without Ray, as of `headrace.local`."""

@@ -13,7 +13,7 @@ from ...runtime.telemetry import node_table as table
 from ...runtime.telemetry.histogram import Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ...protocol.errors import KafkaError
     from ...runtime.telemetry.samples import Samples
@@ -96,9 +96,23 @@ class RequestMeter:
         return found
 
 
-def _with_zeros(remote: Histogram, count: int) -> Histogram:
-    """`remote` with a 0 for each response that was sent within its turn."""
-    made = remote.copy()
+def write_immediate(samples: Samples, sent: Mapping[int, int]) -> None:
+    """Add requests that were answered without a handler to the values of `RequestMeter.write`: their counts
+    by api key. Their times are 0."""
+    for key, count in sent.items():
+        if not count:
+            continue
+        name = _NAMES[key]
+        samples.add(table.REQUESTS, count, name)
+        for metric in (table.TOTAL_TIME, table.LOCAL_TIME, table.REMOTE_TIME):
+            times = samples.get(metric, name)
+            before = times if isinstance(times, Histogram) else Histogram()
+            samples.observe(metric, _with_zeros(before, before.count + count), name)
+
+
+def _with_zeros(times: Histogram, count: int) -> Histogram:
+    """`times` with as many zeros as `count` lacks: responses that were sent within their turn."""
+    made = times.copy()
     missing = max(count - made.count, 0)
     made.buckets[0] += missing
     made.count += missing

@@ -6,6 +6,7 @@ The result of slow work is a call of the core on the event loop, after which the
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from ...runtime.clock_io import monotonic_ms, wall_ms
@@ -101,15 +102,24 @@ class NodeEffects:
             core.flushed(partition, log.recovery_point, monotonic_ms())
             return
 
+        took_ms = 0.0
+
+        def sync() -> None:
+            nonlocal took_ms
+            began_s = time.perf_counter()
+            flush.sync()
+            took_ms = (time.perf_counter() - began_s) * 1000
+
         def done(error: KafkaStorageError | None) -> None:
             if error is None:
+                core.counters.flush_times.record(took_ms)
                 log.finish_flush(flush)
                 core.flushed(partition, log.recovery_point, monotonic_ms())
             else:
                 core.flush_failed(partition, error, monotonic_ms())
             self.perform()
 
-        self._workers.start(flush.sync, done, is_awaited=effect.is_awaited)
+        self._workers.start(sync, done, is_awaited=effect.is_awaited)
 
     def start_purge(self, remove: Callable[[], None]) -> None:
         """Remove files on a thread. A removal that has not started when the node stops is left to the next

@@ -19,6 +19,7 @@ from ...runtime.files.files_io import OsFiles
 from ...runtime.limited_log_io import LimitedLog
 from ...runtime.server_security_io import server_security
 from ...runtime.shell_io import TaskOwner, require_assertions
+from ...runtime.tracing.handled import noting
 from ..edge.authorization import check_open_native_plane, open_native_plane
 from ..edge.earlier_ports_io import adopt_registered_ports
 from ..edge.forwarder_io import Forwarder
@@ -36,6 +37,8 @@ from .node_effects_io import NodeEffects
 from .workers_io import Workers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...protocol.messages.control import FetchMetadataResponse
     from ...protocol.model import ListenerEndpoint
     from ...protocol.transport.peers import Peer, Request
@@ -118,6 +121,7 @@ class NodeServer:
         self._effects: NodeEffects | None = None
         self._cleaners: CleanerThreads | None = None
         self._spans: NodeSpans | None = None
+        self._handle: Callable[[Request], None] = self._handle_admitted
         self._is_stopping = False
         self._is_closed = False
         self._released = asyncio.Event()
@@ -144,6 +148,7 @@ class NodeServer:
             )
             if self._config.enable_tracing:
                 self._spans = await self._workers.run(self._open_spans)
+                self._handle = noting(self._handle_admitted)
             self._raise_if_stopped(self._is_ending())
             link = self._open()
             link.start()
@@ -360,7 +365,7 @@ class NodeServer:
         finally:
             meter.turned(received)
 
-    def _handle(self, received: Request) -> None:
+    def _handle_admitted(self, received: Request) -> None:
         request = self._gateway.admitted(received)
         if request is None:
             return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NS_PER_MS = 1e6
 _READS = frozenset(("get", "fetch", "fetch_session"))  # of one entry: those that a cache may answer
-_OPERATIONS = {
+OPERATIONS = {
     "put": "put",
     "put_once": "put",
     "put_if_absent": "put-if-absent",
@@ -85,7 +85,7 @@ def _measured(kind: type[Any]) -> type[Any]:
 def _made(kind: type[Any]) -> type[Any]:
     methods = {
         method: _timed(getattr(kind, method), operation, is_read=method in _READS)
-        for method, operation in _OPERATIONS.items()
+        for method, operation in OPERATIONS.items()
         if hasattr(kind, method)
     }
     return type(f"Measured{kind.__name__}", (kind,), methods)

@@ -16,6 +16,8 @@ from ray.experimental import internal_kv
 
 from ...runtime.named_actor import own_address
 from ...runtime.server_host_io import LINGER_S, end_process
+from ...runtime.tracing.control_io import ControlSpans, control_call
+from ...runtime.tracing.log_ids import LOG_FORMAT, log_with_ids
 from ...runtime.waiting_io import let_pass
 from ..errors import WorkersError
 from .observer_io import Observer
@@ -34,8 +36,9 @@ class SupervisorActor:
     """Control surface of a run. All calls are idempotent."""
 
     def __init__(self, run: Run) -> None:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        log_with_ids(logging.INFO, LOG_FORMAT)
         self._run = run
+        self.control_spans = ControlSpans(f"supervisor of {run.application_id}")
         saved = _saved(run)
         self._supervisor = Supervisor(
             run,
@@ -50,24 +53,29 @@ class SupervisorActor:
             self._supervisor.stop(saved["error"])
         self._supervisor.start()
 
+    @control_call
     def run(self) -> Run:
         """What it runs."""
         return self._run
 
+    @control_call
     def status(self) -> dict[str, Any]:
         """Facts for people, JSON-able."""
         context = ray.get_runtime_context()
         own = {"pid": os.getpid(), "host": own_address(), "node_id": context.get_node_id()}
         return {**self._checked().status(), "supervisor": own}
 
+    @control_call
     def scale(self, target: int) -> None:
         """Run this many workers."""
         self._checked().scale(target, "as requested")
 
+    @control_call
     def stop(self) -> None:
         """End all workers; `wait` says when they have ended."""
         self._checked().stop()
 
+    @control_call
     def wait(self, timeout_s: float) -> dict[str, Any] | None:
         """The last status, once all workers have ended for good; None after `timeout_s`."""
         return self._supervisor.status() if self._checked().wait(timeout_s) else None

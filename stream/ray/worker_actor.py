@@ -16,6 +16,7 @@ import ray
 
 from ...clients.sync.admin_io import Admin
 from ...runtime.named_actor import own_address
+from ...runtime.tracing.log_ids import LOG_FORMAT, log_with_ids
 from ..config import split_config
 from ..garbage_io import rare_collections
 from ..query.hosts import HostInfo
@@ -37,7 +38,7 @@ class WorkerActor:
     """Control surface of one worker. All calls are idempotent."""
 
     def __init__(self, run: Run, worker: WorkerId) -> None:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        log_with_ids(logging.INFO, LOG_FORMAT)
         self._run, self._worker = run, worker
         self._changed = threading.Condition()
         self._version = 0

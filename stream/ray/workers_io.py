@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayActorError
 
+from ...runtime.tracing.control_io import call_context
 from ...runtime.waiting_io import let_pass
 from ..errors import WorkersError
 from .addresses_io import bootstrap_of
@@ -46,7 +47,7 @@ class Workers:
         `workers`: of each its number, `state`, `restarts`, `last_error`, and as `instance` its state,
         `endpoint`, `host`, `node_id`, `pid`, `state_dir` and `threads` with tasks. Errors: WorkersError.
         """
-        found: dict[str, Any] = self._call(lambda: self._supervisor.status.remote())
+        found: dict[str, Any] = self._call(lambda: self._supervisor.status.remote(**call_context()))
         return found
 
     def scale(self, workers: int) -> None:
@@ -54,11 +55,11 @@ class Workers:
         Those above it commit, and give their tasks away. Errors: WorkersError, ValueError."""
         if not 1 <= workers <= MOST_WORKERS:
             raise ValueError(f"workers must be 1 to {MOST_WORKERS}, not {workers}; `stop` ends it")
-        self._call(lambda: self._supervisor.scale.remote(workers))
+        self._call(lambda: self._supervisor.scale.remote(workers, **call_context()))
 
     def run(self) -> Run:
         """What runs. Errors: WorkersError."""
-        found: Run = self._call(lambda: self._supervisor.run.remote())
+        found: Run = self._call(lambda: self._supervisor.run.remote(**call_context()))
         return found
 
     def queries(self, *, timeout_s: float = 10.0) -> Queries:
@@ -114,7 +115,7 @@ class Workers:
         """
         ended = None
         try:
-            self._call(lambda: self._supervisor.stop.remote())
+            self._call(lambda: self._supervisor.stop.remote(**call_context()))
             ends_at_s = time.monotonic() + timeout_s
             while ended is None and time.monotonic() < ends_at_s:
                 ended = self._wait(WAIT_S)
@@ -134,7 +135,9 @@ class Workers:
             self.stop()
 
     def _wait(self, timeout_s: float) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self._call(lambda: self._supervisor.wait.remote(timeout_s))
+        found: dict[str, Any] | None = self._call(
+            lambda: self._supervisor.wait.remote(timeout_s, **call_context())
+        )
         return found
 
     def _call(self, call: Callable[[], Any]) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import HeadraceError
 from ..errors import StreamsError
+from ..metrics.exported import write_metrics
 from ..metrics.metrics import ClientFacts, instance_metrics
 from ..metrics.names import Level
 from ..query.connect_io import queries_of
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.streams_status import InstanceStatus
     from ...protocol.model import TopicPartition
+    from ...runtime.telemetry.samples import Samples
     from ..config import StreamsConfig
     from ..metrics.names import MetricName
     from ..query.client_io import Queries
@@ -167,6 +169,10 @@ class AppInstance:
         threads = {thread.name: metric_source(thread) for thread in list(self._threads)}
         level = Level[self.config.metrics_level]
         return instance_metrics(facts, self.status(), threads, level, wall_ms())
+
+    def measure(self, samples: Samples) -> None:
+        """Add the metrics to those that exporters read, see `headrace.export_metrics`."""
+        write_metrics(self.metrics(), samples)
 
     # --- queries ------------------------------------------------------------------------------------------
 

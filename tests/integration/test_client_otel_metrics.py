@@ -1,9 +1,12 @@
 """The metrics of clients, as a meter provider of OpenTelemetry collects them."""
 
+import asyncio
 from typing import Any
 
 import headrace
 import pytest
+from headrace import aio
+from headrace.protocol.errors import MessageTooLargeError
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
@@ -40,6 +43,15 @@ def test_clients_are_collected_until_they_are_closed() -> None:
         assert {each.attributes["messaging.system"] for each in points} == {"kafka"}
         assert {each.attributes["messaging.operation.name"] for each in points} == {"send"}
         assert collected(reader)["kafka.producer.record_error_total"][0].value == 0
+        sends = collected(reader)["messaging.client.operation.duration"]
+        facts = {"messaging.system": "kafka", "messaging.operation.name": "send"}
+        assert dict(sends[0].attributes) == {
+            **facts,
+            "messaging.client.id": "a",
+            "messaging.destination.name": "t",
+        }
+        assert sends[0].explicit_bounds[:3] == (0.005, 0.01, 0.025)
+        assert 0 <= sends[0].sum < 60  # seconds
         second.close()
         (left,) = collected(reader)["messaging.client.sent.messages"]
         assert left.attributes["messaging.client.id"] == "a"
@@ -52,6 +64,14 @@ def test_clients_are_collected_until_they_are_closed() -> None:
             found = collected(reader)
             (consumed,) = found["messaging.client.consumed.messages"]
             assert consumed.value == 4
+            consumer.commit()
+            durations = {
+                each.attributes["messaging.operation.name"]: each
+                for each in collected(reader)["messaging.client.operation.duration"]
+            }
+            assert durations["commit"].count == 1
+            assert durations["poll"].count >= 1
+            assert durations["poll"].attributes["messaging.consumer.group.name"] == "g"
             assert consumed.attributes["messaging.consumer.group.name"] == "g"
             lags = found["kafka.consumer.records_lag"]
             assert {
@@ -65,5 +85,27 @@ def test_clients_are_collected_until_they_are_closed() -> None:
 
 
 def test_other_objects_are_refused() -> None:
-    with pytest.raises(TypeError, match="export_metrics takes producers and consumers, not dict"):
+    with pytest.raises(TypeError, match="producers, consumers, stream instances and pipelines, not of dict"):
         headrace.export_metrics({}, meter_provider=MeterProvider())
+
+
+def test_failed_sends_of_asyncio_have_the_error() -> None:
+    """The durations of batches that failed are apart, by the class of their error."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+
+    async def send(bootstrap: tuple[str, ...]) -> dict[Any, int]:
+        async with aio.AsyncProducer(bootstrap) as producer:
+            headrace.export_metrics(producer, meter_provider=provider)
+            await producer.send("t", b"x")
+            with pytest.raises(MessageTooLargeError):
+                await producer.send("t", b"x" * 1000)
+            return {
+                each.attributes.get("error.type"): each.count
+                for each in collected(reader)["messaging.client.operation.duration"]
+            }
+
+    with headrace.local() as cluster, cluster.admin() as admin:
+        admin.create_topics(headrace.NewTopic("t", config={"max.message.bytes": 200})).raise_for_errors()
+        assert asyncio.run(send(cluster.bootstrap)) == {None: 1, "MessageTooLargeError": 1}
+    provider.shutdown()

@@ -1,6 +1,7 @@
 """One trace from the producer over the replicas to the commit, with all clients and with Kafka's."""
 
 import asyncio
+import logging
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from confluent_kafka import Producer as KafkaProducer
 from headrace import aio, stream, utf8
 from headrace.clients.ray_data import writing_io as writing
 from headrace.services.local_io import LocalCluster
+from headrace.storage_node.replica.appending import LeaderAppender
 from opentelemetry.trace import SpanKind, get_current_span
 from spans import application_tracer, is_connected, spans_of, trace_id_in, wait_for_spans
 from waiting import wait_for
@@ -222,3 +224,76 @@ def test_ray_tasks_write_below_the_span_of_the_driver(cluster: LocalCluster) -> 
     found = wait_for_spans(job.get_span_context().trace_id, "send sink")
     assert found["send sink"][0].parent.span_id == job.get_span_context().span_id
     assert not get_current_span().get_span_context().is_valid
+
+
+def test_tables_have_a_poll_span_with_links(cluster: LocalCluster) -> None:
+    """A span for each table, with links to its sampled records; these count as delivered, so the commit has
+    links to them, too. Columns that were not asked for are not there. Below a span of the application the
+    span is its child."""
+    new_topic(cluster, "columns")
+    with cluster.producer(enable_tracing=True, linger_ms=50) as producer:
+        with application_tracer().start_as_current_span("sampled") as span:
+            sent = [producer.send("columns", b"a", key=b"k") for _ in range(3)]
+        for each in sent:
+            each.result(30)
+    trace_id = span.get_span_context().trace_id
+    with cluster.consumer("columns", group="tables", enable_auto_commit=False, **EARLIEST) as consumer:
+        rows = 0
+        for table in consumer.arrow_batches(max_rows=3, timeout=5, columns=["value"]):
+            assert table.schema.names == ["value"]
+            rows += table.num_rows
+            if rows == 3:
+                break
+        consumer.commit()
+    found = wait_for_spans(trace_id, "poll columns", "commit columns")
+    sends = {each.context.span_id for each in spans_of(trace_id) if each.name == "send columns"}
+    assert {link.context.span_id for each in found["poll columns"] for link in each.links} == sends
+    assert {link.context.span_id for link in found["commit columns"][0].links} == sends
+    assert sum(names_of(each)["messaging.batch.message_count"] for each in found["poll columns"]) == 3
+    with (
+        application_tracer().start_as_current_span("report") as report,
+        cluster.consumer(**EARLIEST) as consumer,
+    ):
+        consumer.assign(headrace.TopicPartition("columns", 0))
+        assert consumer.poll_arrow(30).num_rows > 0
+    below = wait_for_spans(report.get_span_context().trace_id, "poll columns")["poll columns"][0]
+    assert below.parent.span_id == report.get_span_context().span_id
+    assert {link.context.span_id for link in below.links} <= sends
+
+
+def test_log_lines_of_a_request_have_the_ids_of_its_record(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of native and of Kafka's clients, for lines that are written while the request is handled."""
+    new_topic(cluster, "logged")
+    lines: list[Any] = []
+    handler = logging.Handler()
+    handler.addFilter(headrace.TraceIds())
+    monkeypatch.setattr(handler, "emit", lines.append)
+    logger = logging.getLogger("headrace.test_requests")
+    logger.addHandler(handler)
+    append = LeaderAppender.append
+
+    def logging_append(self: Any, partition: Any, *args: Any, **more: Any) -> Any:
+        if partition.topic_partition.topic == "logged":
+            logger.warning("an append")
+        return append(self, partition, *args, **more)
+
+    monkeypatch.setattr(LeaderAppender, "append", logging_append)
+    try:
+        with (
+            application_tracer().start_as_current_span("native") as native,
+            cluster.producer(enable_tracing=True) as producer,
+        ):
+            producer.send("logged", b"a").result(30)
+        kafka = KafkaProducer({"bootstrap.servers": cluster.kafka_bootstrap, "linger.ms": 0})
+        for context in ("00-" + "1" * 32 + "-" + "2" * 16 + "-01", "garbage"):
+            kafka.produce("logged", b"b", headers=[("traceparent", context.encode())])
+            assert kafka.flush(30) == 0
+    finally:
+        logger.removeHandler(handler)
+    assert [line.trace_id for line in lines] == [
+        f"{native.get_span_context().trace_id:032x}",
+        "1" * 32,
+        "",
+    ]

@@ -10,6 +10,7 @@ from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.group.commits_io import CommitContext, Committer
 from headrace.clients.group.group_metadata import GroupMetadata, OffsetAndMetadata
 from headrace.clients.group.metrics import GroupMetrics
+from headrace.clients.operation_times import OperationTimes
 from headrace.protocol import errors
 from headrace.protocol.messages import groups
 from headrace.protocol.model import TopicPartition
@@ -41,9 +42,10 @@ class Rig:
         self.refusals: list[Any] = []
         self.forgotten = 0
         backoff = Backoff(10, 10, _Middle())
-        self.metrics = GroupMetrics()
+        self.metrics, self.operations = GroupMetrics(), OperationTimes()
         self.committer = Committer(
-            *(self, self, backoff, lambda: self.standing, self._request_failed, self.metrics)  # type: ignore[arg-type]
+            *(self, self, backoff, lambda: self.standing, self._request_failed, self.metrics),  # type: ignore[arg-type]
+            self.operations,
         )
 
     def now_ms(self) -> int:

@@ -9,10 +9,13 @@ import pytest
 from headrace import stream
 from headrace.clients.serdes import utf8
 from headrace.protocol.model import TopicPartition
+from headrace.runtime.telemetry.stream_table import LABELS, STREAM_METRICS
 from headrace.stream import Builder
-from headrace.stream.metrics.fine_metrics import FineSource, StoreSource, fine_metrics
+from headrace.stream.metrics.fine_metrics import RATES, FineSource, StoreSource, fine_metrics
+from headrace.stream.metrics.measured_stores import OPERATIONS
 from headrace.stream.metrics.measures import TaskMeasures, Totals
 from headrace.stream.state.memory_engine import MemoryEngine
+from headrace.stream.state.rocksdb_numbers import PROPERTIES, of_statistics
 from headrace.stream.state.thread_cache import ThreadCache
 from headrace.stream.task.settings import TaskSettings
 from headrace.stream.task.task import Task, TaskIo
@@ -154,3 +157,21 @@ def test_without_measures_only_file_properties_are_reported() -> None:
         "num-open-iterators",
         "num-live-versions",
     }
+
+
+def test_exporters_know_all_names() -> None:
+    """Of nodes, topics, stores and caches, with as many tags as labels; of RocksDB's numbers; of all
+    operations."""
+    numbers = dict.fromkeys((*PROPERTIES, *of_statistics("")), 1.0)
+    task = run(counting(), 100, 400, 700, is_finest=True, cache=CACHE_BYTES)
+    task.stores["counts"].all().close()
+    source = FineSource(task.context.measures, {"counts": StoreSource("rocksdb", 2, numbers)})
+    found = [name for name, _ in fine_metrics(source, ON_TASK, NOW_MS)]
+    assert {(name.group, name.name) for name in found} <= STREAM_METRICS.keys()
+    kinds = {name.group: len(name.tags) for name in found}
+    assert len(kinds) == 4
+    assert all(
+        tags == len(LABELS[group]) - (group == "stream-state-metrics") for group, tags in kinds.items()
+    )
+    more = (f"{name}-rate" for name in OPERATIONS.values())
+    assert all(("stream-state-metrics", name) in STREAM_METRICS for name in (*more, *RATES.values()))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from headrace.protocol.messages.streams_status import InstanceStatus, StoreStatus, TaskStatus, ThreadStatus
+from headrace.runtime.telemetry import stream_table
+from headrace.runtime.telemetry.samples import Samples
+from headrace.runtime.telemetry.stream_table import STREAM_METRICS
+from headrace.stream.metrics.exported import write_metrics
 from headrace.stream.metrics.meters import ThreadMeters
 from headrace.stream.metrics.metrics import ClientFacts, ThreadSource, instance_metrics
 from headrace.stream.metrics.names import STATE, STATE_UPDATER, TASK, THREAD, Level, MetricName
@@ -77,3 +81,21 @@ def test_task_rates_and_latencies_are_debug_metrics() -> None:
     }
     assert fine[MetricName("process-latency-avg", TASK, ON_TASK)] == 0.4
     assert metrics(Level.TRACE).keys() == fine.keys()
+
+
+def test_exporters_get_all_values() -> None:
+    """Each number is declared under its group, and fits its labels; a state is a label, other texts are left
+    out."""
+    found, samples = metrics(Level.DEBUG), Samples()
+    write_metrics(found, samples)
+    samples.check()
+    assert len(samples) == len(found) - 2  # without the application's id and topology
+    exported = {(metric.type, metric.name) for metric, _ in samples}
+    assert exported == {(name.group, name.name) for name in found} - {
+        (stream_table.CLIENT, "application-id"),
+        (stream_table.CLIENT, "topology-description"),
+    }
+    put = STREAM_METRICS[STATE, "total-sst-files-size"]
+    assert samples.get(put, "t-1", "0_1", "rocksdb", "counts") == 4096
+    state = STREAM_METRICS[THREAD, "state"]
+    assert samples.get(state, "t-1", "RUNNING") == 1
