@@ -100,7 +100,8 @@ def control_call(method: Callable[P, T]) -> Callable[P, T]:
         with actor.control_spans.around(carrier or {}, method.__name__):
             return method(*args, **kwargs)
 
-    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), trace]
-    )
+    # Order: Ray takes the signature of what `inspect.unwrap` finds, which must be this function.
+    del call.__wrapped__
+    parameters = [*signature.parameters.values(), trace]
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return call

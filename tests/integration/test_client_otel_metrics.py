@@ -106,6 +106,6 @@ def test_failed_sends_of_asyncio_have_the_error() -> None:
             }
 
     with headrace.local() as cluster, cluster.admin() as admin:
-        admin.create_topics(headrace.NewTopic("t", config={"max.message.bytes": 200})).raise_for_errors()
+        admin.create_topics(headrace.NewTopic("t", configs={"max.message.bytes": 200})).raise_for_errors()
         assert asyncio.run(send(cluster.bootstrap)) == {None: 1, "MessageTooLargeError": 1}
     provider.shutdown()

@@ -16,15 +16,21 @@ import pyarrow as pa
 import pytest
 import ray
 from headrace import LocalCluster, NewTopic, TopicPartition, local, ray_data
-from headrace.clients.pipeline import Sink, write_arrow, write_options
+from headrace.clients.pipeline import Planner, ReadOptions, Sink, read_options, write_arrow, write_options
 from headrace.clients.pipeline.pool_io import close_idle
 from headrace.clients.ray_data import reading_io
 from headrace.clients.ray_data.writing_io import prepare
 from headrace.protocol import errors
+from headrace.runtime.tracing.control_io import ControlSpans, call_context, control_call
 from headrace.runtime.waiting_io import until
 from markers import until_markers_are_written
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from ray.data.expressions import col
 from recreating import recreate
+from spans import application_tracer
 
 pytestmark = [
     pytest.mark.ray,
@@ -83,6 +89,43 @@ def seen(cluster: LocalCluster, topic: str) -> list[int]:
     return sorted(int(value) for batch in iterator for value in batch["value"])
 
 
+class Traced:
+    """A control handle as those of headrace's servers; keeps the spans of its process for the test."""
+
+    def __init__(self) -> None:
+        traced_process()
+        self.control_spans = ControlSpans("node-1")
+
+    @control_call
+    def status(self, number: int) -> int:
+        return number
+
+    def spans(self) -> list[tuple[str, str, int]]:
+        """Name, trace id and number of links of the ended spans."""
+        return ended_spans()
+
+
+def traced_process() -> None:
+    """Keep the spans of this process, as a worker_process_setup_hook would export them."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    trace.headrace_test_exporter = exporter
+
+
+def plan_of(options: dict[str, Any]) -> tuple[Any, ReadOptions]:
+    """The ranges of a read, and its options."""
+    checked = read_options(options)
+    return Planner(checked).batch().ranges, checked
+
+
+def ended_spans() -> list[tuple[str, str, int]]:
+    return [
+        (span.name, f"{span.context.trace_id:032x}", len(span.links))
+        for span in trace.headrace_test_exporter.get_finished_spans()
+    ]
+
+
 # --- reading ------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +162,36 @@ def test_offsets_columns_and_filters_select_rows(cluster: LocalCluster) -> None:
         read(cluster, "parts", end_offset={"parts": {0: 101}})
     rest = read(cluster, "parts", end_offset={"parts": {0: 101}}, failOnDataLoss=False)
     assert numbers(rest) == list(range(SIZE))
+
+
+def test_traces_go_through_actors_and_read_tasks(cluster: LocalCluster) -> None:
+    """A control call of an actor has a span below that of the driver; so has each table of a read task of Ray
+    Data, with links to the spans of the producers. Both are made in the processes of the workers."""
+    create(cluster, "traced", 1, 0)
+    tracer = application_tracer()
+    with cluster.producer(enable_tracing=True) as producer, tracer.start_as_current_span("sent"):
+        for future in [producer.send("traced", b"%04d" % number) for number in range(3)]:
+            future.result(60)
+    actor = ray.remote(Traced).options(num_cpus=0).remote()
+    with tracer.start_as_current_span("driver") as driver:
+        assert ray.get(actor.status.remote(7, **call_context()), timeout=60) == 7
+        options = {
+            "bootstrap.servers": cluster.bootstrap,
+            "subscribe": "traced",
+            "kafka.enable.tracing": True,
+        }
+        source = reading_io.TopicDatasource(*plan_of(options))
+        (task,) = source.get_read_tasks(1)
+    assert ray.get(actor.status.remote(8, **call_context()), timeout=60) == 8
+    trace_id = f"{driver.get_span_context().trace_id:032x}"
+    assert ray.get(actor.spans.remote(), timeout=60) == [("status node-1", trace_id, 0)]
+
+    @ray.remote(num_cpus=0)
+    def run(task: Any) -> tuple[int, list[tuple[str, str, int]]]:
+        traced_process()
+        return sum(table.num_rows for table in task()), ended_spans()
+
+    assert ray.get(run.remote(task), timeout=60) == (3, [("poll traced", trace_id, 3)])
 
 
 def test_ranges_end_at_markers_and_headers_may_repeat(cluster: LocalCluster) -> None:

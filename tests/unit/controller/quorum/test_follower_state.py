@@ -102,6 +102,7 @@ def test_bad_batch_is_not_appended(core: Core, spoil) -> None:
     core.fetched(ok(2), good + bytes(bad))
     core.flush()
     assert core.log.end_offset == 1
+    assert core.log.errors == 1
     core.wait(30)
     assert core.last(quorum.QuorumFetchRequest).body.fetch_offset == 1
 

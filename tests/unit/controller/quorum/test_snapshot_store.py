@@ -77,5 +77,6 @@ def test_damaged_fetched_snapshot_is_deleted() -> None:
     store.receive(SnapshotId(9, 1), 0, b"garbage")
     with pytest.raises(CorruptMessageError):
         store.install(SnapshotId(9, 1))
+    assert store.damaged_downloads == 1
     assert store.ids == [BOOTSTRAP]
     assert not [name for name in files.listdir(DIRECTORY) if name.endswith(".part")]

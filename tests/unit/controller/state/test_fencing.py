@@ -15,6 +15,7 @@ def test_a_node_without_heartbeats_is_fenced_when_its_session_expires(driver: Dr
         driver.heartbeat(2)
     assert state_of(driver.image, 1) is BrokerState.FENCED
     assert state_of(driver.image, 2) is BrokerState.ACTIVE
+    assert driver.core.timed_out_nodes == 1
     assert sorted(p.leader for p in driver.partitions("t")) == [-1, -1, 2, 2]
     assert all(len(p.isr + p.elr) == 1 for p in driver.partitions("t")), "the only replica stays eligible"
     driver.heartbeat(1)

@@ -12,6 +12,9 @@ from headrace.protocol.messages.data import (
     ProduceResponse,
     TopicMetadata,
 )
+from headrace.runtime.telemetry import node_table
+from headrace.runtime.telemetry.histogram import Histogram
+from headrace.runtime.telemetry.samples import Samples
 from headrace.services.kafka_listener.ready import MAX_ANSWERS, MAX_REQUEST_BYTES
 from kafka_listener_rig import TOPIC, TOPIC_ID, ListenerRig, WireClient
 from kafka_wire import example_request, framed, request_frame
@@ -46,6 +49,14 @@ async def test_a_ready_response_serves_many_clients(rig: ListenerRig) -> None:
     rig.host.image = replace(rig.host.image, offset=6)
     await ask_metadata(rig, 3, asks_node=True, offset=6)
     await ask_metadata(rig, 4, asks_node=False)
+    samples = Samples()
+    samples.set(node_table.REQUESTS, 2, "Metadata")  # of the node's meter
+    rig.listener.measure(samples)
+    assert samples.get(node_table.REQUESTS, "Metadata") == 4
+    times = samples.get(node_table.TOTAL_TIME, "Metadata")
+    assert isinstance(times, Histogram)
+    assert (times.count, times.total) == (2, 0)
+    assert samples.get(node_table.REQUESTS, "ApiVersions") is None
 
 
 async def test_responses_that_may_change_are_not_kept(rig: ListenerRig) -> None:
