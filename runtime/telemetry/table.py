@@ -22,7 +22,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
         COORDINATOR_METRICS,
     ),
     ("Controllers", "", CONTROLLER_METRICS),
-    ("Producers and consumers", "Of applications, see [CLIENTS.md](CLIENTS.md#metrics).", CLIENT_METRICS),
+    ("Producers and consumers", "Of applications, see [CLIENTS.md](CLIENTS.md).", CLIENT_METRICS),
     (
         "Streams",
         "Of `headrace.stream` applications; which ones exist depends on `metrics.recording.level`.",
