@@ -92,6 +92,8 @@ class World:
 class Core:
     """Decides as the request's body says."""
 
+    timed_out_nodes = 1  # of each term
+
     def __init__(self, world: World) -> None:
         self._world = world
 
@@ -263,8 +265,10 @@ async def test_the_next_term_begins_with_the_committed_image() -> None:
     running = asyncio.create_task(writer.run())
     await settle()
     writer.on_resigned()
+    assert writer.timed_out_nodes == 1
     world.end_offset = 0  # the next leader truncated it
     writer.on_leader()
+    assert writer.timed_out_nodes == 2, "counted over all terms"
     assert world.decided.offset == -1
     world.is_committing = True
     submit(writer, "write b")
