@@ -27,6 +27,7 @@ CONFIG = {
     "log.flush.offset.checkpoint.interval.ms": 300,  # the interval of writes to each log dir
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 2,
+    "transaction.state.log.min.isr": 1,  # a lost node is not one too many for it
 }
 CONTROLLER_CONFIG = {"controller.metrics.listener": f"{HOST}:0", "auto.leader.rebalance.enable": False}
 
