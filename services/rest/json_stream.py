@@ -24,12 +24,26 @@ class JsonSplitter:
         self._depth = 0
         self._is_in_string = False
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The documents that end in these bytes. Errors: Problem 400 for text between documents, 413."""
+    @property
+    def is_between(self) -> bool:
+        """Whether no document is open."""
+        return not self._depth and not self._is_in_string
+
+    def rest(self) -> bytes:
+        """The bytes behind the last document, which are not looked at any more. Only between documents."""
+        assert self.is_between
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        self._at = 0
+        return rest
+
+    def feed(self, data: bytes, most: int | None = None) -> list[bytes]:
+        """The documents that end in these bytes, or the first `most` of them. Errors: Problem 400 for text
+        between documents, 413."""
         self._buffer += data
         documents: list[bytes] = []
         start = 0
-        while self._at < len(self._buffer):
+        while self._at < len(self._buffer) and len(documents) != most:
             if self._is_in_string and not self._end_string():
                 break
             end = self._scan()

@@ -336,21 +336,21 @@ class NewAcls(msgspec.Struct):
 # --- records -------------------------------------------------------------------------------------------
 
 
-class RecordHeader(msgspec.Struct):
+class RecordHeader(msgspec.Struct, gc=False):
     """A header; the value in base64."""
 
     name: str
     value: str | None = None
 
 
-class ProducedData(msgspec.Struct, omit_defaults=True):
+class ProducedData(msgspec.Struct, omit_defaults=True, gc=False):
     """Type and size of a produced key or value."""
 
     type: str
     size: int
 
 
-class ProducedRecord(msgspec.Struct, omit_defaults=True):
+class ProducedRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """The outcome of one record: 200 with its offset, or an error."""
 
     error_code: int
@@ -364,7 +364,7 @@ class ProducedRecord(msgspec.Struct, omit_defaults=True):
     message: str = ""
 
 
-class BatchSuccess(msgspec.Struct, kw_only=True, omit_defaults=True):
+class BatchSuccess(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """A record of a batch that was produced."""
 
     id: str

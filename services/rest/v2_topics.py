@@ -148,7 +148,7 @@ async def _offsets(call: Call) -> PartitionOffsets:
 
 async def _produce(call: Call) -> Produced:
     to_bytes = _format(call)
-    body = await _body(call, Records[TopicRecord])
+    body = decoded(await call.body(), Records[TopicRecord])
     topic = call.params["topic_name"]
     await _check_topic(call, topic)
     records = [
@@ -160,7 +160,7 @@ async def _produce(call: Call) -> Produced:
 
 async def _produce_to_partition(call: Call) -> Produced:
     to_bytes = _format(call)
-    body = await _body(call, Records[PartitionRecord])
+    body = decoded(await call.body(), Records[PartitionRecord])
     found = await _partition_of(call)
     records = [
         ProducerRecord(to_bytes(each.value), to_bytes(each.key), partition=found.partition)
@@ -202,15 +202,6 @@ def _format(call: Call) -> Callable[[msgspec.Raw], bytes | None]:
     if call.content_type in OF_REGISTRY:
         raise no_registry(call.content_type)
     return json_bytes if call.content_type == V2_JSON else binary_bytes
-
-
-async def _body(call: Call, kind: type[T]) -> T:
-    body = await call.body()
-    try:
-        str(body, "utf-8")  # embedded values are taken as they are
-    except UnicodeDecodeError as error:
-        raise Problem(400, f"the body is not UTF-8: {error}", 40001) from None
-    return decoded(body, kind)
 
 
 def _checked(body: Records[T], to_bytes: Callable[[msgspec.Raw], bytes | None]) -> list[T]:

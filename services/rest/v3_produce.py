@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...clients.records import ProducerRecord
 from ...protocol.errors import HeadraceError
-from ..web.calls_io import Reply, decoded, encode
+from ..web.calls_io import Reply, encode, encode_lines
 from ..web.problems import Problem, problem_of, text_of_error
 from ..web.routes import Route
 from .formats import (
@@ -27,27 +27,28 @@ from .formats import (
     no_registry,
     string_bytes,
 )
-from .json_stream import JsonSplitter
+from .record_stream import RecordStream
 from .shapes import BatchFailure, BatchOutcome, BatchSuccess, ProducedData, ProducedRecord, RecordHeader
 from .v3_clusters import links_of
 from .v3_topics import TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
+    from ...clients.producer.delivery_io import RecordFuture
     from ...clients.records import RecordMetadata
     from ..web.calls_io import Call
 
-# Bound: records of one request that are sent and not acknowledged.
-MAX_IN_FLIGHT = 4000
-# Bound: responses that are encoded in one part of the body.
-MAX_REPORTS = 1000
+# Bound: records of one request that are sent together, and that wait until those are acknowledged.
+MAX_SENT = 4000
+# Bound: bytes of the waiting ones, apart from the last part that was read.
+MAX_WAITING_BYTES = 1 << 20
 # Bound: records of one batch request.
 MAX_BATCH = 10_000
 _FORMATS = {JSON: json_bytes, STRING: string_bytes, BINARY: binary_bytes}
 
 
-class RecordData(msgspec.Struct):
+class RecordData(msgspec.Struct, gc=False):
     """A key or value to produce: `data` is any JSON for JSON, text for STRING, base64 text for BINARY."""
 
     data: msgspec.Raw = embedded()
@@ -59,7 +60,7 @@ class RecordData(msgspec.Struct):
     schema_version: Any = None
 
 
-class ProduceRecord(msgspec.Struct):
+class ProduceRecord(msgspec.Struct, gc=False):
     """A record to produce. `timestamp`: RFC 3339."""
 
     partition_id: int | None = None
@@ -69,7 +70,7 @@ class ProduceRecord(msgspec.Struct):
     timestamp: datetime | None = None
 
 
-class BatchEntry(ProduceRecord, kw_only=True):
+class BatchEntry(ProduceRecord, kw_only=True, gc=False):
     """A record of a batch; `id` identifies it in the response."""
 
     id: str
@@ -79,14 +80,6 @@ class ProduceBatch(msgspec.Struct):
     """Records to produce, at most 10,000."""
 
     entries: list[BatchEntry]
-
-
-class _Report(NamedTuple):
-    """What becomes a response: the outcome of a record, or the error that ends the stream."""
-
-    outcome: asyncio.Future[RecordMetadata] | Problem
-    key_type: str | None
-    value_type: str | None
 
 
 async def _produce(call: Call) -> Reply:
@@ -104,12 +97,14 @@ class _Stream:
 
     def __init__(self, call: Call, topic: str, cluster_id: str) -> None:
         self._call, self._topic, self._cluster_id = call, topic, cluster_id
-        self._waiting: deque[_Report] = deque()
+        self._waiting: list[ProduceRecord | Problem] = []
+        self._waiting_bytes = 0
         self._changed, self._has_room = asyncio.Event(), asyncio.Event()
         self._is_read = False
 
     async def reports(self) -> AsyncIterator[bytes]:
-        """The body of the response."""
+        """The body of the response: records that have arrived are sent together, while the next ones are
+        read, and reported in one part."""
         reader = asyncio.get_running_loop().create_task(self._read())
         try:
             while True:
@@ -118,89 +113,57 @@ class _Stream:
                     await self._changed.wait()
                 if not self._waiting:
                     break
-                first = self._waiting[0].outcome
-                if not isinstance(first, Problem):
-                    await asyncio.wait((first,))
-                part = self._ready()
-                self._has_room.set()
-                yield part
+                records = self._waiting[:MAX_SENT]
+                del self._waiting[:MAX_SENT]
+                if not self._waiting:
+                    self._waiting_bytes = 0
+                    self._has_room.set()
+                outcomes = await _sent(self._call, self._topic, records)
+                reports = [
+                    self._report(record, outcome) for record, outcome in zip(records, outcomes, strict=True)
+                ]
+                yield encode_lines(reports, b"\r\n")
             await reader
         finally:
             reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reader
-            for report in self._waiting:
-                if not isinstance(report.outcome, Problem):
-                    report.outcome.add_done_callback(_retrieved)
 
-    def _ready(self) -> bytes:
-        """The reports that have an outcome, from the first on."""
-        parts: list[bytes] = []
-        while self._waiting and len(parts) < MAX_REPORTS:
-            outcome = self._waiting[0].outcome
-            if not isinstance(outcome, Problem) and not outcome.done():
-                break
-            parts.append(encode(self._report(self._waiting.popleft())))
-        return b"\r\n".join((*parts, b""))
-
-    def _report(self, report: _Report) -> ProducedRecord:
-        if isinstance(report.outcome, Problem):
-            return _failed(report.outcome)
-        error = report.outcome.exception()
-        if error is not None:
-            return _failed(_known(error))
-        done = report.outcome.result()
+    def _report(self, record: ProduceRecord | Problem, outcome: RecordMetadata | Problem) -> ProducedRecord:
+        if isinstance(outcome, Problem) or isinstance(record, Problem):
+            return _failed(outcome)
         return ProducedRecord(
             200,
             self._cluster_id,
-            done.topic,
-            done.partition,
-            done.offset,
-            timestamp_text(done.timestamp),
-            _size(report.key_type, done.serialized_key_size),
-            _size(report.value_type, done.serialized_value_size),
+            outcome.topic,
+            outcome.partition,
+            outcome.offset,
+            timestamp_text(outcome.timestamp),
+            _size(record.key, outcome.serialized_key_size),
+            _size(record.value, outcome.serialized_value_size),
         )
 
     async def _read(self) -> None:
-        """Send the records as they arrive; an error of the stream itself ends it."""
-        splitter = JsonSplitter(self._call.web.max_request_bytes)
+        """Take the records as they arrive; an error of the stream itself ends it."""
+        stream = RecordStream(ProduceRecord, self._call.web.max_request_bytes)
         try:
             async for part in self._call.stream():
-                for document in splitter.feed(part):
-                    self._send(document)
+                self._waiting += stream.feed(part)
+                self._waiting_bytes += len(part)
                 self._changed.set()
                 await self._until_room()
-            splitter.end()
+            stream.end()
         except (Problem, HeadraceError) as error:
-            self._waiting.append(_Report(_known(error), None, None))
+            self._waiting.append(_known(error))
         finally:
             self._is_read = True
             self._changed.set()
 
-    def _send(self, document: bytes) -> None:
-        """Send one record; a record that cannot be sent is reported, and the others go on."""
-        try:
-            record = _decoded(document)
-            made = to_record(record)
-            outcome = self._call.clients.producer.send(
-                self._topic,
-                made.value,
-                key=made.key,
-                partition=made.partition,
-                timestamp=made.timestamp,
-                headers=made.headers,
-            )
-        except (Problem, HeadraceError) as error:
-            self._waiting.append(_Report(_known(error), None, None))
-        else:
-            self._waiting.append(_Report(outcome, _type(record.key), _type(record.value)))
-
     async def _until_room(self) -> None:
         """Back-pressure: the rest of the request is read once the cluster has acknowledged enough."""
-        while len(self._waiting) >= MAX_IN_FLIGHT:
+        while self._waiting and (len(self._waiting) >= MAX_SENT or self._waiting_bytes >= MAX_WAITING_BYTES):
             self._has_room.clear()
             await self._has_room.wait()
-        await self._call.clients.producer.drain()
 
 
 async def _produce_batch(call: Call) -> Reply:
@@ -212,21 +175,11 @@ async def _produce_batch(call: Call) -> Reply:
         raise Problem(422, f"entries must have 1 to {MAX_BATCH} records, not {len(batch.entries)}")
     await call.clients.check_topic(topic)
     failures: list[BatchFailure] = []
-    sent: list[tuple[BatchEntry, ProducerRecord[bytes, bytes]]] = []
-    for entry in batch.entries:
-        try:
-            sent.append((entry, to_record(entry)))
-        except Problem as problem:
-            failures.append(BatchFailure(entry.id, problem.error_code, problem.detail))
-    result = await call.clients.producer.send_many(topic, [record for _, record in sent])
     successes: list[BatchSuccess] = []
-    for (entry, _), future in zip(sent, result, strict=True):
-        error = future.exception()
-        if error is not None:
-            known = _known(error)
-            failures.append(BatchFailure(entry.id, known.error_code, known.detail))
+    for entry, done in zip(batch.entries, await _sent(call, topic, batch.entries), strict=True):
+        if isinstance(done, Problem):
+            failures.append(BatchFailure(entry.id, done.error_code, done.detail))
             continue
-        done = future.result()
         successes.append(
             BatchSuccess(
                 id=entry.id,
@@ -235,11 +188,37 @@ async def _produce_batch(call: Call) -> Reply:
                 partition_id=done.partition,
                 offset=done.offset,
                 timestamp=timestamp_text(done.timestamp),
-                key=_size(_type(entry.key), done.serialized_key_size),
-                value=_size(_type(entry.value), done.serialized_value_size),
+                key=_size(entry.key, done.serialized_key_size),
+                value=_size(entry.value, done.serialized_value_size),
             )
         )
     return Reply(encode(BatchOutcome(successes, failures)), 207)
+
+
+async def _sent(
+    call: Call, topic: str, given: Sequence[ProduceRecord | Problem]
+) -> list[RecordMetadata | Problem]:
+    """The outcome of each record, in their order; one that cannot be sent does not hold up the others."""
+    made = [_made(each) for each in given]
+    result = await call.clients.producer.send_many(
+        topic, [each for each in made if not isinstance(each, Problem)]
+    )
+    futures = iter(result)
+    return [each if isinstance(each, Problem) else _outcome(next(futures)) for each in made]
+
+
+def _made(given: ProduceRecord | Problem) -> ProducerRecord[bytes, bytes] | Problem:
+    if isinstance(given, Problem):
+        return given
+    try:
+        return to_record(given)
+    except Problem as problem:
+        return problem
+
+
+def _outcome(future: RecordFuture) -> RecordMetadata | Problem:
+    metadata, error = future.outcome()
+    return metadata if error is None else _known(error)
 
 
 def to_record(given: ProduceRecord) -> ProducerRecord[bytes, bytes]:
@@ -258,6 +237,7 @@ def to_record(given: ProduceRecord) -> ProducerRecord[bytes, bytes]:
     )
 
 
+@lru_cache(1024)  # records of one request have few
 def timestamp_text(ms: int) -> str | None:
     """A time as RFC 3339; None for a missing or senseless one."""
     try:
@@ -282,14 +262,6 @@ def _bytes(name: str, given: RecordData | None) -> bytes | None:
         raise Problem(422, f"the {name}: {error}", 42201) from None
 
 
-def _decoded(document: bytes) -> ProduceRecord:
-    try:
-        str(document, "utf-8")  # embedded values are taken as they are
-    except UnicodeDecodeError as error:
-        raise Problem(400, f"the record is not UTF-8: {error}", 40001) from None
-    return decoded(document, ProduceRecord)
-
-
 def _known(error: BaseException) -> Problem:
     return problem_of(error) or Problem(500, text_of_error(error), 50002)
 
@@ -298,18 +270,10 @@ def _failed(problem: Problem) -> ProducedRecord:
     return ProducedRecord(problem.error_code, message=problem.detail)
 
 
-def _type(given: RecordData | None) -> str | None:
-    return None if given is None or given.type is None else given.type.upper()
-
-
-def _size(kind: str | None, size: int) -> ProducedData | None:
-    return None if kind is None or size < 0 else ProducedData(kind, size)
-
-
-def _retrieved(outcome: asyncio.Future[RecordMetadata]) -> None:
-    """The client has gone: the error of its record is not logged as one that was forgotten."""
-    if not outcome.cancelled():
-        outcome.exception()
+def _size(given: RecordData | None, size: int) -> ProducedData | None:
+    if given is None or given.type is None or size < 0:
+        return None
+    return ProducedData(given.type.upper(), size)
 
 
 ROUTES = (

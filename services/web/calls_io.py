@@ -4,7 +4,7 @@ of a route table."""
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote
@@ -188,6 +188,7 @@ async def _send(call: Call, reply: Any, send: Send) -> None:
 def decoded(body: bytes, kind: type[T]) -> T:
     """A JSON document as this type. Errors: Problem 400 for malformed JSON, 422 for other fields or types."""
     try:
+        str(body, "utf-8")  # msgspec takes embedded values as they are
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise Problem(422, f"the body does not fit: {error}") from None
@@ -198,6 +199,11 @@ def decoded(body: bytes, kind: type[T]) -> T:
 def encode(value: Any) -> bytes:
     """JSON."""
     return _encoder.encode(value)
+
+
+def encode_lines(values: Sequence[Any], line_end: bytes) -> bytes:
+    """JSON documents, each with the line end: none has one of its own."""
+    return _encoder.encode_lines(values).replace(b"\n", line_end)
 
 
 def _too_large(web: WebConfig) -> Problem:
