@@ -13,7 +13,8 @@ from ..web.server_io import WebServer
 from . import v2_topics, v3_acls, v3_clusters, v3_configs, v3_groups, v3_produce, v3_read, v3_topics
 from .openapi import document, page, page_policy
 from .settings import RestConfig
-from .tails import Tails, TailSettings
+from .tails import Tails
+from .topic_tail import TailSettings
 from .v2_consumers import ConsumerRoutes, Consumers
 from .v3_tail import TailRoutes
 

@@ -24,14 +24,13 @@ class JsonSplitter:
         self._depth = 0
         self._is_in_string = False
 
-    @property
     def is_between(self) -> bool:
         """Whether no document is open."""
         return not self._depth and not self._is_in_string
 
     def rest(self) -> bytes:
         """The bytes behind the last document, which are not looked at any more. Only between documents."""
-        assert self.is_between
+        assert self.is_between()
         rest = bytes(self._buffer)
         self._buffer.clear()
         self._at = 0

@@ -33,9 +33,9 @@ class RecordStream(Generic[T]):
         """The records that end in these bytes; a Problem in place of one that is malformed. Errors: Problem
         400 for text between objects, 413."""
         found: list[T | Problem] = []
-        if not self._splitter.is_between:
+        if not self._splitter.is_between():
             found += self._divided(data, most=1)
-            if not self._splitter.is_between:
+            if not self._splitter.is_between():
                 return found
             data = self._splitter.rest()
         if len(data) <= self._max_bytes:

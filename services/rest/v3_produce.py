@@ -130,8 +130,9 @@ class _Stream:
                 await reader
 
     def _report(self, record: ProduceRecord | Problem, outcome: RecordMetadata | Problem) -> ProducedRecord:
-        if isinstance(outcome, Problem) or isinstance(record, Problem):
-            return _failed(outcome)
+        if isinstance(outcome, Problem):
+            return ProducedRecord(outcome.error_code, message=outcome.detail)
+        assert not isinstance(record, Problem)
         return ProducedRecord(
             200,
             self._cluster_id,
@@ -264,10 +265,6 @@ def _bytes(name: str, given: RecordData | None) -> bytes | None:
 
 def _known(error: BaseException) -> Problem:
     return problem_of(error) or Problem(500, text_of_error(error), 50002)
-
-
-def _failed(problem: Problem) -> ProducedRecord:
-    return ProducedRecord(problem.error_code, message=problem.detail)
 
 
 def _size(given: RecordData | None, size: int) -> ProducedData | None:

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING
 from ...clients.admin.admin_types import LATEST
 from ...protocol.errors import UnknownTopicOrPartitionError
 from ..web.calls_io import Reply
-from ..web.guard_io import SLOT
+from ..web.guard_io import LAST_PART, SLOT
+from ..web.problems import Problem
 from ..web.routes import Route
-from .tails import Tail
+from .tails import Tail, error_event
 from .v3_clusters import links_of
 from .v3_read import START_PARAMS, ReadRecord, format_of, start_offsets
 from .v3_topics import TOPIC, no_topic
 
 if TYPE_CHECKING:
     from ..web.calls_io import Call
-    from .tails import Tails, TopicTail
+    from .tails import Tails
+    from .topic_tail import TopicTail
 
 EVENT_STREAM = "text/event-stream"
+_TOO_SLOW = error_event(Problem(408, "the client reads too slowly: write.timeout.ms", 40801))
 
 
 class TailRoutes:
@@ -51,7 +54,8 @@ class TailRoutes:
             raise
         call.scope[SLOT].release()  # open tails have a bound of their own
         gone = asyncio.ensure_future(call.until_gone())
-        tail = Tail(self._tails, shared, positions, gone)
+        call.scope[LAST_PART] = _TOO_SLOW
+        tail = Tail(self._tails, shared, positions, gone, call.write_chunk)
         return Reply(tail, 200, EVENT_STREAM, {"x-accel-buffering": "no"})
 
     @staticmethod

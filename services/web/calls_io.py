@@ -15,6 +15,8 @@ from .problems import Problem
 from .routes import JSON
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .client_pool_io import ClientPool, UserClients
     from .guard_io import Receive, Scope, Send
     from .routes import Route, RouteTable
@@ -86,6 +88,14 @@ class Call:
         if not re.fullmatch(r"[0-9]{1,19}", value) or int(value) > most:
             raise Problem(400, f"parameter {name} must be a whole number from 0 to {most}", 40002)
         return int(value)
+
+    @property
+    def write_chunk(self) -> Callable[[bytes], bool] | None:
+        """Writes a `chunk_of` a response that has begun, at once; False, without writing, if the client has
+        not read much of what was sent before, or has gone. None if the response has no chunks."""
+        connection = self.scope.get("state", {}).get("connection")
+        is_chunked = self.scope["http_version"] == "1.1" and self.scope["method"] != "HEAD"
+        return connection.write_chunk if connection is not None and is_chunked else None
 
     async def body(self) -> bytes:
         """The whole body. Errors: Problem 413, 408."""
@@ -199,6 +209,11 @@ def decoded(body: bytes, kind: type[T]) -> T:
 def encode(value: Any) -> bytes:
     """JSON."""
     return _encoder.encode(value)
+
+
+def chunk_of(part: bytes) -> bytes:
+    """A part of a response without a length, as HTTP/1.1 transfers it."""
+    return b"%x\r\n%b\r\n" % (len(part), part)
 
 
 def encode_lines(values: Sequence[Any], line_end: bytes) -> bytes:

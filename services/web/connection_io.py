@@ -3,7 +3,10 @@ their number. Imported only after `library.check_library`."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import socket
+import struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import h11
@@ -14,12 +17,14 @@ from .problems import Problem, encoded
 
 if TYPE_CHECKING:
     import asyncio
-    import socket
     from collections.abc import Callable
 
     from .settings import WebConfig
 
 log = logging.getLogger("headrace.web")
+# Bound: bytes that wait for a client, to which the next part of a response is added.
+MAX_UNREAD_BYTES = 64 * 1024
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, 0 seconds
 
 
 class Connection(H11Protocol):
@@ -31,7 +36,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.app_state = {**self.app_state, "transport": transport}
+        self.app_state = {**self.app_state, "connection": self}
         if len(self.connections) > self.limits.max_connections:
             self._refuse(Problem(503, "max.connections are open", 50301, {"retry-after": "1"}))
             return
@@ -52,6 +57,31 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(Problem(400, "the request is not HTTP/1.1"))
+
+    def write_chunk(self, chunk: bytes) -> bool:
+        """Write a chunk of a response that has begun; False if the client has not read what was sent before,
+        up to a bound, or has gone."""
+        transport = self.transport
+        if transport.is_closing() or transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            return False
+        transport.write(chunk)
+        return True
+
+    def end_slowly(self, last_part: bytes, timeout_s: float) -> None:
+        """End a response of chunks with this one, for a client that reads too slowly: the connection is
+        closed when it has read that, or reset after a time."""
+        self.cycle.disconnected = True  # for the server, which would log a response that is not complete
+        self.transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last_part), last_part))
+        self.transport.close()
+        self.loop.call_later(timeout_s, self.reset)
+
+    def reset(self) -> None:
+        """Close, so that neither this process nor the kernel keeps what the client does not read."""
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
 
     def _await_header(self) -> None:
         self._header_timer = self.loop.call_later(self.limits.header_timeout_ms / 1000, self._header_is_late)

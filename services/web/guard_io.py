@@ -4,10 +4,7 @@ responses for all errors. An ASGI application."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import socket
-import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +14,7 @@ from .problems import Problem, encoded, problem_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 
+    from .connection_io import Connection
     from .settings import WebConfig
 
     Scope = MutableMapping[str, Any]
@@ -26,8 +24,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.web")
 SLOT = "headrace.slot"
+# In the scope of a request whose response has no end: its last part if the client reads too slowly.
+LAST_PART = "headrace.last_part"
 CLOSING_TURNS = 3  # of the event loop, until a connection that was aborted counts as lost
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, 0 seconds
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -120,7 +119,7 @@ class Guard:
             slot = scope[SLOT] = await self._admission.enter()
             await application(scope, exchange.receive, exchange.send)
         except ClientGoneError:
-            await exchange.abort()
+            await exchange.give_up()
         except Exception as error:  # noqa: BLE001 - every error becomes a response
             await exchange.fail(error)
         finally:
@@ -149,7 +148,7 @@ class _Exchange:
         self._headers = headers
         self.origin = _text(headers.get(b"origin"))
         self._method: str = scope["method"]
-        self._transport: asyncio.WriteTransport | None = scope.get("state", {}).get("transport")
+        self._connection: Connection | None = scope.get("state", {}).get("connection")
         self._has_started, self._is_read = False, False
 
     @property
@@ -186,7 +185,8 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self._has_started = True
             message = {**message, "headers": self._completed(message.get("headers", ()))}
-        if self._transport is not None and not self._transport.get_write_buffer_size():
+        connection = self._connection
+        if connection is not None and not connection.transport.get_write_buffer_size():
             await self._send(message)  # it cannot block
             return
         try:
@@ -221,16 +221,21 @@ class _Exchange:
         except ClientGoneError:
             await self.abort()
 
-    async def abort(self) -> None:
-        """Reset the connection: neither this process nor the kernel keeps what the client does not read."""
-        transport = self._transport
-        if transport is None:
+    async def give_up(self) -> None:
+        """The client reads too slowly, or has gone."""
+        last_part, connection = self._scope.get(LAST_PART), self._connection
+        path = self._scope["path"]
+        if last_part is None or connection is None or connection.transport.is_closing():
+            await self.abort()
             return
-        connection = transport.get_extra_info("socket")
-        if connection is not None:
-            with contextlib.suppress(OSError):
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        transport.abort()
+        log.info("%s %s: the client reads too slowly: write.timeout.ms", self._method, path)
+        connection.end_slowly(last_part, self._config.write_timeout_ms / 1000)
+
+    async def abort(self) -> None:
+        """Reset the connection."""
+        if self._connection is None:
+            return
+        self._connection.reset()
         for _ in range(CLOSING_TURNS):  # or the server logs a response that is not complete
             await asyncio.sleep(0)
 
