@@ -19,7 +19,7 @@ from .common import (
     form_option,
     reading_command,
 )
-from .console import PORT, serve_console
+from .console import PORT, rest_option, serve_console
 from .output import note, print_object, print_rows, size_text, write_line
 from .watch import watchable
 
@@ -83,14 +83,19 @@ _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "parti
     type=click.IntRange(0, 65535),
     help="Port of the console on 127.0.0.1 [default: 8080].",
 )
+@rest_option
 @changing_command(config_option, form_option, cluster_option)
-def up(settings: Settings, *, has_console: bool, console_port: int | None, **options: Any) -> None:
+def up(
+    settings: Settings, *, has_console: bool, console_port: int | None, has_rest: bool, **options: Any
+) -> None:
     """Start a cluster on Ray, or adopt a running one. It runs until `headrace down`.
 
     -X sets configs of the servers.
     """
     if console_port is not None and not has_console:
         raise click.UsageError("--console-port belongs to --console")
+    if has_rest and not has_console:
+        raise click.UsageError("--rest belongs to --console; `headrace rest` serves REST alone")
     from .. import ray_host
 
     name = settings.cluster_name
@@ -112,6 +117,7 @@ def up(settings: Settings, *, has_console: bool, console_port: int | None, **opt
             admin_config(started.data_dir),
             {"port": PORT if console_port is None else console_port},
             name=name,
+            has_rest=has_rest,
         )
 
 

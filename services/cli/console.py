@@ -17,14 +17,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..console.masking import MaskRule
+    from ..rest.settings import RestConfig
     from ..web.settings import WebConfig
 
 PORT = 8080
+rest_option = click.option(
+    "--rest",
+    "has_rest",
+    is_flag=True,
+    help="Serve REST as well, at the same address, as `headrace rest`.",
+)
 _POLL_S = 1.0
 
 
 def console_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of the console, also of `headrace up --console`."""
+    """The options of the console."""
     for option in (
         click.option(
             "--mask-file",
@@ -40,6 +47,7 @@ def console_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Mask a field of records, such as orders-*:value.card.number; repeatable.",
         ),
         click.option("--read-only", "is_read_only", is_flag=True, help="Refuse every change."),
+        rest_option,
     ):
         command = option(command)
     return command
@@ -76,13 +84,14 @@ def serve_console(
     is_read_only: bool = False,
     masks: tuple[str, ...] = (),
     mask_file: str | None = None,
+    has_rest: bool = False,
 ) -> None:
-    """Serve the console until an interrupt. `config` has keys of the web server and of clients. Errors:
-    ConfigError; OSError if the address is in use."""
+    """Serve the console, and REST, until an interrupt. `config` has keys of the web server, of REST and of
+    clients. Errors: ConfigError; OSError if the address is in use."""
     from ..console.server import console_server
 
     raise_descriptor_limit()  # each tail has a connection
-    web, client_config = _split(config, given)
+    web, rest, client_config = _split(config, given, has_rest=has_rest)
     rules = _mask_rules(masks, mask_file)
     with (
         interrupts(),
@@ -93,20 +102,26 @@ def serve_console(
             is_read_only=is_read_only,
             masks=rules,
             name=name,
+            rest=rest,
         ) as server,
     ):
         note(f"the console is at {server.url}" + (" (read-only)" if is_read_only else ""))
+        if has_rest:
+            note(f"REST is at {server.url}, its description at {server.url}/docs")
         while not server.wait(_POLL_S):
             pass
 
 
-def _split(config: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[WebConfig, dict[str, Any]]:
-    """(config of the web server, config of its clients)."""
+def _split(
+    config: Mapping[str, Any], given: Mapping[str, Any], *, has_rest: bool
+) -> tuple[WebConfig, RestConfig | None, dict[str, Any]]:
+    """(config of the web server, that of REST if it is served, config of the clients of both)."""
+    from ..rest.settings import RestConfig
     from ..web.settings import WebConfig, split_config
 
-    (web,), pairs = split_config(config, WebConfig)
+    (web, *rest), pairs = split_config(config, WebConfig, *((RestConfig,) if has_rest else ()))
     web |= {name: str(value) for name, value in given.items() if value is not None}
-    return WebConfig.of(web), pairs
+    return WebConfig.of(web), RestConfig.of(rest[0]) if has_rest else None, pairs
 
 
 def _mask_rules(masks: tuple[str, ...], mask_file: str | None) -> tuple[MaskRule, ...]:

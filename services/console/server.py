@@ -11,6 +11,7 @@ from ..web.server_io import WebServer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ..rest.settings import RestConfig
     from ..web.client_pool_io import ClientPool
     from ..web.server_io import Application
     from ..web.settings import WebConfig
@@ -29,16 +30,20 @@ def console_server(
     masks: tuple[MaskRule, ...] = (),
     name: str = "",
     most_tails: int = MOST_TAILS,
+    rest: RestConfig | None = None,
 ) -> WebServer:
-    """A web server with the console, to be started. Errors: ImportError with the pip command if a library is
-    missing."""
+    """A web server with the console, and with REST if it has a config, to be started. Errors: ImportError
+    with the pip command if a library is missing."""
     try:
         import jinja2  # noqa: F401 - of the pages
         import python_multipart  # noqa: F401 - of the forms
         import starlette  # noqa: F401 - of the application
     except ImportError as error:
         raise missing_extra(error, PURPOSE, "console") from error
+    from ..rest.application import RestApplication
+    from ..rest.restrictions import Restrictions
     from .application import Console
+    from .beside_rest import ConsoleBesideRest
     from .shared import ConsoleSettings
 
     queries, config = split_query_security(client_config or {})
@@ -47,6 +52,10 @@ def console_server(
     )
 
     def make(pool: ClientPool) -> Application:
-        return Console(pool, settings)
+        console = Console(pool, settings)
+        if rest is None:
+            return console
+        restrictions = Restrictions(is_read_only, masks)
+        return ConsoleBesideRest(console, RestApplication(pool, web, rest, restrictions))
 
     return WebServer({"": make}, web, bootstrap=bootstrap, client_config=config, purpose=PURPOSE)

@@ -10,12 +10,14 @@ import msgspec
 from ..web.calls_io import JsonApplication, Reply
 from ..web.routes import Route, RouteTable
 from ..web.server_io import WebServer
-from . import v2_topics, v3_acls, v3_clusters, v3_configs, v3_groups, v3_produce, v3_read, v3_topics
+from . import v2_topics, v3_acls, v3_clusters, v3_configs, v3_groups, v3_produce, v3_topics
 from .openapi import document, page, page_policy
+from .restrictions import NO_RESTRICTIONS, Restrictions
 from .settings import RestConfig
 from .tails import Tails
 from .topic_tail import TailSettings
 from .v2_consumers import ConsumerRoutes, Consumers
+from .v3_read import ReadRoutes
 from .v3_tail import TailRoutes
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..web.calls_io import Call
     from ..web.client_pool_io import ClientPool
-    from ..web.guard_io import AsgiApp
+    from ..web.guard_io import Receive, Scope, Send
     from ..web.settings import WebConfig
 
 
@@ -49,17 +51,29 @@ async def ready(call: Call) -> Health:
 class RestApplication:
     """REST as a part of a web server."""
 
-    def __init__(self, pool: ClientPool, web: WebConfig, rest: RestConfig) -> None:
+    def __init__(
+        self,
+        pool: ClientPool,
+        web: WebConfig,
+        rest: RestConfig,
+        restrictions: Restrictions = NO_RESTRICTIONS,
+    ) -> None:
+        self._restrictions = restrictions
         limits = TailSettings(rest.max_tails, rest.tail_max_event_bytes, rest.tail_heartbeat_ms / 1000)
-        self._tails = Tails(pool, limits)
+        self._tails = Tails(pool, limits, restrictions)
         self._consumers = Consumers(pool, rest)
         parts = (
-            *(v2_topics, ConsumerRoutes(self._consumers)),
+            *(v2_topics, ConsumerRoutes(self._consumers, restrictions)),
             *(v3_clusters, v3_topics, v3_configs, v3_acls, v3_groups),
-            *(v3_produce, v3_read, TailRoutes(self._tails)),
+            *(v3_produce, ReadRoutes(restrictions), TailRoutes(self._tails)),
         )
         self.table = RouteTable((*self._own_routes(), *(route for part in parts for route in part.ROUTES)))
-        self.asgi: AsgiApp = JsonApplication(self.table, pool, web)
+        self._json = JsonApplication(self.table, pool, web)
+
+    async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request. Errors: Problem."""
+        self._restrictions.check_method(scope["method"])
+        await self._json(scope, receive, send)
 
     def _own_routes(self) -> tuple[Route, ...]:
         return (

@@ -11,7 +11,7 @@ import msgspec
 from ..web.problems import Problem
 
 NULL = msgspec.Raw(b"null")
-JSON, STRING, BINARY, AUTO = "JSON", "STRING", "BINARY", "AUTO"
+JSON, STRING, BINARY, AUTO, MASKED = "JSON", "STRING", "BINARY", "AUTO", "MASKED"
 OF_REGISTRY = ("AVRO", "JSONSCHEMA", "PROTOBUF")
 SHOWN = (AUTO, JSON, STRING, BINARY)
 _decoder = msgspec.json.Decoder()
@@ -61,7 +61,7 @@ def no_registry(what: str) -> Problem:
 
 class ShownData(msgspec.Struct):
     """A key or value that was read. `data` is any JSON for JSON, text for STRING, base64 for BINARY; it is
-    missing (null) if the value is larger than the event of a tail may be."""
+    missing (null) for MASKED, and if the value is larger than the event of a tail may be."""
 
     type: str
     data: Any

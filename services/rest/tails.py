@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ...clients.aio.consumer_io import AsyncConsumer
     from ..web.client_pool_io import ClientPool, UserClients
+    from .restrictions import Restrictions
     from .topic_tail import TailSettings, Write
 
 # Bound: consumers of tails that catch up.
@@ -41,8 +42,8 @@ MAX_CATCHING_UP = 16
 class Tails:
     """All tails of the server."""
 
-    def __init__(self, pool: ClientPool, settings: TailSettings) -> None:
-        self._pool, self.settings = pool, settings
+    def __init__(self, pool: ClientPool, settings: TailSettings, restrictions: Restrictions) -> None:
+        self._pool, self.settings, self._restrictions = pool, settings, restrictions
         self._topics: dict[tuple[int, str, str], TopicTail] = {}
         self._catching_up = asyncio.Semaphore(MAX_CATCHING_UP)
         self.count = 0
@@ -59,7 +60,8 @@ class Tails:
         shared = self._topics.get(key)
         if shared is None or shared.failure is not None:
             self._pool.keep(clients)  # the request that began ends earlier than the other tails
-            shared = self._topics[key] = TopicTail(clients, topic, wanted, self.settings)
+            masked = self._restrictions.of_topic(topic)
+            shared = self._topics[key] = TopicTail(clients, topic, wanted, self.settings, masked)
         shared.tails += 1
         self.count += 1
         try:

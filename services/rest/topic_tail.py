@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...clients.aio.consumer_io import AsyncConsumer
     from ...clients.records import Record
     from ..web.client_pool_io import UserClients
+    from .restrictions import MaskedRecords
 
     # Writes a chunk of a response; False if it did not, because the client reads slowly or has gone.
     Write = Callable[[bytes], bool]
@@ -145,8 +146,15 @@ class Audience:
 class TopicTail:
     """The consumer of a topic and its latest records, for all tails of one user."""
 
-    def __init__(self, clients: UserClients, topic: str, wanted: str, settings: TailSettings) -> None:
-        self.clients, self.topic = clients, topic
+    def __init__(
+        self,
+        clients: UserClients,
+        topic: str,
+        wanted: str,
+        settings: TailSettings,
+        masked: MaskedRecords,
+    ) -> None:
+        self.clients, self.topic, self._masked = clients, topic, masked
         self._wanted, self._settings = wanted, settings
         self.tails = 0
         self.failure: BaseException | None = None
@@ -214,7 +222,7 @@ class TopicTail:
 
     def event(self, record: Record[bytes, bytes]) -> Event:
         """The event of a record; large keys and values are left out."""
-        shown = document(record, self._wanted)
+        shown = document(record, self._wanted, self._masked)
         for each in (shown.key, shown.value):
             if each is not None and each.size > self._settings.max_event_bytes:
                 each.data = None

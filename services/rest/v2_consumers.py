@@ -17,7 +17,8 @@ from ...protocol.model import TopicPartition
 from ..web.calls_io import Reply, decoded, encode
 from ..web.problems import Problem, text_of_error
 from ..web.routes import JSON, Route, integer
-from .formats import no_registry
+from .formats import BINARY, no_registry
+from .formats import JSON as JSON_FORMAT
 from .v2_topics import OF_REGISTRY, RETURNED, V2, V2_BINARY, V2_JSON
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ...clients.records import Record
     from ..web.calls_io import Call
     from ..web.client_pool_io import ClientPool, UserClients
+    from .restrictions import Restrictions
     from .settings import RestConfig
 
 log = logging.getLogger("headrace.web")
@@ -220,8 +222,8 @@ class Consumers:
 class ConsumerRoutes:
     """The routes of consumer instances."""
 
-    def __init__(self, consumers: Consumers) -> None:
-        self._consumers = consumers
+    def __init__(self, consumers: Consumers, restrictions: Restrictions) -> None:
+        self._consumers, self._restrictions = consumers, restrictions
         group = "/consumers/{group}"
         one = f"{group}/instances/{{instance}}"
 
@@ -363,11 +365,31 @@ class ConsumerRoutes:
             assert most is not None
             records = await _fetched(instance.consumer, wait_ms / 1000, most)
             try:
-                shown = [_document(record, instance.content_type) for record in records]
+                shown = [self._document(record, instance.content_type) for record in records]
             except Problem:
                 await _rewind(instance.consumer, records)
                 raise
         return Reply(encode(shown), 200, instance.content_type)
+
+    def _document(self, record: Record[bytes, bytes], content_type: str) -> ConsumedRecord:
+        masked = self._restrictions.of_topic(record.topic)
+        is_json = content_type == V2_JSON
+        convert = _embedded if is_json else _base64
+        try:
+            key, value = (
+                masked.embedded(root, data, JSON_FORMAT if is_json else BINARY)
+                if masked.hides(root)
+                else convert(data)
+                for root, data in (("key", record.key), ("value", record.value))
+            )
+        except ValueError:
+            place = f"{record.topic}-{record.partition} at offset {record.offset}"
+            raise Problem(
+                422,
+                f"the record of {place} is neither JSON nor text: skip it by /positions, or use format"
+                " binary",
+            ) from None
+        return ConsumedRecord(record.topic, key, value, record.partition, record.offset)
 
 
 async def _fetched(consumer: AsyncConsumer, wait_s: float, most: int) -> list[Record[bytes, bytes]]:
@@ -397,19 +419,6 @@ async def _rewind(consumer: AsyncConsumer, records: Iterable[Record[bytes, bytes
     for tp, offset in first.items():
         with contextlib.suppress(ConfigError):  # the partition was revoked meanwhile
             await consumer.seek(tp, offset)
-
-
-def _document(record: Record[bytes, bytes], content_type: str) -> ConsumedRecord:
-    convert = _embedded if content_type == V2_JSON else _base64
-    try:
-        key, value = convert(record.key), convert(record.value)
-    except ValueError:
-        place = f"{record.topic}-{record.partition} at offset {record.offset}"
-        raise Problem(
-            422,
-            f"the record of {place} is neither JSON nor text: skip it by /positions, or use format binary",
-        ) from None
-    return ConsumedRecord(record.topic, key, value, record.partition, record.offset)
 
 
 def _embedded(value: bytes | None) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +12,7 @@ from ...protocol.errors import NoOffsetError, OffsetOutOfRangeError
 from ...protocol.model import TopicPartition
 from ..web.problems import Problem, text_of_error
 from ..web.routes import Route, integer, text
-from .formats import AUTO, SHOWN, ShownData, shown
+from .formats import AUTO, SHOWN, ShownData
 from .shapes import ListMetadata, RecordHeader
 from .v3_clusters import links_of
 from .v3_produce import timestamp_text
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from ...clients.records import Record
     from ..web.calls_io import Call
+    from .restrictions import MaskedRecords, Restrictions
 
 DEFAULT_MAX, MOST = 100, 10_000
 # The longest wait for records.
@@ -60,41 +60,59 @@ START_PARAMS = (
 )
 
 
-async def _read(call: Call) -> RecordPage:
-    links = await links_of(call)
-    most = call.number("max", DEFAULT_MAX, most=MOST)
-    wait_ms = call.number("timeout", DEFAULT_WAIT_MS, most=MOST_WAIT_MS)
-    wanted = format_of(call)
-    assert most is not None
-    assert wait_ms is not None
-    topic = await described(call)
-    starts = await start_offsets(call, topic.name, [each.partition for each in topic.partitions], EARLIEST)
-    records = await _fetched(call, starts, most, wait_ms / 1000)
-    ends = {tp.partition: offset for tp, offset in starts.items()}
-    for record in records:
-        ends[record.partition] = record.offset + 1
-    following = ",".join(f"{partition}:{offset}" for partition, offset in sorted(ends.items()))
-    path = ("topics", topic.name, "records")
-    query = f"?offset={following}&max={most}&format={wanted}"
-    return RecordPage(
-        metadata=ListMetadata(links.url(*path), links.url(*path) + query),
-        data=[document(record, wanted) for record in records],
-        next_offsets={str(partition): offset for partition, offset in sorted(ends.items())},
-    )
+class ReadRoutes:
+    """How requests read records."""
+
+    def __init__(self, restrictions: Restrictions) -> None:
+        self._restrictions = restrictions
+        self.ROUTES = (
+            Route(
+                "GET", f"{TOPIC}/records", self._read, "Read records", "v3 Records", None, RecordPage,
+                params=(
+                    *START_PARAMS,
+                    integer("max", "Most records of the response.", default=DEFAULT_MAX),
+                    integer("timeout", "Longest wait for the first record, in ms.", default=DEFAULT_WAIT_MS),
+                ),
+                doc="Not a part of Confluent's API. `offset` may also be the positions of several partitions,"
+                " such as 0:15,1:22; `metadata.next` has them for the records after these.",
+            ),
+        )  # fmt: skip
+
+    async def _read(self, call: Call) -> RecordPage:
+        links = await links_of(call)
+        most = call.number("max", DEFAULT_MAX, most=MOST)
+        wait_ms = call.number("timeout", DEFAULT_WAIT_MS, most=MOST_WAIT_MS)
+        wanted = format_of(call)
+        assert most is not None
+        assert wait_ms is not None
+        topic = await described(call)
+        starts = await start_offsets(
+            call, topic.name, [each.partition for each in topic.partitions], EARLIEST
+        )
+        records = await _fetched(call, starts, most, wait_ms / 1000)
+        ends = {tp.partition: offset for tp, offset in starts.items()}
+        for record in records:
+            ends[record.partition] = record.offset + 1
+        following = ",".join(f"{partition}:{offset}" for partition, offset in sorted(ends.items()))
+        masked = self._restrictions.of_topic(topic.name)
+        path = ("topics", topic.name, "records")
+        query = f"?offset={following}&max={most}&format={wanted}"
+        return RecordPage(
+            metadata=ListMetadata(links.url(*path), links.url(*path) + query),
+            data=[document(record, wanted, masked) for record in records],
+            next_offsets={str(partition): offset for partition, offset in sorted(ends.items())},
+        )
 
 
-def document(record: Record[bytes, bytes], wanted: str) -> ReadRecord:
-    """A record as JSON."""
+def document(record: Record[bytes, bytes], wanted: str, masked: MaskedRecords) -> ReadRecord:
+    """A record as JSON, without masked fields."""
     return ReadRecord(
         partition_id=record.partition,
         offset=record.offset,
         timestamp=timestamp_text(record.timestamp),
-        headers=[
-            RecordHeader(name, None if value is None else base64.b64encode(value).decode())
-            for name, value in record.headers
-        ],
-        key=shown(record.key, wanted),
-        value=shown(record.value, wanted),
+        headers=masked.headers(record.headers),
+        key=masked.shown("key", record.key, wanted),
+        value=masked.shown("value", record.value, wanted),
     )
 
 
@@ -198,17 +216,3 @@ async def _fetched(
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 20
-
-
-ROUTES = (
-    Route(
-        "GET", f"{TOPIC}/records", _read, "Read records", "v3 Records", None, RecordPage,
-        params=(
-            *START_PARAMS,
-            integer("max", "Most records of the response.", default=DEFAULT_MAX),
-            integer("timeout", "Longest wait for the first record, in ms.", default=DEFAULT_WAIT_MS),
-        ),
-        doc="Not a part of Confluent's API. `offset` may also be the positions of several partitions, such as"
-        " 0:15,1:22; `metadata.next` has them for the records after these.",
-    ),
-)  # fmt: skip

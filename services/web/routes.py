@@ -86,21 +86,33 @@ class RouteTable:
 
     def find(self, method: str, raw_path: bytes) -> tuple[Route, dict[str, str]]:
         """(the route, its path parameters). Errors: Problem 404, 405, and 400 for text that is not UTF-8."""
+        methods, params = self._methods(raw_path)
+        route = methods.get("GET" if method == "HEAD" else method)
+        if route is None:
+            allowed = ", ".join(sorted(methods))
+            raise Problem(
+                405, f"{method} is not a method of this path: {allowed}", headers={"allow": allowed}
+            )
+        return route, params
+
+    def has(self, raw_path: bytes) -> bool:
+        """Whether there is a route of this path, with any method."""
+        try:
+            self._methods(raw_path)
+        except Problem:
+            return False
+        return True
+
+    def _methods(self, raw_path: bytes) -> tuple[dict[str, Route], dict[str, str]]:
+        """(the routes of a path by method, its parameters). Errors: Problem 400, 404."""
         segments = raw_path.strip(b"/").split(b"/")
         if len(segments) > _MAX_SEGMENTS:
             raise Problem(404, "there is no such path")
         parts = [_decoded(segment) for segment in segments]
         for pattern, methods in self._by_shape.get(len(parts), ()):
             params = _match(pattern, parts)
-            if params is None:
-                continue
-            route = methods.get("GET" if method == "HEAD" else method)
-            if route is None:
-                allowed = ", ".join(sorted(methods))
-                raise Problem(
-                    405, f"{method} is not a method of this path: {allowed}", headers={"allow": allowed}
-                )
-            return route, params
+            if params is not None:
+                return methods, params
         raise Problem(404, "there is no such path")
 
 

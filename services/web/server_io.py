@@ -32,7 +32,7 @@ class Application(Protocol):
 
     @property
     def asgi(self) -> AsgiApp:
-        """Called for each request with a path of this part."""
+        """Called for each request with a path of this part. Its errors become problem responses."""
 
     async def close(self) -> None:
         """End streams and tasks: the server stops, or cannot start."""
