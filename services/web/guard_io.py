@@ -26,6 +26,7 @@ log = logging.getLogger("headrace.web")
 SLOT = "headrace.slot"
 # In the scope of a request whose response has no end: its last part if the client reads too slowly.
 LAST_PART = "headrace.last_part"
+LAST_PART_S = 10.0  # for a client to read the last part of a response that it has read too slowly
 CLOSING_TURNS = 3  # of the event loop, until a connection that was aborted counts as lost
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -229,7 +230,7 @@ class _Exchange:
             await self.abort()
             return
         log.info("%s %s: the client reads too slowly: write.timeout.ms", self._method, path)
-        connection.end_slowly(last_part, self._config.write_timeout_ms / 1000)
+        connection.end_slowly(last_part, LAST_PART_S)
 
     async def abort(self) -> None:
         """Reset the connection."""

@@ -217,6 +217,12 @@ def test_streamed_produce_reports_each_record(rest: httpx.Client, v3: str) -> No
     found = rest.get(f"{topic}/records?partition=1&offset=0").json()["data"][0]
     assert found["headers"] == [{"name": "h", "value": "/w=="}]
     assert (found["key"]["data"], found["value"]["data"]) == ("k", "/w==")
+    invalid = b'{"value":{"type":"JSON","data":"\xff"}}{"value":{"type":"JSON","data":1}}'
+    response = rest.post(f"{topic}/records", content=invalid, headers=headers)
+    assert [json.loads(line)["error_code"] for line in response.text.splitlines()] == [40001, 200]
+    batch = b'{"entries":[{"id":"1","value":{"type":"JSON","data":"\xff"}}]}'
+    refused = rest.post(f"{topic}/records:batch", content=batch, headers=headers)
+    assert (refused.status_code, refused.json()["error_code"]) == (400, 40001)
     cut = rest.post(f"{topic}/records", content=b'{"value":{"type":"JSON","data":1}}{"val', headers=headers)
     assert [json.loads(line)["error_code"] for line in cut.text.splitlines()] == [200, 40001]
     missing = rest.post(f"{v3}/topics/none/records", content=b"{}", headers=headers)

@@ -13,6 +13,7 @@ import pytest
 from headrace.protocol.errors import ConfigError
 from headrace.services.rest.application import rest_server
 from headrace.services.rest.settings import RestConfig
+from headrace.services.web import guard_io
 from headrace.services.web.settings import WebConfig
 from waiting import wait_for
 
@@ -218,6 +219,48 @@ def test_client_that_does_not_read_its_tail(
                 found += [json.loads(line[6:])["offset"] for line in _some(lines, 20)]
             assert found == list(range(600))
             wait_for(lambda: _opens(client, path), "the lazy client is dropped")
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_last_event_of_a_slow_client_says_why(
+    rest: httpx.Client,
+    topics: str,
+    cluster: headrace.LocalCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    is_late: bool,
+) -> None:
+    """It is the end of the response if the client reads on in time; otherwise the connection is reset. What
+    is kept for the client meanwhile is a small part of the records."""
+    if is_late:
+        monkeypatch.setattr(guard_io, "LAST_PART_S", 0.0)
+    rest.post(topics, json={"topic_name": "slow", "replicas_assignments": {"0": [1]}})
+    path = f"{topics}/slow/records:tail"
+    with (
+        rest_server(LIMITS, RestConfig(max_tails=1), bootstrap=cluster.bootstrap) as server,
+        httpx.Client(base_url=server.url, timeout=30) as client,
+        socket.socket() as slow,
+        cluster.producer() as producer,
+    ):
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(30)
+        slow.connect(address_of(client))
+        slow.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        slow.recv(12, socket.MSG_WAITALL)
+        for _ in range(1000):
+            producer.send("slow", b" " * 20_000)
+        producer.flush()
+        wait_for(lambda: _opens(client, path), "the slow client has no tail")
+        found = b""
+        with contextlib.suppress(ConnectionResetError):
+            while data := slow.recv(65536):
+                found += data
+        assert len(found) < 8_000_000  # with the buffers of the kernel
+        _, _, last = found.rpartition(b"event: error\ndata: ")
+        if is_late:
+            assert not found.endswith(b"0\r\n\r\n")
+        else:
+            assert json.loads(last.partition(b"\n")[0])["error_code"] == 40801
+            assert last.endswith(b"\r\n0\r\n\r\n")
 
 
 def _some(lines: Iterator[str], count: int) -> Iterator[str]:
