@@ -306,6 +306,7 @@ class TopicTail:
 
 
 def resolve(future: asyncio.Future[None]) -> None:
+    """Set the result, unless the future is done."""
     if not future.done():
         future.set_result(None)
 
@@ -315,6 +316,7 @@ class MorePartitionsError(HeadraceError):
 
 
 async def assign_at(consumer: AsyncConsumer, positions: Mapping[TopicPartition, int]) -> None:
+    """Read these partitions from these offsets on."""
     await consumer.assign(list(positions))
     for tp, offset in positions.items():
         await consumer.seek(tp, offset)

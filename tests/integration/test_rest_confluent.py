@@ -178,3 +178,85 @@ def test_quick_start_of_version_2_with_binary(curl: Curl) -> None:
     status, refused = curl(mixed)
     assert (status, refused["error_code"]) == (409, 40903)
     assert curl(f"curl -X DELETE {at}")[0] == 204
+
+
+def test_administration_by_version_3(curl: Curl) -> None:
+    """The examples of the API reference: topics with configs, partitions, brokers, configs one and many."""
+    v3 = "http://localhost:8082/v3/clusters/$CLUSTER"
+    status, topic = curl(
+        f"""curl --request POST --url '{v3}/topics' --header 'content-type: application/json' \\
+        --data '{{"topic_name":"topic-X","partitions_count":3,"replication_factor":1,
+                 "configs":[{{"name":"cleanup.policy","value":"compact"}}]}}'"""
+    )
+    assert (status, topic["partitions_count"]) == (201, 3)
+    get = "curl --request GET --header 'Accept: application/json' --url"
+    assert len(curl(f"{get} '{v3}/topics/topic-X/partitions'")[1]["data"]) == 3
+    _, replicas = curl(f"{get} '{v3}/topics/topic-X/partitions/0/replicas'")
+    assert [(each["broker_id"], each["is_leader"]) for each in replicas["data"]] == [(1, True)]
+    _, brokers = curl(f"{get} '{v3}/brokers'")
+    assert [each["broker_id"] for each in brokers["data"]] == [1]
+    one = f"{v3}/topics/topic-X/configs/compression.type"
+    put = "curl --request PUT --header 'Content-Type: application/json' --data"
+    assert curl(f"""{put} '{{"value":"gzip"}}' --url '{one}'""") == (204, None)
+    assert curl(f"{get} '{one}'")[1]["value"] == "gzip"
+    assert curl(f"curl --request DELETE --url '{one}'") == (204, None)
+    alter = (
+        """curl --request POST --header 'Content-Type: application/json' --data '{"data":["""
+        """{"name":"cleanup.policy","operation":"DELETE"},{"name":"compression.type","value":"gzip"}]}'"""
+    )
+    assert curl(f"{alter} --url '{v3}/topics/topic-X/configs:alter'") == (204, None)
+    _, configs = curl(f"{get} '{v3}/topics/topic-X/configs'")
+    values = {each["name"]: each["value"] for each in configs["data"]}
+    assert (values["cleanup.policy"], values["compression.type"]) == ("delete", "gzip")
+    assert curl(f"curl --request DELETE --url '{v3}/topics/topic-X'") == (204, None)
+    status, gone = curl(f"{get} '{v3}/topics/topic-X'")
+    assert (status, gone["error_code"]) == (404, 40403)
+
+
+def test_group_of_version_2_and_its_lag_in_version_3(curl: Curl) -> None:
+    """Records by a binary key and value with headers; a consumer that read some; groups, members and lags."""
+    v3 = "http://localhost:8082/v3/clusters/$CLUSTER"
+    json_type, v2 = "-H 'Content-Type: application/json'", "-H 'Content-Type: application/vnd.kafka.v2+json'"
+    curl(f"""curl -X POST {json_type} -d '{{"topic_name":"lagging","partitions_count":1}}' {v3}/topics""")
+    record = (
+        '{"partition_id":0,"headers":[{"name":"Header-1","value":"SGVhZGVyLTE="}],'
+        '"key":{"type":"BINARY","data":"Zm9vYmFy"},"value":{"type":"STRING","data":"Hello"},'
+        '"timestamp":"2021-02-05T19:14:42Z"}'
+    )
+    _, reports = curl(f"curl -X POST {json_type} -d '{record * 4}' {v3}/topics/lagging/records")
+    assert [json.loads(line)["key"] for line in reports.split()] == [{"type": "BINARY", "size": 6}] * 4
+    _, made = curl(
+        f"""curl -X POST {v2} -d '{{"auto.commit.enable":"false","auto.offset.reset":"earliest"}}' http://localhost:8082/consumers/g"""
+    )
+    at = made["base_uri"]
+    curl(f"""curl -X POST {v2} -d '{{"topics":["lagging"]}}' {at}/subscription""")
+    wait_for(lambda: bool(curl(f"curl {at}/records")[1]), "records of the instance")
+    commit = '{"offsets":[{"topic":"lagging","partition":0,"offset":1}]}'
+    assert curl(f"curl -X POST {v2} -d '{commit}' {at}/offsets")[0] == 204
+    assert "g" in [each["consumer_group_id"] for each in curl(f"curl {v3}/consumer-groups")[1]["data"]]
+    [member] = curl(f"curl {v3}/consumer-groups/g/consumers")[1]["data"]
+    [place] = curl(f"curl {member['assignments']['related']}")[1]["data"]
+    assert (place["topic_name"], place["partition_id"]) == ("lagging", 0)
+    [lag] = curl(f"curl {v3}/consumer-groups/g/lags")[1]["data"]
+    assert (lag["current_offset"], lag["log_end_offset"], lag["lag"]) == (1, 4, 3)
+    summary = curl(f"curl {v3}/consumer-groups/g/lag-summary")[1]
+    assert (summary["max_lag"], summary["total_lag"], summary["max_lag_topic_name"]) == (3, 3, "lagging")
+    assert curl(f"curl -X DELETE {at}")[0] == 204
+
+
+@pytest.mark.parametrize("kind", ["avro", "protobuf", "jsonschema"])
+def test_formats_with_schemas_are_refused(curl: Curl, kind: str) -> None:
+    """They need a schema registry: status 501, for producing and for a consumer instance."""
+    status, refused = curl(
+        f"""curl -X POST -H "Content-Type: application/vnd.kafka.{kind}.v2+json" \\
+        -H "Accept: application/vnd.kafka.v2+json" --data '{{"value_schema": "{{\\"type\\": \\"string\\"}}",
+        "records": [{{"value": "testUser"}}]}}' "http://localhost:8082/topics/{kind}test" """
+    )
+    assert (status, refused["error_code"], refused["status"]) == (501, 501, 501)
+    status, refused = curl(
+        f"""curl -X POST -H "Content-Type: application/vnd.kafka.v2+json" \\
+        --data '{{"name": "my_consumer_instance", "format": "{kind}", "auto.offset.reset": "earliest"}}' \\
+        http://localhost:8082/consumers/my_{kind}_consumer"""
+    )
+    assert (status, refused["error_code"]) == (501, 501)
+    assert "schema registry" in refused["message"]
