@@ -18,7 +18,7 @@ from headrace.clients.cluster.network import Address
 from headrace.services.console.application import CONTENT_POLICY
 from headrace.services.console.latencies_io import read_latencies
 from headrace.services.console.masking import mask_rule
-from headrace.services.console.pages import PAGES
+from headrace.services.console.pages import PAGES, messages
 from headrace.services.console.server import console_server
 from headrace.services.web.settings import WebConfig
 from markers import until_markers_are_written
@@ -145,6 +145,14 @@ def test_downloads_are_files_of_other_programs(pages: Pages) -> None:
     table = pq.read_table(io.BytesIO(response.content))
     assert sorted(json.loads(value.as_py())["id"] for value in table["value"]) == list(range(10))
     assert "a file is one of" in plain(pages.get("/topics/orders/download", 400, **{"as": "exe"}))
+
+
+def test_downloads_have_a_bound(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In records, and in bytes after which no further page is read."""
+    monkeypatch.setattr(messages, "MOST_DOWNLOADED", 30)
+    assert len(pages.http.get("/topics/orders/download").text.splitlines()) == 30
+    monkeypatch.setattr(messages, "MOST_DOWNLOADED_BYTES", 0)
+    assert pages.http.get("/topics/orders/download").text == ""
 
 
 def test_hostile_records_are_only_text(pages: Pages) -> None:

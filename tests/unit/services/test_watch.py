@@ -2,9 +2,13 @@
 
 import json
 
+import click
 import pytest
 from command_line import CommandLine
 from fake_cluster import FakeCluster
+from headrace.protocol.errors import HeadraceError
+from headrace.services.cli.common import NotFoundError
+from headrace.services.cli.watch import Watch
 
 
 @pytest.fixture
@@ -30,3 +34,25 @@ def test_count_without_watch_is_refused(shell: CommandLine, fake: FakeCluster) -
 
 def test_watch_ends_at_an_error(shell: CommandLine, fake: FakeCluster) -> None:
     assert shell("topic", "describe", "nowhere", "--watch", "--count", "9")[0] == 3
+
+
+def test_failed_refresh_is_followed_by_the_next(capsys: pytest.CaptureFixture[str]) -> None:
+    """A node may be restarting. The first refresh must not fail; the exit code is that of the last one."""
+    outcomes: list[HeadraceError | None] = [None, NotFoundError("no leader"), None, NotFoundError("gone")]
+    left = outcomes[:]
+
+    def refresh() -> None:
+        error = left.pop(0)
+        if error is not None:
+            raise error
+
+    with pytest.raises(click.exceptions.Exit) as end:
+        Watch(True, 0.0, 3).run(refresh)
+    assert (end.value.exit_code, capsys.readouterr().err) == (0, "headrace: no leader\n")
+    left[:] = outcomes[:2]
+    with pytest.raises(click.exceptions.Exit) as end:
+        Watch(True, 0.0, 2).run(refresh)
+    assert end.value.exit_code == 1
+    left[:] = outcomes[3:]
+    with pytest.raises(NotFoundError, match="gone"):
+        Watch(True, 0.0, 2).run(refresh)
