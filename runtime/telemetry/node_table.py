@@ -156,7 +156,7 @@ AT_MIN_ISR = gauge(
 LOST_TO_MIN_ISR = gauge(
     "headrace",
     _REPLICAS,
-    "UnderReplicatedAtMinIsrCount",
+    "UnderReplicatedAtMinIsr",
     "Led partitions that have lost replicas, and have just min.insync.replicas in-sync replicas left.",
     unit="{partition}",
 )

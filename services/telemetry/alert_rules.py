@@ -151,7 +151,7 @@ REPLICATION = (
     ),
     AlertRule(
         "HeadraceAtMinIsr",
-        "sum by (cluster) (headrace_replica_manager_under_replicated_at_min_isr_count) > 0",
+        "sum by (cluster) (headrace_replica_manager_under_replicated_at_min_isr) > 0",
         "15m",
         TICKET,
         "{{ $value }} partitions have just min.insync.replicas in-sync replicas: the next loss stops writes.",

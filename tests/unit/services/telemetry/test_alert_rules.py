@@ -123,8 +123,8 @@ CASES: dict[str, tuple[Series, Series]] = {
         one(f"{P}underreplicatedpartitions", "0"),
     ),
     "HeadraceAtMinIsr": (
-        one("headrace_replica_manager_under_replicated_at_min_isr_count", "1"),
-        one("headrace_replica_manager_under_replicated_at_min_isr_count", "0"),
+        one("headrace_replica_manager_under_replicated_at_min_isr", "1"),
+        one("headrace_replica_manager_under_replicated_at_min_isr", "0"),
     ),
     "HeadraceIsrFlapping": (
         one(f"{P}isrshrinks_total", "0+1"),
