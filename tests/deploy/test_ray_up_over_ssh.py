@@ -281,9 +281,10 @@ def check_doctor_and_bundle(cluster: Cluster) -> None:
         assert len(machine["reach"]) == 6
         assert {each["error"] for each in machine["reach"]} == {""}
         assert abs(machine["clock"]["skew_s"]) < 1
-    assert not {"versions", "ray-niceness", "ray-head", "ray-token"} & {
-        e["check"] for e in report["findings"]
-    }
+    unwanted = {"versions", "ray-head", "ray-token"}
+    if os.nice(0) == 0:  # else the test runs under `nice`, and the machines with it
+        unwanted.add("ray-niceness")
+    assert not unwanted & {each["check"] for each in report["findings"]}
     facts = cluster.json("debug bundle -f /tmp/bundle.tar.gz")
     assert facts["missing"] == []
     names = cluster.on(cluster.head, "tar tzf /tmp/bundle.tar.gz").splitlines()
