@@ -128,15 +128,18 @@ fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60;
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),60) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(if $(KIND),--kind $(KIND)) $(if $(FIRST),--first $(FIRST))
 
 deploy-test: $(STAMP) ## `ray up` over ssh on three machines of namespaces: kill, upgrade, drain, replace (root; 15 min)
-	@$(BIN)/python -m pytest -q -n 0 -m deploy tests/deploy $(ARGS)
+	@$(BIN)/python -m pytest -q -n 0 -m deploy tests/deploy/test_ray_up_over_ssh.py $(ARGS)
 
-# Helm and the types of the KubeRay operator, as Go modules, in build/
-deploy-check: $(STAMP) ## the chart by Helm, the manifests of KubeRay by the operator's validation (needs Go)
-	@mkdir -p build/kuberay && cp tests/deploy/kuberay/* build/kuberay/
-	@test -x build/helm || GOBIN=$$PWD/build go install helm.sh/helm/v3/cmd/helm@v3.16.4
-	@cd build/kuberay && go mod tidy && go build -o check . && ./check ../../deploy/kuberay/*.yaml
-	@build/helm lint --quiet deploy/helm/headrace
-	@HEADRACE_HELM=$$PWD/build/helm $(BIN)/python -m pytest -q -n 0 tests/unit/deploy
+# Helm is built from its Go module, which takes minutes, once; of the KubeRay operator only its schemas are read.
+HELM_MODULE := helm.sh/helm/v3/cmd/helm@v3.16.4
+KUBERAY_MODULE := github.com/ray-project/kuberay/ray-operator@v1.5.0
+deploy-check: $(STAMP) ## the chart by Helm, the manifests by KubeRay's schemas (Go 1.22; REWRITE=1 renders the chart for the tests)
+	@mkdir -p build && test -x build/helm || GOBIN=$$PWD/build go install $(HELM_MODULE)
+	@GOFLAGS=-modcacherw go mod download $(KUBERAY_MODULE)
+	@HEADRACE_HELM=$$PWD/build/helm REWRITE=$(REWRITE) \
+	    HEADRACE_KUBERAY_CRDS=$$(go env GOMODCACHE)/$(KUBERAY_MODULE)/config/crd/bases \
+	    $(BIN)/python -m pytest -q -n 0 -m deploy tests/deploy/test_kubernetes_tools.py $(ARGS)
+	@$(BIN)/python -m pytest -q -n 0 tests/unit/deploy
 
 faults: $(STAMP) ## kill, pause, cut off and wipe real processes (ONLY=s08 runs one scenario; JOBS=n; MINUTES=m for long ones)
 	$(if $(MINUTES),HEADRACE_FAULT_MINUTES=$(MINUTES)) $(BIN)/python -m pytest -q -n $(or $(JOBS),2) --dist loadgroup -m "faults or not faults" tests/faults $(if $(ONLY),-k $(ONLY)) $(ARGS)

@@ -1,50 +1,27 @@
 """deploy/kuberay and deploy/helm: schemas of Kubernetes, and config files that the servers accept.
 
-`make deploy-check` also checks them with helm and with the types of the KubeRay operator.
+The objects of the chart are those in the folder `rendered`, which Helm made of the chart as it is:
+`make deploy-check` compares them with Helm's, and writes them with REWRITE=1.
 """
 
 from __future__ import annotations
 
+import copy
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 from headrace.services.server.config_file import CONTROLLER, NODE, server_file
+from rendered_chart import CHART, RENDERED, VARIANTS, chart_digest
 
 ROOT = Path(__file__).parents[3]
-CHART = ROOT / "deploy" / "helm" / "headrace"
 KUBERAY = ROOT / "deploy" / "kuberay"
-VERSION, KUBERNETES = "1.33", "1.33.0"
-
-
-def helm() -> str:
-    """The program, of the path or of `make deploy-check`."""
-    found = os.environ.get("HEADRACE_HELM") or shutil.which("helm")
-    if found is None:
-        pytest.skip("no helm: `make deploy-check` installs it")
-    return found
-
-
-def template(*arguments: str) -> tuple[int, str]:
-    command = [
-        helm(),
-        "template",
-        "log",
-        str(CHART),
-        "--namespace",
-        "data",
-        "--kube-version",
-        KUBERNETES,
-        *arguments,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    return done.returncode, done.stdout if not done.returncode else done.stderr
+VERSION = "1.33"
 
 
 def documents(text: str) -> list[Any]:
@@ -110,15 +87,17 @@ def test_schema_refuses_a_planted_mistake() -> None:
         validated(pod)
 
 
-@pytest.mark.parametrize("arguments", [(), ("--set", "antiAffinity=hard,controllers.replicas=1")])
-def test_chart_renders_objects_that_kubernetes_and_the_servers_accept(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_rendered_objects_are_of_the_chart_as_it_is() -> None:
+    """`make deploy-check REWRITE=1` renders them again."""
+    found = {name: (RENDERED / f"{name}.yaml").read_text().splitlines()[0] for name in VARIANTS}
+    assert found == dict.fromkeys(VARIANTS, f"# {chart_digest()}")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_chart_renders_objects_that_kubernetes_and_the_servers_accept(variant: str, tmp_path: Path) -> None:
     """Every object has a valid schema; the config files in it, with the arguments of the pods, start
     servers."""
-    code, text = template(*arguments)
-    assert code == 0, text
-    found = documents(text)
+    found = documents((RENDERED / f"{variant}.yaml").read_text())
     for each in found:
         validated(each)
     kinds = sorted(each["kind"] for each in found)
@@ -132,7 +111,7 @@ def test_chart_renders_objects_that_kubernetes_and_the_servers_accept(
         )
         for role in (CONTROLLER, NODE)
     )
-    count = 1 if arguments else 3
+    count = 3 if variant == "default" else 1
     assert (len(node.controllers), len(controller.controllers)) == (count, count - 1)
     assert (node.name, controller.name) == ("node-1", "controller-100")
     assert node.config.to_mapping()["advertised.listeners"] == (
@@ -146,9 +125,26 @@ def test_chart_renders_objects_that_kubernetes_and_the_servers_accept(
 
 
 @pytest.mark.parametrize(
-    "value", ["controllers.replicas=2", "nodes.storage=much", "antiAffinity=none", "nodes.replica=4"]
+    ("path", "value"),
+    [
+        ("controllers.replicas", 2),
+        ("nodes.storage", "much"),
+        ("antiAffinity", "none"),
+        ("nodes.replica", 4),
+        ("ports.kafka", "9092"),
+        ("image.repository", ""),
+    ],
 )
-def test_chart_refuses_values_outside_of_its_schema(value: str) -> None:
-    code, text = template("--set", value)
-    assert code != 0
-    assert "values don't meet the specifications of the schema" in text
+def test_schema_of_the_values_refuses_others(path: str, value: object) -> None:
+    """Helm checks values with this schema before it renders; the values of the chart are accepted."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    jsonschema.validate(values, schema)
+    changed = copy.deepcopy(values)
+    *folders, last = path.split(".")
+    place = changed
+    for name in folders:
+        place = place[name]
+    place[last] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(changed, schema)
