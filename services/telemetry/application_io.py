@@ -14,11 +14,9 @@ from ...runtime.telemetry import process_table as table
 from ...runtime.telemetry.exporting import APPLICATION
 from ...runtime.telemetry.samples import Samples
 from ...runtime.telemetry_config import ApplicationTelemetryConfig
-from .endpoint_io import Endpoint
+from .exporters_io import Exporters
 from .gathering_io import MIN_AGE_S, own_version
-from .otlp_io import OtlpPush
 from .process_io import measure_process
-from .ray_io import RayPush
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,13 +50,7 @@ class ApplicationTelemetry:
     def __init__(self, config: ApplicationTelemetryConfig) -> None:
         """Errors: ConfigError."""
         self._gatherer = _Gatherer()
-        self._address = config.metrics_endpoint
-        self._endpoint = None if self._address is None else Endpoint(config, self._gatherer)
-        self._pushes: list[OtlpPush | RayPush] = []
-        if config.metrics_otlp_enable:
-            self._pushes.append(OtlpPush(config, self._gatherer))
-        if config.metrics_ray_enable:
-            self._pushes.append(RayPush(config, self._gatherer))
+        self._exporters = Exporters(config, self._gatherer)
 
     def add(self, *sources: Any) -> None:
         """Export the metrics of these, too. Errors: TypeError for an object without metrics."""
@@ -66,25 +58,21 @@ class ApplicationTelemetry:
 
     def start(self) -> None:
         """Called by `start_telemetry`."""
-        if self._endpoint is not None and self._address is not None:
-            self._endpoint.start(*self._address)
-        for push in self._pushes:
-            push.start()
+        self._exporters.start()
 
     @property
     def url(self) -> str | None:
         """Of the endpoint; None without one."""
-        return None if self._endpoint is None else self._endpoint.url
+        return self._exporters.url
+
+    def status(self) -> dict[str, Any]:
+        """The URL of the endpoint, and how often the others have pushed or failed; JSON-able."""
+        return self._exporters.status()
 
     def close(self) -> None:
         """End the exporters."""
-        if self._endpoint is not None:
-            self._endpoint.close()
-        for push in self._pushes:
-            push.close()
-        for push in self._pushes:
-            push.finish()
-        self._pushes.clear()
+        for finish in self._exporters.close():
+            finish()
 
     def __enter__(self) -> Self:
         return self

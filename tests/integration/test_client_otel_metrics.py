@@ -1,11 +1,13 @@
 """The metrics of clients, as a meter provider of OpenTelemetry collects them."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import headrace
 import pytest
 from headrace import aio
+from headrace.clients.consumer import record_reader_io
 from headrace.protocol.errors import MessageTooLargeError
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -108,4 +110,23 @@ def test_failed_sends_of_asyncio_have_the_error() -> None:
     with headrace.local() as cluster, cluster.admin() as admin:
         admin.create_topics(headrace.NewTopic("t", configs={"max.message.bytes": 200})).raise_for_errors()
         assert asyncio.run(send(cluster.bootstrap)) == {None: 1, "MessageTooLargeError": 1}
+    provider.shutdown()
+
+
+def test_poll_lasts_from_the_call_that_returns_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not from an earlier call that returned none."""
+    clock = SimpleNamespace(now_s=1.0)
+    monkeypatch.setattr(record_reader_io, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    with headrace.local() as cluster, cluster.admin() as admin, cluster.producer() as producer:
+        admin.create_topics(headrace.NewTopic("t")).raise_for_errors()
+        with cluster.consumer("t", auto_offset_reset="earliest") as consumer:
+            headrace.export_metrics(consumer, meter_provider=provider)
+            assert consumer.poll(0.01) == []
+            clock.now_s += 100
+            producer.send("t", b"x").result(60)
+            assert len(consumer.poll(60)) == 1
+            (poll,) = collected(reader)["messaging.client.operation.duration"]
+    assert (poll.count, poll.sum) == (1, 0)
     provider.shutdown()

@@ -108,3 +108,13 @@ def test_a_port_in_use_is_named(cluster: LocalCluster) -> None:
     taken = urls(cluster)["nodes"][0].split("/")[2]
     with pytest.raises(OSError, match=r"the metrics of node 1: .*in use"):
         headrace.local(metrics_listener=taken)
+
+
+def test_flushes_are_timed() -> None:
+    """With durability=fsync each acknowledged batch waits for a flush of its log."""
+    with headrace.local(log_durability="fsync") as made, made.admin() as admin, made.producer() as producer:
+        admin.create_topics(headrace.NewTopic("t")).raise_for_errors()
+        producer.send("t", b"x").result(60)
+        times = made.status()["nodes"][0]["metrics"]["LogFlushRateAndTimeMs"]
+    assert times["count"] >= 1
+    assert 0 < times["mean"] <= times["max"]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,30 @@ def test_traces_go_through_actors_and_read_tasks(cluster: LocalCluster) -> None:
         return sum(table.num_rows for table in task()), ended_spans()
 
     assert ray.get(run.remote(task), timeout=60) == (3, [("poll traced", trace_id, 3)])
+
+
+def test_tasks_export_their_metrics(cluster: LocalCluster) -> None:
+    """A worker passes rows and bytes to Ray's pipeline, and serves them to Prometheus."""
+    create(cluster, "counted", 1, 30)
+    options = {"bootstrap.servers": cluster.bootstrap, "subscribe": "counted"}
+    (task,) = reading_io.TopicDatasource(*plan_of(options)).get_read_tasks(1)
+
+    @ray.remote(num_cpus=0)
+    def run(task: Any) -> tuple[list[str], bool]:
+        exporters = {"metrics_ray_enable": True, "metrics_ray_interval_ms": 100}
+        with headrace.start_telemetry(
+            headrace.pipelines, metrics_listener="127.0.0.1:0", **exporters
+        ) as telemetry:
+            assert sum(table.num_rows for table in task()) == 30
+            until(lambda: telemetry.status()["ray"]["pushes"] > 0, 30, 0.05)
+            assert telemetry.status()["ray"]["failures"] == 0
+            text = urllib.request.urlopen(telemetry.url).read().decode()
+        own = [line for line in text.splitlines() if line.startswith("headrace_pipeline_records_read")]
+        return own, "headrace_pipeline_bytes_read_total" in text
+
+    lines, has_bytes = ray.get(run.remote(task), timeout=60)
+    assert 'headrace_pipeline_records_read_total{topic="counted"} 30' in lines
+    assert has_bytes
 
 
 def test_ranges_end_at_markers_and_headers_may_repeat(cluster: LocalCluster) -> None:
