@@ -30,12 +30,16 @@ OF_RAY = (
 )
 STATUS_EVERY_S = 0.2  # more often, the queries of all servers would delay their start
 PATIENCE_S = 400.0  # time limits of a command and of a starting cluster, shorter than the one of pytest
-# The queries of `headrace status`, without the second in which each command loads Ray.
+# The queries of `headrace status`, without the second in which each command loads Ray; below a span, which
+# the calls of the actors carry.
 ASK_STATUS = """
 import json, sys
 from headrace.services import ray_host
+from opentelemetry.sdk.trace import TracerProvider
+tracer = TracerProvider().get_tracer("status")
 for cluster in sys.stdin:
-    print(json.dumps(ray_host.status(cluster.strip())), flush=True)
+    with tracer.start_as_current_span("status"):
+        print(json.dumps(ray_host.status(cluster.strip())), flush=True)
 """
 # Starts Ray as `headrace up` does; it runs until the end of the input.
 RUN_RAY = """
