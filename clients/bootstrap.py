@@ -87,6 +87,10 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
 
 
 def _address(part: str) -> Address:
+    if "://" in part:
+        raise ConfigError(
+            f"bad bootstrap address {part!r}: expected host:port, without {part.split('//')[0]}//"
+        )
     if part.startswith("["):
         host, bracket, rest = part[1:].partition("]")
         separator, port = rest[:1], rest[1:]

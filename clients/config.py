@@ -14,7 +14,7 @@ from ..protocol.errors import ConfigError
 from ..runtime.config import KIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key, nearest_key
 from ..runtime.config_references import is_provider_key
 from .durations import duration_ms
-from .foreign_names import advice_for
+from .foreign_names import advice_for, general_advice
 from .producer_config import ProducerConfig as ProducerConfig
 from .producer_config import RequestConfig, TracingConfig
 from .security_config import SecurityConfig
@@ -265,6 +265,7 @@ def dotted(name: str, schemas: Iterable[type[Config]], *, is_keyword: bool = Fal
         return known[name]
     advice = advice_for(name) or _other_clients(name)
     hint = nearest_key(name, dict.fromkeys(known.values()), is_keyword=is_keyword)
+    advice = advice or (None if hint else general_advice(name))
     raise ConfigError(f"unknown config key {name!r}{hint if advice is None else f'; {advice}'}")
 
 

@@ -23,7 +23,7 @@ PRODUCER, CONSUMER, OTHER = "producer", "consumer", "other"
 
 
 class ClientName(NamedTuple):
-    """How the series of a client are told apart."""
+    """The attributes that distinguish the series of a client."""
 
     client_id: str
     group: str

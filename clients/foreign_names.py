@@ -104,7 +104,6 @@ _SECURITY_STARTS: Mapping[str, str] = {
     "sasl_oauthbearer": _TOKEN,
     "sasl_kerberos": _GSSAPI,
     "sasl_gssapi": _GSSAPI,
-    "sasl_": _MECHANISM,
     "security_": _SSL,
     "oauth": _TOKEN,
 }
@@ -120,6 +119,11 @@ def advice_for(name: str) -> str | None:
         if plain.startswith(start):
             return advice
     return _ADVICE.get(plain)
+
+
+def general_advice(name: str) -> str | None:
+    """For a key that has neither `advice_for` nor a similar name; None for most."""
+    return _MECHANISM if name.replace(".", "_").lower().startswith("sasl_") else None
 
 
 def refuse_foreign(names: Mapping[str, object]) -> None:

@@ -31,6 +31,13 @@ def cli_page() -> str:
         "",
         "Exit codes: 0 success, 1 error, 2 wrong usage, 3 not found, 4 partial failure, 130 interrupted."
         " Results go to standard output, messages to standard error.\n",
+        "`-o wide` adds the columns that the table leaves out, `-o name` of commands that list prints names"
+        " only, for other commands; `yaml` has the data of `json`, `jsonl` a line per row. With `--watch` a"
+        " command repeats until Ctrl-C, which exits with 130: on a terminal each turn replaces the one"
+        " before, with `-o json` a turn is a line. Commands that last show their progress on standard error"
+        " if it is a terminal, unless `-q` or a machine-readable format is given.\n",
+        "`headrace kafka-tools kafka-topics.sh --create --topic orders` translates a command line of Kafka's"
+        " tools; the table at the end of this page has the main uses.\n",
     ]
     for name, command in _walk(cli, ""):
         parts += _section(name, command)

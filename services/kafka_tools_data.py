@@ -474,10 +474,17 @@ SECURITY_TOOLS: Tools = {
 OTHER_TOOLS: Tools = {
     "kafka-server-start": (
         ("server.properties", "headrace up --nodes 1", "`-X key=value` has the keys of the file"),
+        ("server.properties (one process, without Ray)", "headrace server node -c server.properties"),
     ),
     "kafka-server-stop": (("", "headrace down"),),
     "kafka-jmx": (
-        ("--object-name …", "", "there is no JMX; `headrace status -o json` has the metrics of servers"),
+        (
+            "--object-name …",
+            "headrace telemetry targets",
+            "there is no JMX: Prometheus reads these endpoints",
+        ),
+        ("(alert rules)", "headrace telemetry rules"),
+        ("(dashboards)", "headrace telemetry dashboards overview"),
     ),
     "kafka-run-class": (("CLASS", "", "there are no Java classes"),),
     "connect-standalone": (("", "", _CONNECT),),

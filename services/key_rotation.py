@@ -37,6 +37,10 @@ class RunningServers(Protocol):
         """Restart a server, which reads its files. Returns when the old process has stopped, or later."""
 
 
+def unseen(_done: int, _all: int) -> None:
+    """Progress without a display."""
+
+
 class KeyRotation:
     """One run of `headrace security rotate`."""
 
@@ -46,9 +50,12 @@ class KeyRotation:
         servers: RunningServers,
         report: Callable[[str], None],
         timeout_s: float,
+        progress: Callable[[int, int], None] = unseen,
     ) -> None:
-        """`timeout_s`: for each step of each server."""
+        """`timeout_s`: for each step of each server. `progress` takes the number of servers that have a new
+        key, and of all."""
         self._folder, self._servers, self._report, self._timeout_s = folder, servers, report, timeout_s
+        self._progress = progress
 
     def run(self) -> None:
         """Errors: RotationError, whose text has the steps before the next run; ConfigError, OSError."""
@@ -57,6 +64,7 @@ class KeyRotation:
         if done:
             self._report("continuing the rotation that was interrupted")
         for name in names:
+            self._progress(len(done), len(names))
             if name not in done:
                 self._replace(name)
                 done = [*done, name]

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-def restart(cluster: str, names: Sequence[str], report: Callable[[str], None], timeout_s: float) -> None:
+def restart(
+    cluster: str,
+    names: Sequence[str],
+    report: Callable[[str], None],
+    timeout_s: float,
+    progress: Callable[[int, int], None],
+) -> None:
     """Restart these servers, or all, one after the other. Errors: RestartError, ConfigError for what is no
     name of a server, UnknownClusterError, those of Ray."""
     chosen = list(map(server_name, names))
@@ -25,4 +31,4 @@ def restart(cluster: str, names: Sequence[str], report: Callable[[str], None], t
         namespace = ray_host.namespace_of(cluster)
         with joined(cluster_file.ray_address, namespace, cluster_file.ray_env) as ray:
             servers = RayServers(ray, cluster_file, checked_secret(cluster, namespace))
-            RollingRestart(servers, report, timeout_s).run(chosen)
+            RollingRestart(servers, report, timeout_s, progress).run(chosen)

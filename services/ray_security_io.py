@@ -58,6 +58,7 @@ def rotate(
     secret: bool,
     certificates: bool,
     timeout_s: float,
+    progress: Callable[[int, int], None],
 ) -> None:
     """Replace keys, secret or certificates of a running cluster. Errors: RotationError, ConfigError, those of
     Ray."""
@@ -83,7 +84,7 @@ def rotate(
                 report(f"{path} is new: listeners use it for new connections within about a second")
             if keys:
                 servers = RayServers(ray, cluster_file, checked_secret(cluster, namespace))
-                KeyRotation(key_folder(cluster_file), servers, report, timeout_s).run()
+                KeyRotation(key_folder(cluster_file), servers, report, timeout_s, progress).run()
 
 
 def security_status(cluster: str) -> list[dict[str, Any]]:

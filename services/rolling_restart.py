@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import HeadraceError
 from ..runtime.waiting_io import until
-from .key_rotation import POLL_S, in_order, missing
+from .key_rotation import POLL_S, in_order, missing, unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,9 +26,16 @@ class RestartError(HeadraceError):
 class RollingRestart:
     """One run of `headrace restart`."""
 
-    def __init__(self, servers: RunningServers, report: Callable[[str], None], timeout_s: float) -> None:
-        """`timeout_s`: for each server."""
+    def __init__(
+        self,
+        servers: RunningServers,
+        report: Callable[[str], None],
+        timeout_s: float,
+        progress: Callable[[int, int], None] = unseen,
+    ) -> None:
+        """`timeout_s`: for each server. `progress` takes the number of servers that are done, and of all."""
         self._servers, self._report, self._timeout_s = servers, report, timeout_s
+        self._progress = progress
 
     def run(self, names: Sequence[ServerName] = ()) -> None:
         """Restart these servers, or all. Errors: RestartError."""
@@ -38,6 +45,7 @@ class RollingRestart:
             known = ", ".join(map(str, sorted(statuses)))
             raise RestartError(f"the cluster has no {unknown[0]}: it has {known}")
         chosen = [name for name in in_order(statuses) if not names or name in names]
+        self._progress(0, len(chosen))
         for number, name in enumerate(chosen, 1):
             before = self._whole(f"{name} was not restarted")[name]["pid"]
             self._servers.restart(name)
@@ -45,6 +53,7 @@ class RollingRestart:
             found = self._whole(f"{name} was restarted", is_new)[name]
             version = found.get("version", "?")
             self._report(f"{name} runs headrace {version} ({number}/{len(chosen)})")
+            self._progress(number, len(chosen))
 
     def _whole(self, situation: str, also: Callable[[Statuses], bool] = lambda _: True) -> Statuses:
         """The statuses, once all servers serve and `also` holds. Errors: RestartError."""

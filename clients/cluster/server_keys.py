@@ -1,8 +1,8 @@
 """The public keys of servers that a client trusts, and the order in which it tries them. Pure.
 
 It begins with pinned keys. A server that has one of them names those of the other servers; then these are
-trusted as well, since the connection proves who says it. A new list replaces the one before, so that a key
-that is replaced in the cluster is not trusted for long.
+trusted as well, since the connection proves the identity of the server. A new list replaces the one before,
+so that a key that is replaced in the cluster is not trusted for long.
 """
 
 from __future__ import annotations

@@ -472,8 +472,8 @@ class ClassicMember(MemberCore):
 
     def _leaving(self, reason: str) -> SendRequest:
         config = self.config
-        who = LeavingMember(self.member_id, config.group_instance_id, reason[:255])
-        return SendRequest(LEAVE_GROUP, LeaveGroupRequest(config.group_id, (who,)))
+        leaving = LeavingMember(self.member_id, config.group_instance_id, reason[:255])
+        return SendRequest(LEAVE_GROUP, LeaveGroupRequest(config.group_id, (leaving,)))
 
 
 def _is_free(claims: Mapping[str, int], member_id: str) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PartitionState(Enum):
-    """Whether a partition has a leader, and who may lead it next."""
+    """Whether a partition has a leader, and the replicas that may lead it next."""
 
     NEW = "new"
     ONLINE = "online"  # the leader has every acknowledged record

@@ -85,8 +85,8 @@ class ConsumerHeartbeats:
             self._members.report(body.group_id, after, owned)
         self._members.begin_session(body.group_id, after, now)
         reported = self._members.reported.get((body.group_id, member_id), {})
-        has_all_told = reported == after.assigned and not after.pending
-        is_told = is_full(body) or known_epoch != after.epoch or not has_all_told
+        is_reconciled = reported == after.assigned and not after.pending
+        sends_assignment = is_full(body) or known_epoch != after.epoch or not is_reconciled
         outcome = Outcome(draft.decided())
         self._members.end_classic_waits(draft.group, outcome, now)
         outcome.answer(
@@ -96,7 +96,7 @@ class ConsumerHeartbeats:
                 member_id,
                 after.epoch,
                 interval_ms,
-                _in_message(after.assigned) if is_told else None,
+                _in_message(after.assigned) if sends_assignment else None,
             ),
         )
         return outcome

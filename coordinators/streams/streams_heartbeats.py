@@ -282,9 +282,9 @@ class StreamsHeartbeats:
         statuses: tuple[Status, ...],
     ) -> StreamsGroupHeartbeatResponse:
         reported = self._members.reported.get((body.group_id, after.member_id), NO_TASKS)
-        has_all_told = reported == after.assigned and not after.pending
-        is_told = is_full(body) or body.member_epoch != after.epoch or not has_all_told
-        active, standby, warmup = by_role(after.assigned) if is_told else (None, None, None)
+        is_reconciled = reported == after.assigned and not after.pending
+        sends_assignment = is_full(body) or body.member_epoch != after.epoch or not is_reconciled
+        active, standby, warmup = by_role(after.assigned) if sends_assignment else (None, None, None)
         endpoint_epoch = self._members.endpoint_epochs.epoch_of(body.group_id)
         endpoints = None
         if endpoint_epoch != body.endpoint_information_epoch:

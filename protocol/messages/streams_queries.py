@@ -1,6 +1,6 @@
 """Interactive queries: what the instances of a streams application ask each other. Headrace's own.
 
-Keys and values are the bytes of the stores; who asks has their serdes.
+Keys and values are the bytes of the stores; the client of the query has their serdes.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ THROTTLED = counter(
     "headrace",
     "ClientQuotaManager",
     "throttled-total",
-    "Responses that told a client to pause, by quota.",
+    "Responses with a throttle time, by quota.",
     labels=("quota",),
 )
 QUOTA_METERS = gauge(

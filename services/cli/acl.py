@@ -18,6 +18,7 @@ from .common import (
     reading_command,
 )
 from .output import note, print_object, print_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from ...clients.sync.admin_io import Admin
@@ -74,12 +75,13 @@ def delete(settings: Settings, *, is_all: bool, dry_run: bool, **given: Any) -> 
     "--matching", is_flag=True, help="Include rules of prefixes and of * that apply to the resource."
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def list_rules(settings: Settings, **given: Any) -> None:
     """List the rules that match all given options; without options, all rules."""
     with open_admin(settings, settings.client_config()) as admin:
         rules = admin.describe_acls(filter_of(given))
     _print(settings, rules)
-    if not rules and settings.form == "text":
+    if not rules and settings.is_text:
         note("no rules match")
 
 
@@ -125,7 +127,7 @@ def lint_rules(settings: Settings) -> None:
         }
         for found in lint(authorizer.rules, authorizer.super_users, members=members)
     ]
-    if rows or settings.form != "text":
+    if rows or not settings.is_text:
         print_rows(rows, ("rule", "reason", "because_of"), settings.form)
     else:
         note("every rule has an effect")
@@ -150,7 +152,7 @@ def _authorizer(admin: Admin) -> RuleAuthorizer:
 
 
 def _print(settings: Settings, rules: list[AclBinding]) -> None:
-    if rules or settings.form != "text":
+    if rules or not settings.is_text:
         print_rows([_row(rule) for rule in rules], _COLUMNS, settings.form)
 
 

@@ -15,7 +15,7 @@ from ...protocol.model import AUDIT_TOPIC, TopicPartition
 from ...runtime.waiting_io import until
 from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, reading_command
 from .interrupts import interrupts
-from .output import note, print_rows, write_line
+from .output import note, print_rows, print_stream, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,9 +64,12 @@ def audit(settings: Settings, *, since: str | None, follow: bool, **wanted: str 
                 places = _partitions(cluster.admin())
         rows = (row for row in _rows(consumer, places, since_ms, follows=follow) if _matches(row, wanted))
         if follow:
-            for row in rows:
-                write_line(_line(row) if settings.form == "text" else json.dumps(row))
-        elif (found := list(rows)) or settings.form != "text":
+            if settings.is_text:
+                for row in rows:
+                    write_line(_line(row))
+            else:
+                print_stream(rows, "jsonl" if settings.form == "json" else settings.form)
+        elif (found := list(rows)) or not settings.is_text:
             print_rows(found, COLUMNS, settings.form)
 
 

@@ -17,9 +17,9 @@ from .common import (
     config_option,
     form_option,
 )
-from .completion import topic_names
+from .completion import node_ids, topic_names
 from .output import note, print_object, print_rows, size_text, write_line
-from .progress import progress_bar
+from .progress import BYTES, progress_bar, quiet_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -86,6 +86,7 @@ def pace_options(command: Any) -> Any:
     type=click.IntRange(min=0),
     multiple=True,
     metavar="ID",
+    shell_complete=node_ids,
     help="Move only from or to this node; repeatable.",
 )
 @click.option(
@@ -94,6 +95,7 @@ def pace_options(command: Any) -> Any:
     type=click.IntRange(min=0),
     multiple=True,
     metavar="ID",
+    shell_complete=node_ids,
     help="Move nothing from or to this node; repeatable.",
 )
 @click.option(
@@ -142,7 +144,7 @@ def pace_options(command: Any) -> Any:
     show_default=True,
     help="With --watch: seconds for which the cluster must have been healthy.",
 )
-@changing_command(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option, quiet_option)
 def balance(settings: Settings, *, action: str | None, is_executed: bool, **options: Any) -> None:
     """Propose moves that balance the cluster, with their cost; --execute carries them out.
 
@@ -171,7 +173,8 @@ def _once(
     from ..balance.runner_io import Pace
 
     pace = Pace(options["throttle"], options["max_concurrent"], options["patience_s"])
-    facts = facts_of(admin, options["sample_s"])
+    with progress_bar("measuring traffic"):
+        facts = facts_of(admin, options["sample_s"])
     check_nodes(facts, (*limits.nodes, *limits.excluded))
     made = plan(facts.snapshot, limits, with_dirs=True)
     show_plan(settings, made, pace.throttle)
@@ -231,7 +234,7 @@ def show_plan(settings: Settings, made: Plan, throttle: int | None) -> None:
     goals = goal_rows(made.before, made.after)
     seconds = made.duration_s(throttle)
     copied = made.copied_bytes
-    if settings.form != "text":
+    if not settings.is_text:
         print_object(
             {
                 "moves": moves,
@@ -295,7 +298,7 @@ def execute(admin: Admin, made: Plan, pace: Pace, again: str, *, ignored: Iterab
 
     failed: dict[str, str] = {}
     total = made.copied_bytes + sum(each.size_bytes for each in made.dir_moves)
-    with progress_bar("moving replicas", total) as advance:
+    with progress_bar("moving replicas", total, BYTES) as advance:
         runner = Runner(admin, made.moves, pace, advance, ignored=ignored)
         try:
             outcome = runner.run()

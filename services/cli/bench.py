@@ -22,6 +22,7 @@ from .completion import topic_names
 from .interrupts import interrupts
 from .output import note, print_object, write_line
 from .produce import CODECS
+from .progress import progress_bar, quiet_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 MOST_WORKERS = 64
 SMALLEST_STAMPED = 16
 MOST_STAMPED = 100_000_000  # Bound: the reader keeps one byte per record to find lost and duplicate records
-_ALL = (bootstrap_option, cluster_option, config_option, form_option)
+_ALL = (bootstrap_option, cluster_option, config_option, form_option, quiet_option)
 _GLOBAL = changing_command(*_ALL)  # it creates and fills temporary topics
 
 
@@ -199,7 +200,7 @@ def produce(settings: Settings, **options: Any) -> None:
 
     target = _target(settings, options)
     plan = _send_plan(target, options)
-    with _progress_line() as watch:
+    with _progress(settings, _planned(plan)) as watch:
         outcome = runs.run_produce(plan, _topic_plan(options), watch, note)
     _finish(outcome, settings)
 
@@ -228,7 +229,7 @@ def consume(settings: Settings, **options: Any) -> None:
         raise click.UsageError("--from end needs --records")
     plan = _read_plan(target, options, from_end=options["start"] == "end")
     fill = _fill_plan(target, options, options["records"] or DEFAULT_RECORDS)
-    with _progress_line() as watch:
+    with _progress(settings, options["records"]) as watch:
         outcome = runs.run_consume(plan, options["records"], fill, _topic_plan(options), watch, note)
     _finish(outcome, settings)
 
@@ -269,7 +270,7 @@ def latency(settings: Settings, **options: Any) -> None:
     if plan.warmup + sum(plan.count(index) or 0 for index in range(plan.workers)) > MOST_STAMPED:
         raise click.UsageError(f"at most {MOST_STAMPED} records can be tracked")
     tail = ReadPlan(target=target, partitions=1, timeout_s=options["timeout"])
-    with _progress_line() as watch:
+    with _progress(settings, _planned(plan)) as watch:
         outcome = runs.run_latency(plan, tail, _topic_plan(options), watch, note)
     _finish(outcome, settings)
 
@@ -295,7 +296,7 @@ def mixed(settings: Settings, **options: Any) -> None:
     plan = _send_plan(target, options)
     reader = _read_plan(target, {**options, "api": options["read_api"]}, from_end=options["start"] == "end")
     fill = _fill_plan(target, options, options["preload_records"]) if options["preload_records"] else None
-    with _progress_line() as watch:
+    with _progress(settings, _planned(plan)) as watch:
         outcome = runs.run_mixed(plan, reader, fill, _topic_plan(options), watch, note)
     _finish(outcome, settings)
 
@@ -420,34 +421,40 @@ def _check_arrow() -> None:
 
 
 @contextlib.contextmanager
-def _progress_line() -> Iterator[Watch]:
-    """Handle Ctrl-C, and print the running counts once a second on standard error."""
-    with interrupts(), contextlib.ExitStack() as stack:
-        show: Callable[[str], Any] = note
-        if sys.stderr.isatty():
-            from rich.console import Console
-
-            show = stack.enter_context(Console(stderr=True).status("starting")).update
+def _progress(settings: Settings, records: int | None) -> Iterator[Watch]:
+    """Handle Ctrl-C, and show the running counts: in a bar, or elsewhere than on a terminal as a line per
+    second on standard error. `records`: those that the first group of workers sends or reads, if known."""
+    with interrupts(), progress_bar("preparing", records, "records") as bar:
+        show = bar.describe if sys.stderr.isatty() or settings.is_quiet else note
         last: dict[str, tuple[int, int]] = {}
 
         def watch(groups: Sequence[tuple[str, Totals]], start_ns: int) -> None:
             at_ns = now_ns()
             parts = []
-            for title, totals in groups:
-                records, size_bytes, failed = totals.read()
+            for number, (title, totals) in enumerate(groups):
+                count, size_bytes, failed = totals.read()
+                if not number and start_ns:
+                    bar.reach(count)
                 before, before_ns = last.get(title, (0, min(start_ns or at_ns, at_ns)))
-                last[title] = records, at_ns
-                rate = max(records - before, 0) / max((at_ns - before_ns) / 1e9, 0.001)
-                text = f"{title} {records:,} records, {size_bytes / 1e6:,.1f} MB, {rate:,.0f} records/s"
+                last[title] = count, at_ns
+                rate = max(count - before, 0) / max((at_ns - before_ns) / 1e9, 0.001)
+                text = f"{title} {count:,} records, {size_bytes / 1e6:,.1f} MB, {rate:,.0f} records/s"
                 parts.append(text + (f", {failed:,} failed" if failed else ""))
             show(f"{max(at_ns - start_ns, 0) / 1e9:.0f} s: {'; '.join(parts)}" if start_ns else "preparing")
 
         yield watch
 
 
+def _planned(plan: SendPlan) -> int | None:
+    """The records that the producers will send; None for a plan with a duration and no rate."""
+    counts = [plan.count(index) for index in range(plan.workers)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
 def _finish(outcome: Outcome, settings: Settings) -> None:
     """Print the result, valid or not; an invalid one is an error."""
-    if settings.form == "text":
+    if settings.is_text:
         for line in text_report(outcome.report):
             write_line(line)
     else:

@@ -16,16 +16,21 @@ from .common import (
     cluster_option,
     config_option,
     form_option,
+    list_form_option,
     reading_command,
 )
+from .completion import subscription_names
 from .output import note, print_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from ...clients.sync.admin_io import Admin
 
 KEYS = ("metrics", "interval.ms", "match")
 _COLUMNS = ("name", *KEYS)
-_name_option = click.option("--name", metavar="NAME", help="Name of the subscription.")
+_name_option = click.option(
+    "--name", metavar="NAME", shell_complete=subscription_names, help="Name of the subscription."
+)
 
 
 @click.group("client-metrics")
@@ -37,7 +42,8 @@ def client_metrics() -> None:
 
 
 @client_metrics.command("list")
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, list_form_option)
+@watchable
 def list_subscriptions(settings: Settings) -> None:
     """List the names of all subscriptions to client metrics."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -47,6 +53,7 @@ def list_subscriptions(settings: Settings) -> None:
 @client_metrics.command()
 @_name_option
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def describe(settings: Settings, *, name: str | None) -> None:
     """Show a subscription, or all subscriptions."""
     from ...clients.admin.admin_types import Resource
@@ -91,7 +98,13 @@ def alter(
 
 
 @client_metrics.command()
-@click.option("--name", metavar="NAME", required=True, help="Name of the subscription.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    required=True,
+    shell_complete=subscription_names,
+    help="Name of the subscription.",
+)
 @changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, name: str) -> None:
     """Delete a subscription."""

@@ -21,6 +21,7 @@ from .common import (
 )
 from .console import PORT, rest_option, serve_console
 from .output import note, print_object, print_rows, size_text, write_line
+from .progress import progress_bar, quiet_option
 from .watch import watchable
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "parti
     help="Port of the console on 127.0.0.1 [default: 8080].",
 )
 @rest_option
-@changing_command(config_option, form_option, cluster_option)
+@changing_command(config_option, form_option, cluster_option, quiet_option)
 def up(
     settings: Settings, *, has_console: bool, console_port: int | None, has_rest: bool, **options: Any
 ) -> None:
@@ -99,7 +100,8 @@ def up(
     from .. import ray_host
 
     name = settings.cluster_name
-    started = ray_host.up(ray_host.UpOptions(cluster=name, config=settings.config, **options), note)
+    with progress_bar(f"starting cluster {name}"):
+        started = ray_host.up(ray_host.UpOptions(cluster=name, config=settings.config, **options), note)
     cluster: dict[str, Any] = {
         "cluster": started.cluster,
         "nodes": started.nodes,
@@ -133,7 +135,7 @@ def kafka_addresses(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 @click.command()
 @click.option("--delete-data", is_flag=True, help="Delete the logs as well: all records are lost.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
-@changing_command(form_option, cluster_option)
+@changing_command(form_option, cluster_option, quiet_option)
 def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
     """Stop a cluster, and the Ray that `headrace up` started for it. The logs are kept."""
     from .. import ray_host
@@ -142,11 +144,14 @@ def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
     if delete_data and not is_sure:
         click.confirm(f"Delete every record of cluster {name!r}?", abort=True, err=True)
     try:
-        troubles = ray_host.down(name, note, delete_data=delete_data)
+        with progress_bar(f"stopping cluster {name}"):
+            troubles = ray_host.down(name, note, delete_data=delete_data)
     except UnknownClusterError as error:
         raise NotFoundError(str(error)) from error  # without the hint to start one
     for trouble in troubles:
         note(f"warning: {trouble}")
+    if not settings.is_text:
+        print_object({"cluster": name, "state": "down", "troubles": troubles}, settings.form)
     if troubles:
         raise PartialFailureError(f"cluster {name!r} is down, but not every server stopped cleanly")
     note(f"cluster {name!r} is down")
@@ -162,7 +167,7 @@ def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
     show_default=True,
     help="Seconds to wait for each server, until all replicas are in sync again.",
 )
-@changing_command(cluster_option)
+@changing_command(cluster_option, quiet_option)
 def restart(settings: Settings, *, servers: tuple[str, ...], timeout_s: float) -> None:
     """Restart servers of a cluster on Ray one after the other, without an outage, for example for an upgrade.
 
@@ -171,7 +176,8 @@ def restart(settings: Settings, *, servers: tuple[str, ...], timeout_s: float) -
     from ..ray_restart_io import restart as restart_servers
 
     name = chosen_cluster(settings.cluster_name, known_clusters(), "--cluster")
-    restart_servers(name, servers, note, timeout_s)
+    with progress_bar("restarting", unit="servers") as bar:
+        restart_servers(name, servers, note, timeout_s, bar.reach)
 
 
 @click.command()
@@ -186,7 +192,7 @@ def status(settings: Settings) -> None:
         found, show = _seen_by_clients(settings), _print_nodes
     else:
         found, show = _seen_by_ray(settings), _print_text
-    if settings.form != "text":
+    if not settings.is_text:
         print_object(found, settings.form)
     else:
         show(found)

@@ -10,6 +10,7 @@ import click
 from ...protocol.errors import KafkaError
 from .admin import open_admin, raise_first
 from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, reading_command
+from .completion import node_ids
 from .output import print_object, print_rows, write_line
 from .watch import watchable
 
@@ -34,7 +35,7 @@ def show_id(settings: Settings) -> None:
     """Print the id of the cluster."""
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_cluster().cluster_id
-    if settings.form == "text":
+    if settings.is_text:
         write_line(found)
     else:
         print_object({"cluster_id": found}, settings.form)
@@ -69,7 +70,12 @@ def endpoints(settings: Settings, *, include_fenced: bool, of_controllers: bool)
 
 @cluster.command("api-versions")
 @click.option(
-    "--node", "nodes", type=click.IntRange(min=0), multiple=True, help="Only this node; repeatable."
+    "--node",
+    "nodes",
+    type=click.IntRange(min=0),
+    multiple=True,
+    shell_complete=node_ids,
+    help="Only this node; repeatable.",
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def api_versions(settings: Settings, *, nodes: tuple[int, ...]) -> None:

@@ -22,12 +22,16 @@ from ..cluster_files_io import (
 )
 from ..discovery import CLUSTER_VARIABLE, chosen_cluster
 from ..secured_files import parse_properties
-from .output import OUTPUT_FORMATS, OutputFormat, note
+from .output import NAME, OUTPUT_FORMATS, TEXT_FORMATS, OutputFormat, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+# In errors and help: 'many' is not a valid integer, in place of "integer range".
+click.IntRange.name = "integer"
+click.FloatRange.name = "number"
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_PARTIAL = 0, 1, 2, 3, 4
 # Default client timeout on the command line: shorter than the minute of a program, as a person waits.
@@ -68,10 +72,16 @@ class Settings:
     form: OutputFormat = "text"
     cluster: str | None = None
     is_debug: bool = False
+    is_quiet: bool = False
     effect: Effect = Effect.CHANGES
     _fallback: str | None = (
         None  # the cluster of a reading command, if none was named and the default is down
     )
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the output is for people: a table or lines, in place of JSON or YAML."""
+        return self.form in TEXT_FORMATS
 
     @property
     def cluster_name(self) -> str:
@@ -150,6 +160,12 @@ class Settings:
         return chosen_cluster(name, known, "--cluster")
 
 
+def find_settings() -> Settings:
+    """Those of the running command; the defaults outside of one."""
+    context = click.get_current_context(silent=True)
+    return Settings() if context is None else context.find_object(Settings) or Settings()
+
+
 def client_defaults() -> dict[str, str]:
     """Client config of the command line, unless environment variables override it."""
     is_set = "HEADRACE_DEFAULT_API_TIMEOUT_MS" in os.environ
@@ -211,9 +227,20 @@ def config_option(command: F) -> F:
 
 
 def form_option(command: F) -> F:
-    """-o text, json or jsonl."""
+    """-o, with OUTPUT_FORMATS."""
     return click.option(
         "-o", "--output", "form", type=click.Choice(OUTPUT_FORMATS), help="Format of the output."
+    )(command)
+
+
+def list_form_option(command: F) -> F:
+    """-o, also with `name`: the first column alone, for other commands."""
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice([*OUTPUT_FORMATS, NAME]),
+        help="Format of the output; name: only the names, one per line.",
     )(command)
 
 
@@ -271,6 +298,8 @@ def _command(
             ):
                 if value and option not in options:
                     raise click.UsageError(f"{flag} has no effect on `{context.command_path}`", context)
+            if settings.form == NAME and list_form_option not in options:
+                raise click.UsageError(f"`{context.command_path}` has no -o name", context)
             return context.invoke(command, settings, **given)
 
         result: Any = wrapped
@@ -290,3 +319,4 @@ def absorb(settings: Settings, given: dict[str, Any]) -> None:
     settings.form = given.pop("form", None) or settings.form
     settings.cluster = given.pop("cluster", None) or settings.cluster
     settings.is_debug = given.pop("is_debug", False) or settings.is_debug
+    settings.is_quiet = given.pop("is_quiet", False) or settings.is_quiet

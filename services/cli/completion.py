@@ -80,6 +80,38 @@ def node_ids(context: click.Context, _parameter: click.Parameter, incomplete: st
     return _names(context, incomplete, ask)
 
 
+def user_names(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Users with passwords of the cluster that the command line names."""
+    return _names(context, incomplete, lambda admin: admin.describe_users())
+
+
+def role_names(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Roles of the cluster that the command line names."""
+    return _names(context, incomplete, lambda admin: admin.describe_roles())
+
+
+def namespaces(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Prefixes of the namespaces of the cluster that the command line names."""
+    return _names(context, incomplete, lambda admin: admin.describe_namespaces())
+
+
+def subscription_names(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Subscriptions to client metrics of the cluster that the command line names."""
+
+    def ask(admin: Admin) -> Iterable[str]:
+        configured = admin.list_config_resources(configured_only=True)
+        return (each.name for each in configured if each.kind == "client-metrics")
+
+    return _names(context, incomplete, ask)
+
+
+def feature_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Features of this version; no cluster is asked."""
+    from ...protocol.metadata.features import SUPPORTED
+
+    return sorted(name for name in SUPPORTED if name.startswith(incomplete))
+
+
 def _names(context: click.Context, incomplete: str, ask: Callable[[Admin], Iterable[str]]) -> list[str]:
     """Names with the typed prefix; none if the cluster does not answer within ASK_TIMEOUT_MS."""
     from ...clients.sync.admin_io import Admin
@@ -87,8 +119,10 @@ def _names(context: click.Context, incomplete: str, ask: Callable[[Admin], Itera
     try:
         # A note about the selected cluster would appear in the typed line.
         with contextlib.redirect_stderr(io.StringIO()):
-            where = _settings(context).addresses()
-        with Admin(where, config={"default.api.timeout.ms": str(ASK_TIMEOUT_MS)}) as admin:
+            settings = _settings(context)
+            where = settings.addresses()
+            config = {**settings.client_config(), "default.api.timeout.ms": str(ASK_TIMEOUT_MS)}
+        with Admin(where, config=config) as admin:
             found = sorted(ask(admin))
     except (click.ClickException, HeadraceError, OSError, ValueError):
         return []
@@ -96,11 +130,14 @@ def _names(context: click.Context, incomplete: str, ask: Callable[[Admin], Itera
 
 
 def _settings(context: click.Context) -> Settings:
-    """-b and --cluster of the typed words: those after the command's name override those before."""
-    given: dict[str, Any] = {}
+    """-b, --cluster, -X and --command-config of the typed words: those after the command's name override
+    those before."""
+    given: dict[str, Any] = {"config": {}, "command_config": {}}
     step: click.Context | None = context
     while step is not None:
         for name in ("bootstrap", "cluster"):
             given[name] = given.get(name) or step.params.get(name)
+        for name in ("config", "command_config"):
+            given[name] = {**(step.params.get(name) or {}), **given[name]}
         step = step.parent
     return Settings(**given, effect=effect_of(context.command) or Effect.CHANGES)

@@ -21,6 +21,7 @@ from .common import (
 )
 from .completion import group_names, node_ids, topic_names
 from .output import note, print_rows, write_line
+from .watch import watchable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -100,6 +101,7 @@ def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Show the value of each source, and the meaning of the key.",
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def describe(
     settings: Settings,
     *,
@@ -129,9 +131,9 @@ def describe(
             for resource in part:
                 if resource not in found.errors:
                     rows += _rows(resource, found[resource], is_all=is_all)
-    if settings.form == "text" and is_verbose:
+    if settings.is_text and is_verbose:
         _print_at_length(rows)
-    elif rows or settings.form != "text":
+    elif rows or not settings.is_text:
         print_rows(rows, _COLUMNS, settings.form)
     elif not errors:
         note("no configs are set; --all includes inherited values and defaults")
@@ -209,7 +211,7 @@ def keys(settings: Settings) -> None:
     """Print the reference of all config keys: topics, groups, nodes, controllers and clients."""
     from ..reference import config_page, config_rows
 
-    if settings.form == "text":
+    if settings.is_text:
         write_line(config_page())
     else:
         print_rows(config_rows(), (), settings.form)
@@ -221,7 +223,7 @@ def _alter(
     results = admin.alter_configs(dict.fromkeys(wanted, changes), validate_only=dry_run)
     done = [resource for resource in wanted if resource not in results.errors]
     state = "could be changed" if dry_run else "changed"
-    if settings.form != "text":
+    if not settings.is_text:
         rows = [{"resource": _name(resource), "state": state} for resource in done]
         print_rows(rows, ("resource", "state"), settings.form)
     elif done:

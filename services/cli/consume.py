@@ -14,7 +14,8 @@ from .completion import group_names, topic_names
 from .consume_group import POLL_RECORDS, POLL_S, group_config, group_records, matching_topics, until_idle
 from .interrupts import interrupts
 from .offsets import NOTATION, ReadRange, read_range, start_offset
-from .output import OUTPUT_FORMATS
+from .output import TEXT_FORMATS
+from .progress import progress_bar, quiet_option
 from .tokens import RecordFormat, default_format, unescaped
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from ...clients.sync.admin_io import Admin
     from ...clients.sync.consumer_io import Consumer
     from ...protocol.model import TopicPartition
+    from .progress import ProgressBar
     from .tokens import AnyRecord
+
+_FORMATS = ("text", "json", "jsonl")  # a record at a time
 
 
 @click.command()
@@ -74,15 +78,17 @@ if TYPE_CHECKING:
 )
 @click.option("-Z", "--null", "shows_null", is_flag=True, help="Print NULL for a null key or value.")
 @click.option("-u", "--unbuffered", is_flag=True, help="Flush the output after each record.")
-@reading_command(bootstrap_option, cluster_option, config_option)
+@reading_command(bootstrap_option, cluster_option, config_option, quiet_option)
 def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> None:
     """Print the records of topics, and new records as they arrive, until Ctrl-C."""
     if bool(topics) == (options["regex"] is not None):
         raise click.UsageError("name topics, or give --include")
-    forms = [text for text in options["where"] if text in OUTPUT_FORMATS]
-    form = forms[-1] if forms else settings.form
+    forms = [text for text in options["where"] if text in _FORMATS]
+    form = forms[-1] if forms else "text" if settings.form in TEXT_FORMATS else settings.form
+    if form not in _FORMATS:
+        raise click.UsageError(f"`consume` prints {', '.join(_FORMATS)}, not {form}")
     try:
-        span = read_range(tuple(text for text in options["where"] if text not in OUTPUT_FORMATS))
+        span = read_range(tuple(text for text in options["where"] if text not in _FORMATS))
         null = b"NULL" if options["shows_null"] else b""
         text_format = options["text_format"]
         if text_format is None:
@@ -109,14 +115,19 @@ def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> N
         # a group.id from the environment belongs to programs: this command must not commit offsets for it
         cluster.consumer(enable_auto_commit=False) as consumer,
     ):
+        total = None
         topics = topics or matching_topics(cluster.admin(), options["regex"])
         if options["group"] is not None:
             found = group_records(consumer, topics, options["count"], exits=options["exit_at_end"])
         else:
             places = _places(cluster.admin(), topics, options["partitions"])
             stops = _assign(consumer, places, span, exits=options["exit_at_end"])
+            total = sum(max(stops[place] - consumer.position(place), 0) for place in stops) or None
             found = _records(consumer, places, stops, options["count"])
-        _print(until_idle(found, options["timeout_s"]), render, form, options["unbuffered"])
+        total = total if options["count"] is None else options["count"]
+        with progress_bar("reading", total, "records", prints_lines=True) as bar:
+            found = _counted(until_idle(found, options["timeout_s"]), bar)
+            _print(found, render, form, options["unbuffered"])
 
 
 def envelope(record: AnyRecord) -> bytes:
@@ -214,6 +225,17 @@ def _records(
                 yield record
                 printed += 1
         yield None
+
+
+def _counted(records: Iterator[AnyRecord | None], bar: ProgressBar) -> Iterator[AnyRecord | None]:
+    count = 0
+    for record in records:
+        yield record
+        if record is not None:
+            count += 1
+        elif count:
+            bar(count)
+            count = 0
 
 
 def _print(records: Iterator[AnyRecord | None], render: Any, form: str, unbuffered: bool) -> None:

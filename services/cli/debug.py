@@ -19,6 +19,7 @@ from .common import (
     reading_command,
 )
 from .output import note, print_object
+from .progress import progress_bar, quiet_option
 
 MIB = 1 << 20
 
@@ -64,7 +65,7 @@ def debug() -> None:
     show_default=True,
     help="MiB before compression; logs are cut first.",
 )
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option, quiet_option)
 def bundle(
     settings: Settings,
     *,
@@ -99,8 +100,14 @@ def bundle(
         timeout_s,
         max_mib * MIB,
     )
-    facts = write_bundle(options, note)
-    if settings.form == "text":
+    with progress_bar("collecting") as bar:
+
+        def report(text: str) -> None:
+            note(text)
+            bar.describe(text)
+
+        facts = write_bundle(options, report)
+    if settings.is_text:
         for missing in facts.pop("missing"):
             note(f"missing: {missing}")
     print_object(facts, settings.form)

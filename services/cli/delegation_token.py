@@ -18,9 +18,11 @@ from .common import (
     cluster_option,
     config_option,
     form_option,
+    list_form_option,
     reading_command,
 )
 from .output import note, print_object, print_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from ...clients.admin.security_types import IssuedToken
@@ -96,13 +98,14 @@ def expire(settings: Settings, *, hmac: bytes, period_ms: int) -> None:
 
 @token.command("list")
 @click.option("--owner", "owners", multiple=True, help="Only tokens of this owner; repeatable.")
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, list_form_option)
+@watchable
 def list_tokens(settings: Settings, *, owners: tuple[str, ...]) -> None:
     """List the delegation tokens that the user may describe, with their HMACs."""
     asked = [principal_text(each) for each in owners] or None
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_delegation_tokens(asked)
-    if found or settings.form != "text":
+    if found or not settings.is_text:
         print_rows([_row(each) for each in found], _COLUMNS, settings.form)
     else:
         note("no tokens match")

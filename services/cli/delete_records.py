@@ -80,7 +80,7 @@ def delete_records(
             }
             for place in done
         ]
-        if rows or settings.form == "json":
+        if rows or not settings.is_text:
             print_rows(rows, ("topic", "partition", "low_watermark"), settings.form)
         errors = {str(place): error for place, error in results.errors.items()}
         raise_first(errors, len(wanted), "partitions")

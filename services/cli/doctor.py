@@ -21,6 +21,7 @@ from .common import (
     reading_command,
 )
 from .output import print_object, write_line
+from .progress import progress_bar, quiet_option
 
 if TYPE_CHECKING:
     from ..doctor.findings import Finding
@@ -72,7 +73,7 @@ def _listeners(
     help="Storage nodes that the cluster will have, for the replication factors in the config files.",
 )
 @click.option("--strict", "is_strict", is_flag=True, help="Warnings, too, make the exit code 1.")
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option, quiet_option)
 def doctor(
     settings: Settings,
     *,
@@ -103,13 +104,15 @@ def doctor(
     if is_named or not configs:
         options = replace(options, **_cluster(settings, is_config_of_server=bool(configs)))
     if is_all:
-        report = examine_all(read_cluster_file(_name(settings)), options)
+        with progress_bar("examining all machines"):
+            report = examine_all(read_cluster_file(_name(settings)), options)
     else:
         if not data_dirs and not configs:
             with contextlib.suppress(NoClusterError):
                 options = replace(options, data_dirs=(read_cluster_file(_name(settings)).data_dir,))
-        report = examine(options)
-    if settings.form == "text":
+        with progress_bar("examining this machine"):
+            report = examine(options)
+    if settings.is_text:
         for line in lines(report):
             write_line(line)
     else:

@@ -12,9 +12,12 @@ from .common import (
     cluster_option,
     config_option,
     form_option,
+    list_form_option,
     reading_command,
 )
+from .completion import feature_names
 from .output import note, print_rows
+from .watch import watchable
 
 _COLUMNS = ("feature", "level", "min_level", "max_level")
 
@@ -25,7 +28,8 @@ def feature() -> None:
 
 
 @feature.command("list")
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, list_form_option)
+@watchable
 def list_features(settings: Settings) -> None:
     """List features with their levels."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -34,7 +38,7 @@ def list_features(settings: Settings) -> None:
 
 
 @feature.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=feature_names)
 @click.argument("level", type=int)
 @click.option("--downgrade", is_flag=True, help="Allow a lower level than now.")
 @click.option("--dry-run", is_flag=True, help="Only check.")
@@ -57,7 +61,7 @@ def upgrade(settings: Settings, *, dry_run: bool) -> None:
         if lower:
             admin.update_features(lower, validate_only=dry_run)
     rows = [{"feature": name, "from": found[name].level, "to": level} for name, level in lower.items()]
-    if rows or settings.form != "text":
+    if rows or not settings.is_text:
         print_rows(rows, ("feature", "from", "to"), settings.form)
     else:
         note("all features have their highest levels")

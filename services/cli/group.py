@@ -19,6 +19,7 @@ from .common import (
     cluster_option,
     config_option,
     form_option,
+    list_form_option,
     reading_command,
 )
 from .completion import group_names, topic_names
@@ -69,7 +70,7 @@ group.add_command(validate_regex)
     help="Only groups of this type: classic, consumer or streams; repeatable.",
 )
 @click.option("--protocol", metavar="NAME", help="Only groups of this protocol, such as consumer or connect.")
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, list_form_option)
 @watchable
 def list_groups(
     settings: Settings, *, states: tuple[str, ...], types: tuple[str, ...], protocol: str | None
@@ -104,7 +105,7 @@ def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, isolat
         results = admin.consumer_group_lag(*_names(admin, names, is_all), isolation=isolation)
         found, errors = found_lags(results), results.errors
         shown = [(_facts(each), _topology(admin, each.group)) for each in found]
-        if settings.form == "text":
+        if settings.is_text:
             for facts, graph in shown:
                 _print_group(facts, graph)
         else:
@@ -123,9 +124,9 @@ def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None
     with open_admin(settings, settings.client_config()) as admin:
         found, errors = _described(admin, names, is_all)
     rows = [_member(each, member) for each in found for member in each.members]
-    if settings.form == "text":
+    if settings.is_text:
         rows = [{**row, "assignment": " ".join(row["assignment"]) or None} for row in rows]
-    if rows or settings.form == "json":
+    if rows or not settings.is_text:
         print_rows(rows, _MEMBERS, settings.form)
     elif not errors:
         note("no members")
@@ -142,7 +143,7 @@ def tasks(settings: Settings, *, names: tuple[str, ...]) -> None:
         results = admin.describe_streams_groups(*dict.fromkeys(names))
     found = [results[name] for name in results if name not in results.errors]
     rows = [row for each in found for member in each.members for row in _tasks(each.group_id, member)]
-    if rows or settings.form == "json":
+    if rows or not settings.is_text:
         print_rows(rows, _TASKS, settings.form)
     elif not results.errors:
         note("no tasks")
@@ -189,7 +190,7 @@ def delete_offsets(settings: Settings, *, name: str, topics: tuple[str, ...]) ->
         for place in results
         if place not in results.errors
     ]
-    if rows or settings.form == "json":
+    if rows or not settings.is_text:
         print_rows(rows, ("group", "topic", "partition"), settings.form)
     raise_first({str(place): error for place, error in results.errors.items()}, len(results), "partitions")
 

@@ -232,5 +232,5 @@ def print_moves(settings: Settings, name: str, moves: list[Move], is_csv: bool) 
         }
         for move in moves
     ]
-    if rows or settings.form == "json":
+    if rows or not settings.is_text:
         print_rows(rows, _COLUMNS, settings.form)

@@ -87,7 +87,7 @@ def lag(
             results = admin.consumer_group_lag(*names, topics=topics or None, isolation=isolation)
             found = found_lags(results)
             rows = trends.rows_of(found, time.monotonic()) if watch.is_on else [*map(group_row, found)]
-            if settings.form == "text":
+            if settings.is_text:
                 columns = TREND_COLUMNS if watch.is_on else ()
                 write_line("\n".join(_lines(rows, columns, is_detailed=is_detailed)))
             else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,7 +20,16 @@ from .common import (
     reading_command,
 )
 from .completion import node_ids, topic_names
-from .output import OutputFormat, note, print_rows, size_text, write_line
+from .output import (
+    TEXT_FORMATS,
+    OutputFormat,
+    note,
+    print_rows,
+    print_stream,
+    size_text,
+    write_line,
+)
+from .progress import BYTES, is_shown, progress_bar, quiet_option
 from .watch import watchable
 
 if TYPE_CHECKING:
@@ -52,10 +61,10 @@ def log() -> None:
 @click.option(
     "--verify", is_flag=True, help="Check indexes, epochs, snapshots and checkpoints against the logs."
 )
-@click.option("--faults", "is_quiet", is_flag=True, help="Print faults only; implies --verify.")
-@reading_command(form_option)
+@click.option("--faults", "only_faults", is_flag=True, help="Print faults only; implies --verify.")
+@reading_command(form_option, quiet_option)
 def dump(
-    settings: Settings, *, paths: tuple[str, ...], has_records: bool, verify: bool, is_quiet: bool
+    settings: Settings, *, paths: tuple[str, ...], has_records: bool, verify: bool, only_faults: bool
 ) -> None:
     """Print the content of segments, indexes, snapshots and checkpoints.
 
@@ -66,24 +75,28 @@ def dump(
     from ...storage_node.log.dump_folders import dump_path
 
     faults = 0
+    files = {path: _files_below(path) for path in paths} if is_shown(prints_lines=not only_faults) else {}
 
     def entries() -> Iterator[tuple[str, Any]]:
         nonlocal faults
         for path in paths:
             absolute = os.path.abspath(path)
             found = dump_path(
-                OsFiles(), absolute, has_records=has_records and not is_quiet, verify=verify or is_quiet
+                OsFiles(), absolute, has_records=has_records and not only_faults, verify=verify or only_faults
             )
             for file, entry in found:
                 shown = path + file.removeprefix(absolute)
+                bar(files.get(path, {}).pop(file, 0))
                 if entry.is_fault:
                     faults += 1
                     note(f"headrace: {shown}: {entry.text()}")
-                if entry.is_fault or not is_quiet:
+                if entry.is_fault or not only_faults:
                     yield shown, entry
 
     is_one_file = len(paths) == 1 and not os.path.isdir(paths[0])
-    _print(entries(), settings.form, shows_file=not is_one_file)
+    total = sum(sum(sizes.values()) for sizes in files.values())
+    with progress_bar("reading", total, BYTES, prints_lines=not only_faults) as bar:
+        _print(entries(), settings.form, shows_file=not is_one_file)
     if faults:
         raise DamageError(f"{faults} {'fault' if faults == 1 else 'faults'} found")
 
@@ -122,9 +135,16 @@ def dirs(settings: Settings, *, nodes: tuple[int, ...], topics: tuple[str, ...])
     else:
         rows = [_dir_row(node, each, settings.form) for node, each in found]
         columns = _DIR_COLUMNS
-    if rows or settings.form == "json":
+    if rows or not settings.is_text:
         print_rows(rows, columns, settings.form)
     raise_first({f"node {node}": error for node, error in results.errors.items()}, len(results), "nodes")
+
+
+def _files_below(path: str) -> dict[str, int]:
+    """Sizes of the file, or of all files below the folder, by absolute path."""
+    top = Path(os.path.abspath(path))
+    found = [top] if top.is_file() else [each for each in top.rglob("*") if each.is_file()]
+    return {str(each): each.stat().st_size for each in found}
 
 
 def _where(nodes: tuple[int, ...]) -> str:
@@ -165,24 +185,23 @@ def _replica_rows(
 
 
 def _size(size_bytes: int, form: OutputFormat) -> int | str:
-    if form != "text":
+    if form not in TEXT_FORMATS:
         return size_bytes
     return size_text(size_bytes) if size_bytes >= 0 else "?"
 
 
 def _print(entries: Iterator[tuple[str, Any]], form: OutputFormat, *, shows_file: bool) -> None:
     """Print entries one by one; a file may be larger than the memory."""
+    if form not in TEXT_FORMATS:
+        rows = (
+            {"file": file, **entry.to_mapping()} if shows_file else entry.to_mapping()
+            for file, entry in entries
+        )
+        print_stream(rows, form)
+        return
     last = None
-    for number, (file, entry) in enumerate(entries):
-        if form == "text":
-            if shows_file and file != last:
-                write_line(f"{file}:")
-            write_line(entry.text())
-        else:
-            mapping = entry.to_mapping()
-            line = json.dumps({"file": file, **mapping} if shows_file else mapping, default=str)
-            before = "" if form == "jsonl" else "," if number else "["
-            write_line(before + line)
+    for file, entry in entries:
+        if shows_file and file != last:
+            write_line(f"{file}:")
+        write_line(entry.text())
         last = file
-    if form == "json":
-        write_line("]" if last is not None else "[]")

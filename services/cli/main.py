@@ -1,4 +1,4 @@
-"""The `headrace` command: `headrace [-b HOST:PORT] [-X key=value] [-o text|json|jsonl] COMMAND …`.
+"""The `headrace` command: `headrace [-b HOST:PORT] [-X key=value] [-o text|wide|json|jsonl|yaml] COMMAND …`.
 
 Results go to standard output, messages to standard error. Exit codes: 0 success, 1 error, 2 usage error, 3
 not found, 4 partial failure, 130 interrupted. Ray is imported only by commands that start, stop or inspect a
@@ -34,6 +34,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartitionError,
     VoterNotFoundError,
 )
+from ...runtime.extras import MissingExtraError
 from ..cluster_files_io import UnknownClusterError
 from . import (
     acl,
@@ -94,6 +95,7 @@ from .common import (
     config_option,
     debug_option,
     form_option,
+    list_form_option,
     reading_command,
 )
 from .output import note, print_object
@@ -129,7 +131,10 @@ _KAFKAS_OPTIONS = {
     "--entity-type": "`headrace config describe --topic NAME`, --group NAME, --node ID or --cluster-wide",
 }
 
-_CONNECTION_HINT = "is the cluster up? `headrace status` shows its state; -b selects another address"
+_CONNECTION_HINT = (
+    "is the cluster up, and its address right? `headrace status` shows a cluster of this machine, with -b"
+    " another one"
+)
 _HINTS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     (
         (UnknownTopicOrPartitionError,),
@@ -157,7 +162,7 @@ _HINTS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @bootstrap_option
 @config_option
-@form_option
+@list_form_option
 @cluster_option
 @debug_option
 @click.version_option(None, "--version", package_name="headrace", message="%(prog)s %(version)s")
@@ -242,7 +247,9 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         error.show()
         if isinstance(error, click.NoSuchOption) and error.option_name in _KAFKAS_OPTIONS:
-            note(f"hint: {_KAFKAS_OPTIONS[error.option_name]}")
+            note(
+                f"hint: {_KAFKAS_OPTIONS[error.option_name]}; `headrace kafka-tools` translates command lines"
+            )
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as end:
         return _not_done(end)
@@ -250,7 +257,7 @@ def run(arguments: Sequence[str]) -> int:
         for other in group.exceptions[1:]:
             note(f"headrace: {message_of(other)}")
         return _report(group.exceptions[0], is_debug=settings.is_debug)
-    except (HeadraceError, OSError, ValueError) as error:
+    except (HeadraceError, MissingExtraError, OSError, ValueError) as error:
         return _report(error, is_debug=settings.is_debug)
 
 

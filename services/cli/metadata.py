@@ -12,7 +12,7 @@ import click
 
 from ...protocol.errors import HeadraceError
 from .common import Settings, form_option, reading_command
-from .output import note, print_rows, write_line
+from .output import note, print_rows, print_stream, print_value, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,11 +99,7 @@ def log(settings: Settings, *, source: Path) -> None:
     from ..metadata_files_io import log_rows, metadata_folder
 
     rows = log_rows(metadata_folder(source))
-    if settings.form == "json":
-        print_rows(list(rows), (), "json")
-        return
-    for row in rows:
-        write_line(json.dumps(row))
+    print_stream(rows, "jsonl" if settings.is_text else settings.form)
 
 
 class _Browser:
@@ -163,7 +159,7 @@ class _Browser:
             rows = [_entry(path, node)]
         else:
             rows = [_entry(f"{path.rstrip('/')}/{name}", each) for name, each in node.items()]
-        if settings.form != "text":
+        if not settings.is_text:
             print_rows(rows, _ENTRY, settings.form)
             return
         for row in rows:
@@ -171,15 +167,14 @@ class _Browser:
 
     def cat(self, text: str, settings: Settings) -> None:
         """Values as JSON."""
-        indent = None if settings.form == "jsonl" else 2
-        write_line(json.dumps(_values(self._at(text)[1]), indent=indent))
+        print_value(_values(self._at(text)[1]), "json" if settings.is_text else settings.form)
 
     def tree(self, text: str, settings: Settings) -> None:
         """Folders and values, indented."""
         from ..metadata_tree import Leaf, walk
 
         path, node = self._at(text)
-        if settings.form != "text":
+        if not settings.is_text:
             print_rows([_entry(*each) for each in walk(node, path)], _ENTRY, settings.form)
             return
         depth = len([part for part in path.split("/") if part])
@@ -195,7 +190,7 @@ class _Browser:
 
         path, node = self._at(text)
         rows = [_entry(*each) for each in walk(node, path)]
-        if settings.form != "text":
+        if not settings.is_text:
             print_rows(rows, _ENTRY, settings.form)
             return
         for row in rows:

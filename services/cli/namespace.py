@@ -14,9 +14,12 @@ from .common import (
     cluster_option,
     config_option,
     form_option,
+    list_form_option,
     reading_command,
 )
+from .completion import namespaces, role_names
 from .output import note, print_object, print_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from ...clients.admin.role_types import NamespaceDescription
@@ -31,10 +34,15 @@ def namespace() -> None:
 
 
 @namespace.command("set")
-@click.argument("prefix")
+@click.argument("prefix", shell_complete=namespaces)
 @click.option("--max-topics", type=int, help="The most topics; -1 for no limit.")
 @click.option("--max-partitions", type=int, help="The most partitions; -1 for no limit.")
-@click.option("--owner", metavar="ROLE", help="The role with all rights under the prefix; '' for none.")
+@click.option(
+    "--owner",
+    metavar="ROLE",
+    shell_complete=role_names,
+    help="The role with all rights under the prefix; '' for none.",
+)
 @changing_command(bootstrap_option, cluster_option, config_option)
 def set_namespace(
     settings: Settings, *, prefix: str, max_topics: int | None, max_partitions: int | None, owner: str | None
@@ -46,7 +54,7 @@ def set_namespace(
 
 
 @namespace.command()
-@click.argument("prefixes", nargs=-1, required=True)
+@click.argument("prefixes", nargs=-1, required=True, shell_complete=namespaces)
 @changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, prefixes: tuple[str, ...]) -> None:
     """Delete namespaces, with the rules of their owners; their topics stay."""
@@ -57,21 +65,23 @@ def delete(settings: Settings, *, prefixes: tuple[str, ...]) -> None:
 
 
 @namespace.command("list")
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, list_form_option)
+@watchable
 def list_namespaces(settings: Settings) -> None:
     """List namespaces with their limits and what is in them."""
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_namespaces()
     rows = [_row(found[prefix]) for prefix in found]
-    if rows or settings.form != "text":
+    if rows or not settings.is_text:
         print_rows(rows, _COLUMNS, settings.form)
     else:
         note("there are no namespaces")
 
 
 @namespace.command()
-@click.argument("prefix")
+@click.argument("prefix", shell_complete=namespaces)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def describe(settings: Settings, *, prefix: str) -> None:
     """Show one namespace, and those around it, which count, too."""
     with open_admin(settings, settings.client_config()) as admin:

@@ -17,11 +17,13 @@ from .common import (
     cluster_option,
     config_option,
     form_option,
+    list_form_option,
     reading_command,
 )
 from .completion import node_ids
 from .node_remove import remove
 from .output import note, print_object, print_rows
+from .progress import progress_bar, quiet_option
 from .watch import watchable
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ node.add_command(remove)
 
 
 @node.command("list")
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, list_form_option)
 @watchable
 def list_nodes(settings: Settings) -> None:
     """List all registered nodes: endpoints, states, leaderships and replicas."""
@@ -65,7 +67,7 @@ def list_nodes(settings: Settings) -> None:
 @click.option(
     "--cancel", "is_cancelled", is_flag=True, help="End the drain: the node can lead partitions again."
 )
-@changing_command(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option, quiet_option)
 def drain(
     settings: Settings, *, node_id: int, is_waiting: bool, timeout_s: float, is_cancelled: bool
 ) -> None:
@@ -117,12 +119,17 @@ def _warn_of_acks(found: DrainedNode) -> None:
 def _drained(admin: Admin, node_id: int, left: int, timeout_s: float) -> int:
     """Returns 0 once the node leads no partition. Errors: ApiTimeoutError."""
 
+    led = left
+
     def leads_nothing() -> bool:
         nonlocal left
         left = admin.drain_node(node_id).leaders_left  # repeated: another replica may be in sync by now
+        bar.reach(max(led - left, 0))
         return not left
 
-    if not until(leads_nothing, timeout_s, DRAIN_POLL_S):
+    with progress_bar(f"draining node {node_id}", led, "partitions") as bar:
+        is_drained = until(leads_nothing, timeout_s, DRAIN_POLL_S)
+    if not is_drained:
         raise ApiTimeoutError(
             f"node {node_id} still leads {left} partitions: no other in-sync replica is available"
         )

@@ -17,7 +17,9 @@ from .common import (
     config_option,
     form_option,
 )
+from .completion import node_ids
 from .output import note, size_text
+from .progress import progress_bar, quiet_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,7 @@ DRAIN_POLL_S = 0.5
 
 
 @click.command()
-@click.argument("node_id", type=click.IntRange(min=0), metavar="ID")
+@click.argument("node_id", type=click.IntRange(min=0), metavar="ID", shell_complete=node_ids)
 @click.option("--dry-run", "is_shown", is_flag=True, help="Only show what would move.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--max-moves", type=click.IntRange(min=1), metavar="N", help="Plan at most N moves at a time.")
@@ -47,7 +49,7 @@ DRAIN_POLL_S = 0.5
 @click.option(
     "--cancel", "is_cancelled", is_flag=True, help="End an interrupted removal: the node gets replicas again."
 )
-@changing_command(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option, quiet_option)
 def remove(settings: Settings, *, node_id: int, **options: Any) -> None:
     """Remove storage node ID: move its replicas to other nodes, stop it, and unregister it.
 
@@ -87,7 +89,8 @@ def remove(settings: Settings, *, node_id: int, **options: Any) -> None:
             return
         if not options["is_sure"]:
             click.confirm(_question(made, pace, node_id), abort=True, err=True)
-        removal.run()
+        with progress_bar(f"removing node {node_id}"):
+            removal.run()
         if cluster is not None:
             _forget(cluster, node_id)
 

@@ -7,39 +7,93 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
+import click
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-OutputFormat = Literal["text", "json", "jsonl"]
-OUTPUT_FORMATS: tuple[OutputFormat, ...] = ("text", "json", "jsonl")
+OutputFormat = Literal["text", "wide", "name", "json", "jsonl", "yaml"]
+OUTPUT_FORMATS: tuple[OutputFormat, ...] = ("text", "wide", "json", "jsonl", "yaml")
+NAME: OutputFormat = "name"  # only of commands that list resources
+TEXT_FORMATS = frozenset(("text", "wide", "name"))
+ONE_LINE_JSON = "headrace.one_line_json"  # in the meta of the click context: no line breaks in JSON
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], form: OutputFormat) -> None:
-    """Rows as a table of `columns`, as one JSON array, or as one JSON object per line (all keys)."""
-    if form == "json":
-        write_line(json.dumps([dict(row) for row in rows], indent=2, default=str))
-    elif form == "jsonl":
+    """Rows as a table of `columns`, or in one of the machine-readable formats, with all keys.
+
+    "wide" adds the columns of all other keys with plain values, "name" prints the first column only.
+    """
+    if form == "jsonl":
         for row in rows:
             write_line(json.dumps(dict(row), default=str))
-    elif sys.stdout.isatty() and not os.environ.get("NO_COLOR"):  # empty is unset: no-color.org
+    elif form not in TEXT_FORMATS:
+        print_value([dict(row) for row in rows], form)
+    elif form == NAME:
+        for name in dict.fromkeys(str(row.get(columns[0])) for row in rows):
+            write_line(name)
+    else:
+        _print_table(rows, wide_columns(rows, columns) if form == "wide" else columns)
+
+
+def print_object(facts: Mapping[str, Any], form: OutputFormat) -> None:
+    """One object in a machine-readable format, or as `name: value` lines."""
+    if form not in TEXT_FORMATS:
+        print_value(dict(facts), form)
+        return
+    width = max((len(name) for name in facts), default=0)
+    for name, value in facts.items():
+        write_line(f"{name + ':':<{width + 1}} {_cell(value)}")
+
+
+def print_stream(rows: Iterable[Mapping[str, Any]], form: OutputFormat) -> None:
+    """As `print_rows`, row by row: there may be more rows than memory. Not for text."""
+    if form == "json":
+        before = "["
+        for row in rows:
+            write_line(before + json.dumps(dict(row), default=str))
+            before = ","
+        write_line("[]" if before == "[" else "]")
+        return
+    for row in rows:
+        if form == "yaml":
+            print_value([dict(row)], form)
+        else:
+            write_line(json.dumps(dict(row), default=str))
+
+
+def wide_columns(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
+    """The columns, and the other keys whose values are neither lists nor objects."""
+    others = {
+        key: None
+        for row in rows
+        for key, value in row.items()
+        if key not in columns and not isinstance(value, (list, tuple, dict))
+    }
+    return [*columns, *others]
+
+
+def print_value(value: Any, form: OutputFormat) -> None:
+    """A value as JSON, also for "jsonl" on one line, or as YAML."""
+    if form == "yaml":
+        import yaml
+
+        plain = json.loads(json.dumps(value, default=str))
+        sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+        return
+    context = click.get_current_context(silent=True)
+    is_one_line = form == "jsonl" or (context is not None and ONE_LINE_JSON in context.meta)
+    write_line(json.dumps(value, indent=None if is_one_line else 2, default=str))
+
+
+def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):  # empty is unset: no-color.org
         _print_rich(rows, columns)
     else:
         for line in plain_table(rows, columns):
             write_line(line)
-
-
-def print_object(facts: Mapping[str, Any], form: OutputFormat) -> None:
-    """One object: JSON, or `name: value` lines."""
-    if form == "json":
-        write_line(json.dumps(dict(facts), indent=2, default=str))
-    elif form == "jsonl":
-        write_line(json.dumps(dict(facts), default=str))
-    else:
-        width = max((len(name) for name in facts), default=0)
-        for name, value in facts.items():
-            write_line(f"{name + ':':<{width + 1}} {_cell(value)}")
 
 
 def plain_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:

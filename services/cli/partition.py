@@ -10,8 +10,10 @@ import click
 from ...protocol.errors import ConfigError, ElectionNotNeededError
 from .admin import open_admin, places_of, raise_first
 from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option, form_option
-from .completion import topic_names
+from .completion import node_ids, topic_names
+from .moves import await_dir_moves, await_reassignments
 from .output import note, print_rows, write_line
+from .progress import quiet_option
 from .recover import recover
 from .verify import verify
 
@@ -100,7 +102,7 @@ def elect(
         for place in sorted(results)
         if _name(place) not in errors
     ]
-    if rows or settings.form == "json":
+    if rows or not settings.is_text:
         print_rows(rows, ("topic", "partition", "result"), settings.form)
     elif not errors:
         note("no partition needs an election")
@@ -146,34 +148,44 @@ def elect(
     metavar="BYTES",
     help="Limit of each node for the replication of the moved replicas, in bytes per second.",
 )
-@changing_command(bootstrap_option, cluster_option, config_option, form_option)
+@click.option(
+    "--wait",
+    "is_waiting",
+    is_flag=True,
+    help="With --execute and --verify: wait until the moves are complete.",
+)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option, quiet_option)
 def reassign(
     settings: Settings,
     *,
     step: str | None,
-    executed: str | None,
-    verified: str | None,
-    cancelled: str | None,
     topics: tuple[str, ...],
     nodes: str | None,
     factor: int | None,
     disable_rack_aware: bool,
     throttle: int | None,
+    is_waiting: bool,
+    **plans: str | None,
 ) -> None:
     """Move partitions to other nodes, as PLAN says: the name of a file, or its JSON.
 
     `--generate -t NAME > plan.json`, then `--execute plan.json`, which prints the plan that reverts it, and
-    `--verify plan.json` until it is complete (exit code 1 until then).
+    `--verify plan.json` until it is complete (exit code 1 until then), or either of them with --wait.
     """
-    steps = [name for name in (step, executed, verified, cancelled) if name is not None]
+    executed, verified = plans["executed"], plans["verified"]
+    steps = [name for name in (step, *plans.values()) if name is not None]
     if len(steps) != 1:
         raise click.UsageError("give one of --generate, --execute, --verify, --cancel, --list")
     if step != "generate" and (topics or nodes or factor or disable_rack_aware):
         raise click.UsageError("--topic, --nodes, -r and --disable-rack-aware belong to --generate")
     if throttle and executed is None:
         raise click.UsageError("--throttle belongs to --execute")
+    if is_waiting and executed is None and verified is None:
+        raise click.UsageError("--wait belongs to --execute and --verify")
     if step == "generate" and not topics:
         raise click.UsageError("--generate needs --topic")
+    from ..replication_throttle import clear_throttle
+
     plan = None if step else _read_plan(steps[0])
     with open_admin(settings, settings.client_config()) as admin:
         if step == "list":
@@ -182,7 +194,13 @@ def reassign(
             _generate(admin, topics, _node_ids(nodes), factor, has_racks=not disable_rack_aware)
         elif executed is not None:
             _execute(admin, plan, throttle)
+            if is_waiting:
+                await_reassignments(admin, plan)
+                clear_throttle(admin, _topics(plan))
+                note(f"{len(plan)} partitions have moved")
         elif verified is not None:
+            if is_waiting:
+                await_reassignments(admin, plan)
             _verify(admin, settings, plan)
         else:
             _cancel(admin, plan)
@@ -191,7 +209,12 @@ def reassign(
 @partition.command("move-dir")
 @click.argument("log_dir", metavar="DIR")
 @click.option(
-    "--node", "node_id", type=click.IntRange(min=0), required=True, help="Storage node that has DIR."
+    "--node",
+    "node_id",
+    type=click.IntRange(min=0),
+    required=True,
+    shell_complete=node_ids,
+    help="Storage node that has DIR.",
 )
 @click.option(
     "-t",
@@ -209,8 +232,17 @@ def reassign(
     multiple=True,
     help="Only this partition; repeatable [default: all replicas of the topic on the node].",
 )
-@changing_command(bootstrap_option, cluster_option, config_option, form_option)
-def move_dir(settings: Settings, *, log_dir: str, node_id: int, topic: str, numbers: tuple[int, ...]) -> None:
+@click.option("--wait", "is_waiting", is_flag=True, help="Wait until the replicas are in DIR.")
+@changing_command(bootstrap_option, cluster_option, config_option, form_option, quiet_option)
+def move_dir(
+    settings: Settings,
+    *,
+    log_dir: str,
+    node_id: int,
+    topic: str,
+    numbers: tuple[int, ...],
+    is_waiting: bool,
+) -> None:
     """Move replicas to log dir DIR of their node; `headrace log dirs --topic` shows the progress.
 
     Naming the current dir of a replica cancels its move.
@@ -225,12 +257,15 @@ def move_dir(settings: Settings, *, log_dir: str, node_id: int, topic: str, numb
         ]
         moves = {TopicPartitionReplica(topic, number, node_id): log_dir for number in chosen}
         results = admin.alter_replica_log_dirs(moves)
+        if is_waiting:
+            begun = {each: path for each, path in moves.items() if each not in results.errors}
+            await_dir_moves(admin, begun)
     rows = [
         {"topic": topic, "partition": each.partition, "node": node_id, "log_dir": log_dir}
         for each in results
         if each not in results.errors
     ]
-    if rows or settings.form == "json":
+    if rows or not settings.is_text:
         print_rows(rows, ("topic", "partition", "node", "log_dir"), settings.form)
     errors = {f"{topic}-{each.partition}": error for each, error in results.errors.items()}
     raise_first(errors, len(results), "moves")

@@ -24,7 +24,7 @@ from .common import (
 )
 from .completion import topic_names
 from .output import note, print_object
-from .progress import progress_bar
+from .progress import BYTES, progress_bar, quiet_option
 from .tokens import unescaped
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option("-z", "--compression", type=click.Choice(CODECS), help="Compression type of the batches.")
 @click.option("-Z", "--null-when-empty", is_flag=True, help="Send an empty key or value as null.")
 @click.option("-c", "--count", type=click.IntRange(min=0), help="Stop after this many records.")
-@changing_command(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option, quiet_option)
 def produce(settings: Settings, *, topic: str, files: tuple[str, ...], **options: Any) -> None:
     """Send the lines of FILES, or of standard input, as records to TOPIC."""
     delimiter = unescaped(options["delimiter"])
@@ -85,7 +85,7 @@ def produce(settings: Settings, *, topic: str, files: tuple[str, ...], **options
     if options["compression"]:
         config["compression.type"] = options["compression"]
     tally = _send(settings.addresses(), config, topic, files, shape, options["partition"], options["headers"])
-    if settings.form != "text":
+    if not settings.is_text:
         print_object({"topic": topic, "sent": tally.sent, "failed": tally.failed}, settings.form)
     else:
         note(f"{tally.sent} {'record' if tally.sent == 1 else 'records'} sent to {topic}")
@@ -130,7 +130,7 @@ def _send(
     given(config, {}, (ProducerConfig, AdminConfig, ConnectionConfig))  # no keys of consumers
     tally = _Tally()
     size_bytes = None if not files or "-" in files else sum(Path(file).stat().st_size for file in files)
-    with connect(bootstrap, config=config) as cluster, progress_bar("sending", size_bytes) as advance:
+    with connect(bootstrap, config=config) as cluster, progress_bar("sending", size_bytes, BYTES) as advance:
         # checked here: a producer would wait for a topic or partition that may still be created
         there = len(cluster.admin().describe_topics(topic)[topic].partitions)
         if partition is not None and partition >= there:

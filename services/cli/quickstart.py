@@ -12,7 +12,7 @@ from ..line_sources_io import LOG_FOLDER, input_files, text_files, total_bytes
 from .common import Settings, changing_command, form_option
 from .interrupts import interrupts
 from .output import note, print_object, print_rows, shown_bytes, size_text, write_line
-from .progress import progress_bar
+from .progress import BYTES, progress_bar, quiet_option
 
 if TYPE_CHECKING:
     from ..quickstart import Outcome
@@ -45,7 +45,7 @@ class CheckFailedError(HeadraceError):
     help="Ray cluster to run on, as for `up` [default: RAY_ADDRESS, or a new one].",
 )
 @click.option("--keep", is_flag=True, help="Keep the data files.")
-@changing_command(form_option)
+@changing_command(form_option, quiet_option)
 def quickstart(
     settings: Settings, *, path: str | None, field_index: int | None, ray_address: str | None, keep: bool
 ) -> None:
@@ -59,9 +59,14 @@ def quickstart(
         note(f"input: no readable logs under {LOG_FOLDER}: using ten seconds of process metrics instead")
     from .. import quickstart as flow
 
-    with interrupts(), progress_bar("sending", size_bytes or None) as advance:
+    with interrupts(), progress_bar("starting", size_bytes or None, BYTES) as bar:
+
+        def report(text: str) -> None:
+            note(text)
+            bar.describe(text)
+
         outcome, data_dir = flow.run(
-            files, field_index=field_index, ray_address=ray_address, keep=keep, report=note, advance=advance
+            files, field_index=field_index, ray_address=ray_address, keep=keep, report=report, advance=bar
         )
     kept = f"kept in {data_dir}" if keep else "removed at the end"
     _print(outcome, settings, kept)
@@ -83,7 +88,7 @@ def _print(outcome: Outcome, settings: Settings, kept: str) -> None:
         for place in outcome.places
     ]
     keys = [{"key": shown_bytes(key), "lines": count} for key, count in outcome.top_keys]
-    if settings.form != "text":
+    if not settings.is_text:
         print_object({**summary, "top_keys": keys, "partitions": places}, settings.form)
         return
     write_line("Most frequent keys, counted from the log")

@@ -69,7 +69,7 @@ def status(settings: Settings) -> None:
     """Show the leader, the epoch, the high watermark and the lag of every controller."""
     with open_admin(settings, settings.client_config()) as admin:
         facts = described(admin.describe_metadata_quorum())
-    if settings.form != "text":
+    if not settings.is_text:
         print_object(facts, settings.form)
         return
     head = ("leader_id", "leader_epoch", "high_watermark", "max_follower_lag")

@@ -18,6 +18,7 @@ from .common import (
     reading_command,
 )
 from .output import note, print_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ def _entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @quota.command()
 @_entity_options
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def describe(settings: Settings, **given: Any) -> None:
     """Show the quotas that match the options, or all quotas. Those of a user include its client ids."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -51,7 +53,7 @@ def describe(settings: Settings, **given: Any) -> None:
         for entity, values in found.items()
         for key in sorted(values)
     ]
-    if rows or settings.form != "text":
+    if rows or not settings.is_text:
         print_rows(rows, _COLUMNS, settings.form)
     else:
         note("no quotas match")

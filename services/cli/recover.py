@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.errors import ConfigError, HeadraceError
+from . import completion
 from .admin import open_admin, places_of, raise_first
 from .common import (
     PartialFailureError,
@@ -18,7 +19,6 @@ from .common import (
     config_option,
     form_option,
 )
-from .completion import topic_names
 from .output import note, print_object, print_rows, size_text, write_line
 
 if TYPE_CHECKING:
@@ -36,7 +36,11 @@ _COLUMNS = (
 
 @click.command()
 @click.option(
-    "-t", "--topic", metavar="NAME", shell_complete=topic_names, help="Topic [default: all topics]."
+    "-t",
+    "--topic",
+    metavar="NAME",
+    shell_complete=completion.topic_names,
+    help="Topic [default: all topics].",
 )
 @click.option(
     "-p",
@@ -51,6 +55,7 @@ _COLUMNS = (
     "chosen",
     type=click.IntRange(min=0),
     metavar="NODE",
+    shell_complete=completion.node_ids,
     help="Elect this replica in place of the recommended one.",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Elect without a question.")
@@ -77,13 +82,13 @@ def recover(
         raise click.UsageError("--dry-run excludes --yes and --elect")
     with open_admin(settings, settings.client_config()) as admin:
         reports = _reports(admin, _offline(admin, topic, numbers))
-        if settings.form == "json":
-            print_object({"partitions": [each.facts() for each in reports]}, "json")
+        if settings.is_text:
+            for report in reports:
+                report.show()
+        else:
+            print_object({"partitions": [each.facts() for each in reports]}, settings.form)
             if not is_sure:
                 return
-        else:
-            for report in reports:
-                report.show(settings)
         if not reports:
             note("every partition has a leader")
         elif not is_shown:
@@ -138,11 +143,8 @@ class Report:
             "replicas": [self._row(node_id) for node_id in part.replicas],
         }
 
-    def show(self, settings: Settings) -> None:
-        """A table for people, or JSON."""
-        if settings.form != "text":
-            print_object(self.facts(), settings.form)
-            return
+    def show(self) -> None:
+        """A table for people."""
         part = self._part
         write_line(
             f"{self.place}: no leader since epoch {part.leader_epoch}; ISR {list(part.isr)}, ELR"

@@ -26,7 +26,7 @@ def validate_regex(settings: Settings, *, expression: str, shows_topics: bool) -
     if shows_topics:
         with open_admin(settings, settings.client_config()) as admin:
             topics = [item.name for item in admin.list_topics(internal=True) if regex.matches(item.name)]
-    if settings.form == "text" and topics is None:
+    if settings.is_text and topics is None:
         note(f"valid: {expression}")
     else:
         print_object({"expression": expression, "topics": topics}, settings.form)

@@ -16,9 +16,12 @@ from .common import (
     cluster_option,
     config_option,
     form_option,
+    list_form_option,
     reading_command,
 )
+from .completion import role_names, user_names
 from .output import note, print_object, print_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +47,7 @@ def create(settings: Settings, *, names: tuple[str, ...]) -> None:
 
 
 @role.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=role_names)
 @click.option("--with-rules", is_flag=True, help="Delete members and rules of the roles, too.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, names: tuple[str, ...], with_rules: bool) -> None:
@@ -57,9 +60,15 @@ def delete(settings: Settings, *, names: tuple[str, ...], with_rules: bool) -> N
 
 def _members(command: Callable[..., Any]) -> Callable[..., Any]:
     option = click.option(
-        "--user", "users", multiple=True, required=True, metavar="NAME", help="A user; repeatable."
+        "--user",
+        "users",
+        multiple=True,
+        required=True,
+        metavar="NAME",
+        shell_complete=user_names,
+        help="A user; repeatable.",
     )
-    return click.argument("name")(option(command))
+    return click.argument("name", shell_complete=role_names)(option(command))
 
 
 @role.command()
@@ -88,21 +97,23 @@ def revoke(settings: Settings, *, name: str, users: tuple[str, ...]) -> None:
 
 @role.command("list")
 @click.option("--user", "user", metavar="NAME", help="Only the roles of this user.")
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, list_form_option)
+@watchable
 def list_roles(settings: Settings, *, user: str | None) -> None:
     """List roles with their members."""
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_roles(member=principal_text(user) if user else "")
     rows = [{"role": name, "members": found[name].members} for name in found]
-    if rows or settings.form != "text":
+    if rows or not settings.is_text:
         print_rows(rows, _COLUMNS, settings.form)
     else:
         note("no roles match" if user else "there are no roles")
 
 
 @role.command()
-@click.argument("name")
+@click.argument("name", shell_complete=role_names)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def describe(settings: Settings, *, name: str) -> None:
     """Show the members and the rules of a role, and the namespaces that it owns."""
     from ...protocol.security.acls import AclFilter

@@ -11,6 +11,8 @@ from ..cluster_files_io import known_clusters, read_cluster_file
 from ..discovery import chosen_cluster
 from .common import Settings, changing_command, cluster_option, form_option, reading_command
 from .output import note, print_object, print_rows
+from .progress import progress_bar, quiet_option
+from .watch import watchable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +25,7 @@ def security() -> None:
 
 @security.command()
 @reading_command(cluster_option, form_option)
+@watchable
 def status(settings: Settings) -> None:
     """Show the fingerprints and ages of keys, secrets and certificates, but no secret."""
     from ..ray_security_io import COLUMNS, security_status
@@ -46,7 +49,7 @@ def status(settings: Settings) -> None:
     show_default=True,
     help="Seconds to wait for each server.",
 )
-@changing_command(cluster_option)
+@changing_command(cluster_option, quiet_option)
 def rotate(settings: Settings, *, keys: bool, timeout_s: float, **others: bool) -> None:
     """Replace keys, secret or certificates of a running cluster [default: --keys].
 
@@ -55,7 +58,10 @@ def rotate(settings: Settings, *, keys: bool, timeout_s: float, **others: bool) 
     from .. import ray_security_io
 
     keys = keys or not any(others.values())
-    ray_security_io.rotate(_cluster(settings), note, keys=keys, timeout_s=timeout_s, **others)
+    with progress_bar("replacing keys" if keys else "rotating", unit="servers" if keys else "") as bar:
+        ray_security_io.rotate(
+            _cluster(settings), note, keys=keys, timeout_s=timeout_s, progress=bar.reach, **others
+        )
 
 
 @security.command("ray-env")
@@ -67,7 +73,7 @@ def ray_env(settings: Settings) -> None:
     """
     facts = read_cluster_file(_cluster(settings))
     variables: Mapping[str, Any] = {"RAY_ADDRESS": facts.ray_address, **facts.ray_env}
-    if settings.form != "text":
+    if not settings.is_text:
         print_object(variables, settings.form)
         return
     for name, value in variables.items():

@@ -11,6 +11,7 @@ import click
 from ...runtime.tracing.log_ids import LOG_FORMAT, log_with_ids
 from .common import Settings, changing_command, config_option, form_option, reading_command
 from .output import note, print_object
+from .watch import watchable
 
 if TYPE_CHECKING:
     from ..server.config_file import ServerFile
@@ -88,6 +89,7 @@ def format_dir(settings: Settings, *, path: str, standalone: bool, if_new: bool)
 @_file_option
 @click.option("--stacks", is_flag=True, help="Print the stacks of all threads instead.")
 @reading_command(config_option, form_option)
+@watchable
 def show_status(settings: Settings, *, path: str, stacks: bool) -> None:
     """Print the status of the server process of this config file, which runs on this machine."""
     from ..server.config_file import directory_of
@@ -95,7 +97,7 @@ def show_status(settings: Settings, *, path: str, stacks: bool) -> None:
 
     directory = directory_of(Path(path).read_text(), settings.config)
     found: dict[str, Any] = ask(directory, "stacks" if stacks else "status")
-    if settings.form == "text" and stacks:
+    if settings.is_text and stacks:
         for name, lines in found.items():
             click.echo(f"{name}\n" + "\n".join(lines))
     else:

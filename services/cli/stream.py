@@ -110,7 +110,7 @@ def diff(settings: Settings, *, target: str) -> None:
     if found is None:
         note(f"application {app.application_id} has no group with a topology: nothing to compare")
         return
-    if settings.form == "text":
+    if settings.is_text:
         for line in found.changes.lines():
             write_line(line)
     else:
@@ -139,7 +139,7 @@ def describe(settings: Settings, *, target: str, path: str | None) -> None:
     json has the nodes with their topics, stores and connections.
     """
     graph = app_of(target).topology().graph() if ":" in target else _sent(settings, target)
-    if settings.form == "text":
+    if settings.is_text:
         for line in topology_lines(graph):
             write_line(line)
     else:

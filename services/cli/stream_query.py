@@ -18,7 +18,7 @@ from .common import (
     reading_command,
 )
 from .completion import group_names
-from .output import note, write_line
+from .output import note, print_value, write_line
 
 if TYPE_CHECKING:
     from ...clients.serdes import Serde
@@ -102,10 +102,17 @@ def query(
                 f" {value_serde}: {error}"
             ) from error
     results = [found.global_result] if found.global_result is not None else list(found.partitions.values())
-    for result in results:
-        rows = result.value if isinstance(result.value, list) else [result.value]
+    rows = [
+        json_form(row)
+        for result in results
+        for row in (result.value if isinstance(result.value, list) else [result.value])
+    ]
+    if settings.is_text or settings.form == "jsonl":
         for row in rows:
-            write_line(json.dumps(json_form(row)))
+            write_line(json.dumps(row))
+    else:
+        is_value = len(results) == 1 and not isinstance(results[0].value, list)
+        print_value(rows[0] if is_value else rows, settings.form)
 
 
 @click.command()

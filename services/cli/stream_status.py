@@ -19,7 +19,7 @@ from .common import (
 from .completion import group_names
 from .output import plain_table, print_object, size_text, write_line
 from .sent_topology import sent_topology, topology_lines, topology_rows
-from .watch import Watch
+from .watch import Watch, watchable
 
 if TYPE_CHECKING:
     from ...protocol.records.streams_group_records import TopologyDescription
@@ -65,6 +65,7 @@ _MOST_OPERATORS = 10
     help="Also show the topology that its instances sent to their group.",
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@watchable
 def status(
     settings: Settings, *, application_id: str, sample: float, timeout: float, has_topology: bool
 ) -> None:
@@ -80,7 +81,7 @@ def status(
     ) as queries:
         view = queries.status(sample_ms=int(sample * 1000))
     graph = _sent(settings, application_id) if has_topology else None
-    if settings.form == "text":
+    if settings.is_text:
         for line in [*lines_of(view), *([] if graph is None else topology_lines(graph))]:
             write_line(line)
     else:
@@ -132,7 +133,7 @@ def top(
         def show() -> None:
             view = queries.status(sample_ms=sample_ms)
             shown = rates.of(view, time.monotonic())
-            if settings.form == "text":
+            if settings.is_text:
                 write_line("\n".join(lines_of(view, shown)))
             else:
                 print_object(

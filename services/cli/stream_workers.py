@@ -14,6 +14,7 @@ from ..ray_session import joined, wanted_address
 from .common import Settings, changing_command, cluster_option, key_value_pairs
 from .interrupts import interrupts
 from .output import note
+from .progress import progress_bar, quiet_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,12 +143,12 @@ def _line(status: dict[str, Any]) -> str:
 @click.argument("application_id", metavar="APP")
 @click.argument("workers", type=click.IntRange(min=1), metavar="N")
 @ray_option
-@changing_command(cluster_option)
+@changing_command(cluster_option, quiet_option)
 def scale(settings: Settings, *, application_id: str, workers: int, ray_address: str | None) -> None:
     """Set the number of Ray workers of the running application APP to N."""
     from ...stream import connect_workers
 
-    with _on_ray(settings, ray_address):
+    with progress_bar(f"scaling {application_id}"), _on_ray(settings, ray_address):
         found = connect_workers(application_id)
         before = found.status()["target"]
         found.scale(workers)
@@ -157,12 +158,12 @@ def scale(settings: Settings, *, application_id: str, workers: int, ray_address:
 @click.command()
 @click.argument("application_id", metavar="APP")
 @ray_option
-@changing_command(cluster_option)
+@changing_command(cluster_option, quiet_option)
 def stop(settings: Settings, *, application_id: str, ray_address: str | None) -> None:
     """Stop application APP on Ray: its workers commit and close their stores."""
     from ...stream import connect_workers
 
-    with _on_ray(settings, ray_address):
+    with progress_bar(f"stopping {application_id}"), _on_ray(settings, ray_address):
         connect_workers(application_id).stop()
     note(f"application {application_id} has ended; all that it processed is committed")
 

@@ -17,6 +17,7 @@ from .common import (
     cluster_option,
     config_option,
     form_option,
+    list_form_option,
     reading_command,
 )
 from .completion import topic_names
@@ -119,14 +120,14 @@ def create(
             }
             for name, info in made.items()
         ]
-        if rows or settings.form == "json":
+        if rows or not settings.is_text:
             print_rows(rows, ("topic", "partitions", "replication_factor", "id"), settings.form)
         raise_first(errors, len(names))
 
 
 @topic.command("list")
 @click.option("--internal", is_flag=True, help="Include internal topics.")
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, list_form_option)
 @watchable
 def list_topics(settings: Settings, *, internal: bool) -> None:
     """List topics with their ids and numbers of partitions."""
@@ -196,7 +197,7 @@ def describe(
                 if partitions or not chosen:
                     partitions = [] if with_overrides else partitions
                     described.append(_described(admin, found[name], partitions, values, all_configs))
-        if settings.form == "text":
+        if settings.is_text:
             for facts in described:
                 _print_topic(facts)
         else:

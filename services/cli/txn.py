@@ -18,11 +18,13 @@ from .common import (
     cluster_option,
     config_option,
     form_option,
+    list_form_option,
     reading_command,
 )
 from .completion import node_ids, topic_names, transactional_ids
 from .group import scopes_text
 from .output import note, print_rows
+from .progress import progress_bar, quiet_option
 from .watch import watchable
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def txn() -> None:
 @click.option(
     "--pattern", metavar="REGEX", help="Only transactional ids that match this regular expression as a whole."
 )
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, list_form_option)
 @watchable
 def list_transactions(
     settings: Settings,
@@ -113,9 +115,9 @@ def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.describe_transactions(*dict.fromkeys(names))
     rows = [_described(results[name]) for name in results if name not in results.errors]
-    if settings.form == "text":
+    if settings.is_text:
         rows = [{**row, "partitions": " ".join(row["partitions"]) or None} for row in rows]
-    if rows or settings.form == "json":
+    if rows or not settings.is_text:
         print_rows(rows, _DESCRIBED, settings.form)
     missing = {
         name: TransactionalIdNotFoundError(f"transactional id {name!r} does not exist")
@@ -163,7 +165,7 @@ def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> No
     metavar="PnDTnHnMnS",
     help="Minimum age of a hanging transaction; at least transaction.max.timeout.ms.",
 )
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option, quiet_option)
 def find_hanging(
     settings: Settings,
     *,
@@ -182,12 +184,13 @@ def find_hanging(
     longer_than = _seconds(longest)
     with open_admin(settings, settings.client_config()) as admin:
         places = _led(admin, node_id) if topic is None else places_of(admin, topic, numbers)
-        found = admin.find_hanging_transactions(places, longer_than=longer_than)
+        with progress_bar(f"searching {len(places)} partitions"):
+            found = admin.find_hanging_transactions(places, longer_than=longer_than)
     rows = [
         {**_producer(each.topic_partition, each.producer), "transactional_id": each.transactional_id}
         for each in found
     ]
-    if rows or settings.form == "json":
+    if rows or not settings.is_text:
         print_rows(rows, _HANGING, settings.form)
     else:
         note(f"no hanging transactions in {len(places)} partitions")

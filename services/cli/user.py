@@ -17,10 +17,12 @@ from .common import (
     changing_command,
     cluster_option,
     config_option,
-    form_option,
+    list_form_option,
     reading_command,
 )
+from .completion import user_names
 from .output import note, print_rows
+from .watch import watchable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +41,7 @@ def user() -> None:
 
 def _password_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
-        click.argument("name"),
+        click.argument("name", shell_complete=user_names),
         click.option("--password-stdin", is_flag=True, help="Read the password from standard input."),
         click.option(
             "--mechanism",
@@ -88,7 +90,7 @@ def passwd(settings: Settings, *, name: str, **given: Any) -> None:
 
 
 @user.command()
-@click.argument("name")
+@click.argument("name", shell_complete=user_names)
 @click.option(
     "--mechanism", type=_MECHANISM, help="Delete only the password of this SCRAM mechanism [default: all]."
 )
@@ -106,7 +108,8 @@ def delete(settings: Settings, *, name: str, mechanism: str | None) -> None:
 
 
 @user.command("list")
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, list_form_option)
+@watchable
 def list_users(settings: Settings) -> None:
     """List users and their SCRAM mechanisms."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -116,7 +119,7 @@ def list_users(settings: Settings) -> None:
         for name in sorted(found)
         for each in found[name]
     ]
-    if rows or settings.form != "text":
+    if rows or not settings.is_text:
         print_rows(rows, _COLUMNS, settings.form)
     else:
         note("there are no users")

@@ -13,7 +13,7 @@ from .admin import open_admin, raise_first
 from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, reading_command
 from .completion import topic_names
 from .output import note, print_rows
-from .progress import progress_bar
+from .progress import progress_bar, quiet_option
 
 if TYPE_CHECKING:
     from ...clients.sync.admin_io import Admin
@@ -38,7 +38,7 @@ class DifferentReplicasError(HeadraceError):
     show_default=True,
     help="Seconds to wait for a replica that makes no progress.",
 )
-@reading_command(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option, quiet_option)
 def verify(
     settings: Settings, *, topics: tuple[str, ...], regex: str | None, is_all: bool, timeout_s: float
 ) -> None:
@@ -108,7 +108,7 @@ async def _verified(
     found = []
     async with node_network(config) as network:
         verifier = ReplicaVerifier(network, addresses, timeout_s)
-        with progress_bar("comparing partitions", len(places), is_bytes=False) as advance:
+        with progress_bar("comparing", len(places), "partitions") as advance:
             for place in places:
                 found.append(await verifier.verify(place))
                 advance(1)

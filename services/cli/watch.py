@@ -1,22 +1,35 @@
-"""The option --watch of commands that list, describe or show a status: they repeat until Ctrl-C."""
+"""The option --watch of commands that list, describe or show a status: they repeat until Ctrl-C.
+
+On a terminal each turn replaces the one before, on the alternate screen; elsewhere a turn follows the other.
+With -o json a turn is one line. Ctrl-C exits with 130, as it does everywhere.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
+import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
 
 from ...protocol.errors import HeadraceError
 from ...runtime.waiting_io import let_pass
-from .output import note, write_line
+from .common import EXIT_ERROR, find_settings
+from .interrupts import interrupts
+from .output import ONE_LINE_JSON, note, write_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
-_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_ENTER = "\x1b[?1049h\x1b[?25l"  # the alternate screen, without a cursor
+_LEAVE = "\x1b[?25h\x1b[?1049l"
+_HOME, _END_OF_LINE, _END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class Watch(NamedTuple):
@@ -33,14 +46,19 @@ class Watch(NamedTuple):
         if not self.is_on:
             refresh()
             return
-        done = 0
-        while True:
-            began_s = time.monotonic()
-            exit_code = _once(refresh, is_first=not done)
-            done += 1
-            if done == self.refreshes:
-                raise click.exceptions.Exit(exit_code)
-            let_pass(max(began_s + self.interval_s - time.monotonic(), 0))
+        context = click.get_current_context(silent=True)
+        if context is not None:
+            context.meta[ONE_LINE_JSON] = True
+        done, exit_code = 0, 0
+        with interrupts(), _turns(self.interval_s) as turn:
+            while True:
+                began_s = time.monotonic()
+                with turn(done):
+                    exit_code = _once(refresh, is_first=not done)
+                done += 1
+                if done == self.refreshes:
+                    raise click.exceptions.Exit(exit_code)
+                let_pass(max(began_s + self.interval_s - time.monotonic(), 0))
 
 
 def with_watch(command: Callable[..., None]) -> Callable[..., None]:
@@ -85,10 +103,6 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
 
 def _once(refresh: Callable[[], None], *, is_first: bool) -> int:
     """One refresh; gives the exit code of a command that ends with one."""
-    if sys.stdout.isatty():
-        sys.stdout.write(_CLEAR)
-    elif not is_first:
-        write_line("")
     try:
         refresh()
     except click.exceptions.Exit as end:
@@ -97,7 +111,57 @@ def _once(refresh: Callable[[], None], *, is_first: bool) -> int:
         if is_first:
             raise
         note(f"headrace: {error}")
-        return 1
+        return EXIT_ERROR
+    return 0
+
+
+Turn = Callable[[int], "contextlib.AbstractContextManager[None]"]
+
+
+@contextlib.contextmanager
+def _turns(interval_s: float) -> Iterator[Turn]:
+    """How a turn is printed; takes the number of turns before it."""
+    if not sys.stdout.isatty() or not find_settings().is_text:
+        yield _appended
+        return
+    terminal = sys.stdout
+    terminal.write(_ENTER)
+    try:
+        yield functools.partial(_replaced, terminal, interval_s)
+    finally:
+        terminal.write(_LEAVE)
+        terminal.flush()
+
+
+@contextlib.contextmanager
+def _appended(number: int) -> Iterator[None]:
+    if number and find_settings().is_text:
+        write_line("")
+    try:
+        yield
     finally:
         sys.stdout.flush()
-    return 0
+
+
+class _Page(io.StringIO):
+    """The output of a turn, for the terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextlib.contextmanager
+def _replaced(terminal: TextIO, interval_s: float, _number: int) -> Iterator[None]:
+    """Replaces the page in one write, so that nothing flickers; what does not fit is left out."""
+    page = _Page()
+    # Messages belong to the page, too: on the terminal they would be in its way.
+    errors = page if sys.stderr.isatty() else sys.stderr
+    with contextlib.redirect_stdout(page), contextlib.redirect_stderr(errors):
+        yield
+    height = shutil.get_terminal_size().lines
+    head = f"every {interval_s:g} s, Ctrl-C ends it; {datetime.now().astimezone():%H:%M:%S}"
+    lines = [head, "", *page.getvalue().splitlines()]
+    if len(lines) > height:
+        lines[height - 1 :] = [f"… {len(lines) - height + 1} more lines"]
+    terminal.write(_HOME + "\n".join(line + _END_OF_LINE for line in lines) + _END_OF_SCREEN)
+    terminal.flush()

@@ -102,7 +102,7 @@ class _ClientState:
     seen_ms: int
     asked_ms: int | None = None  # of the last request
     pushed_ms: int | None = None
-    is_told: bool = True  # no push since the last subscription
+    has_new_subscription: bool = True  # no push since the last subscription
     last_error: int = 0
     is_terminating: bool = False
     points: dict[str, float] = field(default_factory=dict)
@@ -121,15 +121,15 @@ class _ClientState:
             UnknownSubscriptionIdError.code,
             UnsupportedCompressionTypeError.code,
         ):
-            self.asked_ms, self.is_told = now_ms, True
+            self.asked_ms, self.has_new_subscription = now_ms, True
             return True
         return False
 
     def may_push(self, now_ms: int) -> bool:
         """Once per interval, and at once after a new subscription: clients spread their first pushes."""
-        if self.is_told or now_ms - (self.pushed_ms or 0) >= self.subscribed.interval_ms:
+        if self.has_new_subscription or now_ms - (self.pushed_ms or 0) >= self.subscribed.interval_ms:
             self.asked_ms = self.pushed_ms = now_ms
-            self.is_told = False
+            self.has_new_subscription = False
             return True
         return False
 
@@ -235,7 +235,7 @@ class ClientTelemetry:
         elif known.version != self._version:
             subscribed = self._subscribed(known.client)
             if subscribed != known.subscribed:  # it may ask, and push, at once
-                known.asked_ms, known.is_told = None, True
+                known.asked_ms, known.has_new_subscription = None, True
                 known.last_error, known.is_terminating = 0, False
             known.subscribed, known.version = subscribed, self._version
         if known.session != session:  # the client reconnected

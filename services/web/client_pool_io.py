@@ -31,7 +31,7 @@ MAX_KNOWN_TOPICS = 10_000
 
 
 class UserClients:
-    """The clients of one user. `acquire` and `release` say who needs them."""
+    """The clients of one user. `acquire` and `release` count the requests that use them."""
 
     def __init__(self, cluster: AsyncCluster, credentials: Credentials, now_s: float) -> None:
         self.cluster, self.credentials = cluster, credentials

@@ -140,9 +140,9 @@ class OwnCharges:
             wait_ms = max(wait_ms, self._record(PRODUCER_RATE, request.peer, sum(map(len, request.frames))))
         elif request.api is registry.FETCH and request.body.replica_id < 0:
             wait_ms = max(wait_ms, self._record(CONSUMER_RATE, request.peer, sum(map(len, frames))))
-        elif told_ms := getattr(body, "throttle_ms", 0):
+        elif throttle_ms := getattr(body, "throttle_ms", 0):
             self._quotas.count(MUTATION_RATE)
-            wait_ms = max(wait_ms, told_ms)
+            wait_ms = max(wait_ms, throttle_ms)
         request.throttle_ms = wait_ms
         if wait_ms and request.peer.is_connected and not self._is_closed:
             self._mute(request.peer.session, wait_ms)

@@ -156,7 +156,7 @@ class _Search:
             self._troubles.append(repr(error))
             return None
         try:
-            answer = await self._who_leads(connection)
+            answer = await self._describe_quorum(connection)
         except BaseException:
             connection.close()
             raise
@@ -170,7 +170,7 @@ class _Search:
                 self._spawn(self._ask((answer.endpoint.host, answer.endpoint.port)))
         return None
 
-    async def _who_leads(self, connection: Connection) -> DescribeQuorumResponse | None:
+    async def _describe_quorum(self, connection: Connection) -> DescribeQuorumResponse | None:
         try:
             response = await connection.request(
                 registry.DESCRIBE_QUORUM, DescribeQuorumRequest(), timeout_s=self._timeout_s

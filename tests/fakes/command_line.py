@@ -6,6 +6,7 @@ import io
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -55,6 +56,15 @@ class CommandLine:
         return json.loads(out)
 
 
+def commands(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command that is not a group, by its full name."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path}{name} ")
+        else:
+            yield path + name, command
+
+
 def parse_command(line: str) -> None:
     """Parse a command line, `headrace ...`, with the real commands, without running it. Errors:
     click.ClickException."""
@@ -80,12 +90,12 @@ def checked(arguments: tuple[str, ...], out: str | bytes) -> None:
     if form is None or name not in TABLE:
         return
     schema = schema_of(name)
-    if form == "json":
+    if form == "json" and "--watch" not in arguments:
         if out.strip():
             jsonschema.validate(json.loads(out), schema)
         return
-    for line in filter(None, out.splitlines()):  # --watch separates refreshes by empty lines
-        jsonschema.validate(json.loads(line), schema.get("items", schema))
+    for line in out.splitlines():
+        jsonschema.validate(json.loads(line), schema if form == "json" else schema.get("items", schema))
 
 
 def _form_of(arguments: tuple[str, ...]) -> str | None:

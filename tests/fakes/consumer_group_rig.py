@@ -134,13 +134,13 @@ class SimMember:
     epoch: int = 0
     owned: Held = field(default_factory=dict)
     wanted: Held = field(default_factory=dict)
-    last_told: Held | None = None
+    last_reported: Held | None = None
     last_sent: ConsumerGroupHeartbeatRequest | None = None
 
     def request(self, *, is_full: bool = False) -> ConsumerGroupHeartbeatRequest:
         """The next heartbeat; with all fields if it is full or a join."""
         is_full = is_full or self.epoch == 0
-        owned = self.rig.ids(self.owned) if is_full or self.owned != self.last_told else None
+        owned = self.rig.ids(self.owned) if is_full or self.owned != self.last_reported else None
         return ConsumerGroupHeartbeatRequest(
             self.group_id,
             self.member_id,
@@ -168,7 +168,7 @@ class SimMember:
         """Process a response: the member's epoch and target assignment."""
         self.epoch = answer.member_epoch
         if self.last_sent is not None and self.last_sent.owned is not None:
-            self.last_told = self.rig.names(self.last_sent.owned)
+            self.last_reported = self.rig.names(self.last_sent.owned)
         if answer.assignment is not None:
             self.wanted = self.rig.names(answer.assignment)
 
@@ -191,7 +191,7 @@ class SimMember:
 
     def forget(self) -> None:
         """Restart without any state."""
-        self.epoch, self.owned, self.wanted, self.last_told = 0, {}, {}, None
+        self.epoch, self.owned, self.wanted, self.last_reported = 0, {}, {}, None
 
     def resend(self) -> Any:
         """Send the last heartbeat again."""

@@ -48,7 +48,7 @@ class User:
 
 
 class FloodedNode:
-    """The node, and users on both planes who send records until the end; all records are read."""
+    """The node, and users on both planes that send records until the end; all records are read."""
 
     def __init__(self, directory: Path) -> None:
         self.log = directory / "node.log"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from command_line import checked
 from forking import Forked, run_forked, start_server
 from headrace.runtime.waiting_io import until
 
@@ -111,6 +112,8 @@ class Headrace:
             f"{arguments} ended with {done.returncode}:\n{errors}\n{done.stdout!r}"
         )
         assert "Traceback" not in errors, errors
+        if not code:
+            checked(arguments, done.stdout)
         return done.stdout, errors
 
     def up(self, *arguments: str) -> tuple[bytes, str]:

@@ -135,7 +135,7 @@ class StreamsMember:
     endpoint_epoch: int = -1
     owned: dict[Task, Role] = field(default_factory=dict)
     wanted: dict[Task, Role] = field(default_factory=dict)
-    last_told: Tasks | None = None
+    last_reported: Tasks | None = None
     last_sent: StreamsGroupHeartbeatRequest | None = None
     statuses: tuple[StatusCode, ...] = ()
 
@@ -143,7 +143,7 @@ class StreamsMember:
         """The next heartbeat; with all fields if it is full or a join."""
         is_join = self.epoch == 0
         is_full = is_full or is_join
-        tasks = by_role(self.owned) if is_full or self.owned != self.last_told else (None, None, None)
+        tasks = by_role(self.owned) if is_full or self.owned != self.last_reported else (None, None, None)
         fields: dict[str, Any] = {
             "group_id": self.group_id,
             "member_id": self.member_id,
@@ -188,7 +188,7 @@ class StreamsMember:
         self.endpoint_epoch = answer.endpoint_information_epoch
         self.statuses = tuple(StatusCode(each.status_code) for each in answer.status)
         if self.last_sent.active is not None:
-            self.last_told = dict(self.wanted)
+            self.last_reported = dict(self.wanted)
         if answer.active is not None:
             self.wanted = from_roles(answer.active, answer.standby, answer.warmup)
 
@@ -210,7 +210,7 @@ class StreamsMember:
 
     def forget(self) -> None:
         """Restart without any state."""
-        self.epoch, self.owned, self.wanted, self.last_told = 0, {}, {}, None
+        self.epoch, self.owned, self.wanted, self.last_reported = 0, {}, {}, None
 
     def resend(self) -> Any:
         """Send the last heartbeat again."""

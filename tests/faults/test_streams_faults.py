@@ -60,7 +60,7 @@ def processes(
 
 
 class Lines(threading.Thread):
-    """Sends words at a steady rate until it is told to stop; `sent` counts them."""
+    """Sends words at a steady rate until it is stopped; `sent` counts them."""
 
     def __init__(self, bootstrap: Any) -> None:
         super().__init__()

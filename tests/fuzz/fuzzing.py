@@ -84,13 +84,13 @@ class Fuzzer:
                     *(self.kinds[kind](random.Random(f"{kind}/{seed}/{number}"), number) for number in cases)
                 )
         await self._probe.check()
-        assert not self._told("broken"), "a translation broke: see the log"
+        assert not self._status_sum("broken"), "a translation broke: see the log"
         async with asyncio.timeout(TIMEOUT_S):
-            await until(lambda: not self._told("held_request_bytes"))
+            await until(lambda: not self._status_sum("held_request_bytes"))
         await self._read_all()
         await self.prepare()
 
-    def _told(self, name: str) -> int:
+    def _status_sum(self, name: str) -> int:
         """By the listeners of all nodes."""
         return sum(node["kafka"][name] for node in self._cluster.status()["nodes"])
 

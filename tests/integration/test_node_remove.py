@@ -133,14 +133,14 @@ def test_removal_to_the_end(
 
     operator = threading.Thread(target=cluster.stop_node, args=(3,))
 
-    def told(text: str) -> None:
+    def noted(text: str) -> None:
         note(text)
         if "stop its process now" in text:
             assert on_node(admin, 4) == 0
             operator.start()
 
     note = node_remove.note
-    monkeypatch.setattr(node_remove, "note", told)
+    monkeypatch.setattr(node_remove, "note", noted)
     code, _, err = shell("node", "remove", "4", "--yes")
     assert code == 0, err
     operator.join()

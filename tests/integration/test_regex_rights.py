@@ -25,13 +25,15 @@ USERS = {"alice": "alice-secret", "bob": "bob-secret"}
 TOPICS = ("data-of-all", "data-of-alice")
 
 
-def rule(kind: ResourceType, name: str, who: str, operation: AclOperation) -> AclBinding:
-    return AclBinding(kind, name, PatternType.LITERAL, f"User:{who}", "*", operation, AclPermission.ALLOW)
+def rule(kind: ResourceType, name: str, name_of_user: str, operation: AclOperation) -> AclBinding:
+    return AclBinding(
+        kind, name, PatternType.LITERAL, f"User:{name_of_user}", "*", operation, AclPermission.ALLOW
+    )
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """A node with users of both planes, who may read one topic or two."""
+    """A node with users of both planes, name_of_user may read one topic or two."""
     users = " ".join(f'user_{name}="{secret}"' for name, secret in USERS.items())
     config: dict[str, Any] = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",

@@ -111,10 +111,10 @@ def test_roles_on_the_command_line(cluster: LocalCluster, shell: CommandLine) ->
     asked = ("acl", "create", "--role", "readers", "--operation", "read", "--topic", "orders")
     assert shell(*asked)[0] == 0
     text = "allow Role:readers from * read on topic orders"
-    told = shell.json("acl", "explain", "--user", "alice", "--operation", "read", "--topic", "orders")
-    assert (told["allowed"], told["rule"]) == (True, text)
-    told = shell.json("acl", "explain", "--user", "carol", "--operation", "read", "--topic", "orders")
-    assert (told["allowed"], told["rule"]) == (False, None)
+    verdict = shell.json("acl", "explain", "--user", "alice", "--operation", "read", "--topic", "orders")
+    assert (verdict["allowed"], verdict["rule"]) == (True, text)
+    verdict = shell.json("acl", "explain", "--user", "carol", "--operation", "read", "--topic", "orders")
+    assert (verdict["allowed"], verdict["rule"]) == (False, None)
     assert shell.json("role", "list", "--user", "bob") == [
         {"role": "readers", "members": ["User:alice", "User:bob"]}
     ]
@@ -162,8 +162,8 @@ def test_namespaces_limit_clients_of_both_planes(cluster: LocalCluster, shell: C
     admin.set_namespace("shop.eu.", owner="sellers")
     assert admin.describe_namespaces("shop.eu.")["shop.eu."].owner == "sellers"
     assert shell.json("role", "describe", "sellers")["namespaces"] == ["shop.eu."]
-    told = shell.json("acl", "list", "--role", "sellers", "--topic", "shop.eu.")
-    assert [(each["pattern"], each["operation"]) for each in told] == [("prefixed", "all")]
+    verdict = shell.json("acl", "list", "--role", "sellers", "--topic", "shop.eu.")
+    assert [(each["pattern"], each["operation"]) for each in verdict] == [("prefixed", "all")]
     code, _, err = shell("namespace", "delete", "shop.", "shop.eu.", "other")
     assert (code, "no namespace 'other'" in err) == (4, True)
     assert shell("namespace", "list")[2] == "there are no namespaces\n"
@@ -179,8 +179,8 @@ def test_records_need_the_level_of_the_feature(cluster: LocalCluster, shell: Com
     assert shell("feature", "set", "security.version", "1", "--downgrade")[0] == 0
     assert until(lambda: admin.describe_features()["security.version"].level == 1, 10)
     with Wire(cluster.kafka_bootstrap) as wire:
-        told = wire.ask("api_versions", 4, client_software_name="x", client_software_version="1")
-        levels = {each["name"]: each["max_version_level"] for each in told["finalized_features"]}
+        verdict = wire.ask("api_versions", 4, client_software_name="x", client_software_version="1")
+        levels = {each["name"]: each["max_version_level"] for each in verdict["finalized_features"]}
         assert levels["security.version"] == 1
     with pytest.raises(errors.UnsupportedVersionError, match="roles need level 2 of feature"):
         admin.create_roles("late")

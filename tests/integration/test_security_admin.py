@@ -81,12 +81,12 @@ def test_rules_are_the_same_for_all_clients(cluster: LocalCluster, shell: Comman
     assert len(shell.json("acl", "list", "--topic", "orders-eu", "--deny")) == 2
 
     asked = ("acl", "explain", "--user", "alice", "--operation", "write", "--host", "10.1.1.1", "--topic")
-    told = shell.json(*asked, "orders-us")
-    assert told["allowed"]
-    assert told["rule"] == "allow User:alice from 10.0.0.0/8 write on topic prefix orders"
-    told = shell.json(*asked, "orders-eu")
-    assert not told["allowed"]
-    assert told["rule"] == "deny User:alice from * write on topic orders-eu"
+    verdict = shell.json(*asked, "orders-us")
+    assert verdict["allowed"]
+    assert verdict["rule"] == "allow User:alice from 10.0.0.0/8 write on topic prefix orders"
+    verdict = shell.json(*asked, "orders-eu")
+    assert not verdict["allowed"]
+    assert verdict["rule"] == "deny User:alice from * write on topic orders-eu"
     assert shell.json(*asked, "other") == {"allowed": False, "because": "no rule allows it", "rule": None}
     root = ("acl", "explain", "--user", "root", "--operation", "alter", "--on-cluster")
     assert shell.json(*root)["allowed"]

@@ -98,17 +98,17 @@ def _matches(rule: AclBinding, identity: Identity, operation: AclOperation, memb
 
 def scanned(
     every: set[AclBinding],
-    who: Identity,
+    client: Identity,
     operation: AclOperation,
     resource: Resource,
     members: Members,
     *,
     default: bool,
 ) -> bool:
-    if who.principal == user("root"):
+    if client.principal == user("root"):
         return True
     about = [rule for rule in every if _is_about(rule, resource)]
-    permissions = {rule.permission for rule in about if _matches(rule, who, operation, members)}
+    permissions = {rule.permission for rule in about if _matches(rule, client, operation, members)}
     if AclPermission.DENY in permissions:
         return False
     return AclPermission.ALLOW in permissions or (default and not about)
@@ -116,7 +116,7 @@ def scanned(
 
 def scanned_type(
     every: set[AclBinding],
-    who: Identity,
+    client: Identity,
     operation: AclOperation,
     kind: ResourceType,
     members: Members,
@@ -124,15 +124,15 @@ def scanned_type(
     default: bool,
 ) -> bool:
     """authorizeByResourceType of Authorizer.java."""
-    if scanned(every, who, operation, Resource(kind, "hardcode"), members, default=default):
+    if scanned(every, client, operation, Resource(kind, "hardcode"), members, default=default):
         return True
     about = [
         rule
         for rule in every
         if rule.resource_type is kind
-        and _is_of(rule, who, members)
+        and _is_of(rule, client, members)
         and rule.operation in (operation, AclOperation.ALL)
-        and _host_matches(rule, who.host)
+        and _host_matches(rule, client.host)
     ]
     denied = {(rule.pattern_type, rule.name) for rule in about if rule.permission is AclPermission.DENY}
     if (PatternType.LITERAL, "*") in denied:
@@ -167,15 +167,15 @@ def test_decisions_are_those_of_a_scan(data: st.DataObject, default: bool) -> No
         members = (members - left) | joined
         assert set(authorizer.roles.keys()) == members
         questions = st.tuples(identities, st.sampled_from(OPERATIONS), resources)
-        for who, operation, resource in data.draw(st.lists(questions, min_size=8, max_size=8)):
-            expected = scanned(current, who, operation, resource, members, default=default)
+        for client, operation, resource in data.draw(st.lists(questions, min_size=8, max_size=8)):
+            expected = scanned(current, client, operation, resource, members, default=default)
             for _ in range(2):  # the second answer is the kept one
-                assert authorizer.allows(who, operation, resource) is expected
-            verdict = authorizer.explain(who, operation, resource)
+                assert authorizer.allows(client, operation, resource) is expected
+            verdict = authorizer.explain(client, operation, resource)
             assert verdict.is_allowed is expected
-            assert verdict.rule is None or _matches(verdict.rule, who, operation, members)
-            some = scanned_type(current, who, operation, resource.type, members, default=default)
-            assert authorizer.allows_some(who, operation, resource.type) is some
+            assert verdict.rule is None or _matches(verdict.rule, client, operation, members)
+            some = scanned_type(current, client, operation, resource.type, members, default=default)
+            assert authorizer.allows_some(client, operation, resource.type) is some
 
 
 @settings(deadline=None, max_examples=60)
@@ -192,11 +192,11 @@ def test_rules_that_lint_finds_decide_nothing(
     found = {finding.rule for finding in lint(every, ["User:root"], members=of_roles)}
     all_of_them = RuleAuthorizer(RuleIndex(every), ["User:root"], memberships=members)
     rest = RuleAuthorizer(RuleIndex(every - found), ["User:root"], memberships=members)
-    for who, operation, resource in questions:
-        verdict = all_of_them.explain(who, operation, resource)
+    for client, operation, resource in questions:
+        verdict = all_of_them.explain(client, operation, resource)
         if verdict.rule is not None and verdict.rule in found and not _is_used(resource, operation):
             continue
-        assert rest.allows(who, operation, resource) is verdict.is_allowed
+        assert rest.allows(client, operation, resource) is verdict.is_allowed
 
 
 def _is_used(resource: Resource, operation: AclOperation) -> bool:

@@ -72,7 +72,7 @@ class Life:
     def lose(self, member: StreamsMember) -> None:
         """A heartbeat whose response is lost: as in Kafka's client, the next one reports the tasks again."""
         self.attempt(member, lambda: member.send())
-        member.last_told = None
+        member.last_reported = None
 
     def attempt(self, member: StreamsMember, action: Any) -> None:
         """An error makes the member close all tasks and rejoin."""

@@ -57,7 +57,7 @@ def does_not_adapt(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(HeartbeatDelays, "record", lambda _self, _node_id, _delay_ms, _now_ms: None)
 
 
-def forgets_who_it_fenced(patch: pytest.MonkeyPatch) -> None:
+def forgets_fenced_node(patch: pytest.MonkeyPatch) -> None:
     """The delay that fenced a node does not extend its session timeout after it returns."""
     patch.setattr(Sessions, "expire", Sessions.forget)
 
@@ -72,7 +72,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, Plan]] = {
     counts_the_registration: ("SlowLogIsNoLateness", SHORT),
     counts_its_own_stalls: ("LiveNodeIsNotFenced", SHORT),
     does_not_adapt: ("LateNodeIsFencedOnce", LONG),
-    forgets_who_it_fenced: ("LateNodeIsFencedOnce", LONG),
+    forgets_fenced_node: ("LateNodeIsFencedOnce", LONG),
     ignores_ended_connections: ("DeadNodeIsFenced", LONG),
 }
 

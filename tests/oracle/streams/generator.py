@@ -42,7 +42,7 @@ class Handle:
 
 
 def is_known(serde: str, kind: str) -> bool:
-    """Whether Java serializes `kind` without being told more; strings are the default."""
+    """Whether Java serializes `kind` without further arguments; strings are the default."""
     return serde == kind or (serde == "" and kind == "string")
 
 

@@ -116,7 +116,7 @@ def _settings(case: Case) -> TaskSettings:
 
 
 def _close_quietly(driver: TestDriver) -> None:
-    with contextlib.suppress(Exception):  # the first error is the one that is told
+    with contextlib.suppress(Exception):  # the first error is the one that is reported
         driver.close()
 
 

@@ -42,6 +42,11 @@ def test_invalid_addresses_are_errors(text: str) -> None:
         bootstrap.parse_addresses(text)
 
 
+def test_address_as_a_url_is_refused_with_the_form_that_is_expected() -> None:
+    with pytest.raises(ConfigError, match="expected host:port, without http://"):
+        bootstrap.parse_addresses("http://localhost:9092")
+
+
 def test_argument_overrides_the_environment() -> None:
     """Without both the result is None, and resolvers are called."""
     environment = {"HEADRACE_BOOTSTRAP": "env:1"}

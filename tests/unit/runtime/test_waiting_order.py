@@ -1,4 +1,4 @@
-"""Who is answered first when time jumps, and what waiting leaves behind."""
+"""The order of answers when time jumps, and what waiting leaves behind."""
 
 from headrace.runtime.purgatory import Purgatory
 from headrace.runtime.timing_wheel import TimingWheel

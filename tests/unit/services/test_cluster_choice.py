@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, commands
 from headrace.services.cli.common import Effect, NotFoundError, Settings, effect_of
-from headrace.services.cli.main import cli
 from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError, write_cluster_file
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -158,15 +157,6 @@ CHANGING = {
     "verifiable consume": "orders --group-id g",
     "verifiable produce": "orders --max-messages 1",
 }
-
-
-def commands(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Every command that is not a group, by its full name."""
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{path}{name} ")
-        else:
-            yield path + name, command
 
 
 def up(name: str, *bootstrap: str) -> None:

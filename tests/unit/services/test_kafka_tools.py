@@ -23,7 +23,15 @@ TOOLS = {
     *("connect-plugin-path", "trogdor"),
 }
 # Files and folders that command lines of the table name: they have to exist to be parsed.
-FILES = ("plan.json", "places.json", "offsets.json", "offsets.csv", "payload.txt", "topic.properties")
+FILES = (
+    "server.properties",
+    "plan.json",
+    "places.json",
+    "offsets.json",
+    "offsets.csv",
+    "payload.txt",
+    "topic.properties",
+)
 
 
 @pytest.fixture

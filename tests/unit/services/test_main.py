@@ -166,6 +166,34 @@ def test_hint_of_a_delivery_timeout_is_that_of_its_cause() -> None:
     assert "headrace status" in (hint_of(error) or "")
 
 
+def test_missing_extra_is_an_error_with_the_command_that_installs_it(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line, no traceback."""
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    for name in [name for name in sys.modules if name.startswith("headrace.services.console")]:
+        monkeypatch.delitem(sys.modules, name)
+    code, _, err = command_line("console", "-b", "127.0.0.1:1")
+    assert code == 1
+    assert "pip install 'headrace[console]'" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("up --nodes many", "'many' is not a valid integer."),
+        ("topic list -b 127.0.0.1:1 -X sasl.usernme=ann", "did you mean 'sasl.username'?"),
+        ("cluster id -o name", "'name' is not one of"),
+        ("-o name cluster id -b h:1", "`headrace cluster id` has no -o name"),
+        ("-o yaml consume t -b h:1", "`consume` prints text, json, jsonl, not yaml"),
+    ],
+)
+def test_wrong_usage_names_what_is_right(command_line: CommandLine, line: str, message: str) -> None:
+    code, _, err = command_line(*line.split())
+    assert (code, message in err) == (2, True), err
+
+
 def test_options_after_the_command_override_global_ones() -> None:
     """-X options add up."""
     settings = Settings()

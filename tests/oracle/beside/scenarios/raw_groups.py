@@ -172,7 +172,7 @@ def refused(scene: Scene) -> None:
         part = {"partition_index": 0, "committed_offset": -2, "committed_metadata": ""}
         topics = [{"name": scene.topic, "partitions": [part]}]
         asking.ask("negative offset", "offset_commit", 5, **fields, topics=topics)
-        asking.ask("negative offset told", "offset_fetch", 5, group_id=scene.topic, topics=None)
+        asking.ask("negative offset fetched", "offset_fetch", 5, group_id=scene.topic, topics=None)
         asking.ask("not empty", "delete_groups", 1, groups_names=[scene.topic])
         asking.ask("simple", "offset_fetch", 5, group_id="no-such-group", topics=None)
 

@@ -130,7 +130,7 @@ public final class Oracle {
                 driver.close();
             }
         } catch (RuntimeException again) {
-            // the first error is the one that is told
+            // the first error is the one that is reported
         }
     }
 

@@ -1,4 +1,4 @@
-"""Exact lag in the admin client, on a fake cluster: who is asked for what, and what comes out."""
+"""Exact lag in the admin client, on a fake cluster: requests by node, and the result."""
 
 from typing import Any
 

@@ -48,13 +48,13 @@ def create(
     return answer
 
 
-def renew(driver: Driver, hmac: bytes, who: str = ALICE, period_ms: int = -1) -> tuple[int, int]:
-    answer = driver.ask(RenewDelegationTokenRequest(hmac, period_ms, who))
+def renew(driver: Driver, hmac: bytes, caller: str = ALICE, period_ms: int = -1) -> tuple[int, int]:
+    answer = driver.ask(RenewDelegationTokenRequest(hmac, period_ms, caller))
     return answer.error_code, answer.expiry_ms
 
 
-def expire(driver: Driver, hmac: bytes, who: str = ALICE, period_ms: int = -1) -> tuple[int, int]:
-    answer = driver.ask(ExpireDelegationTokenRequest(hmac, period_ms, who))
+def expire(driver: Driver, hmac: bytes, caller: str = ALICE, period_ms: int = -1) -> tuple[int, int]:
+    answer = driver.ask(ExpireDelegationTokenRequest(hmac, period_ms, caller))
     return answer.error_code, answer.expiry_ms
 
 
@@ -87,8 +87,8 @@ def test_owner_requester_and_renewers_may_renew(tokens: Driver) -> None:
     assert made.token is not None
     assert (made.token.owner, made.token.requester) == (CAROL, ALICE)
     assert made.token.expiry_ms == made.token.max_ms == WALL_MS + DAY // 2
-    for who in (ALICE, BOB, CAROL):
-        assert renew(tokens, made.hmac, who) == (0, WALL_MS + DAY // 2)
+    for caller in (ALICE, BOB, CAROL):
+        assert renew(tokens, made.hmac, caller) == (0, WALL_MS + DAY // 2)
     assert renew(tokens, made.hmac, "User:eve") == (DelegationTokenOwnerMismatchError.code, -1)
     assert expire(tokens, made.hmac, "User:eve") == (DelegationTokenOwnerMismatchError.code, -1)
     assert renew(tokens, b"wrong") == (DelegationTokenNotFoundError.code, -1)

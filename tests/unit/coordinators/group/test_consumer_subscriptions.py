@@ -383,14 +383,14 @@ def test_further_revocation_restarts_the_rebalance_timeout(rig: ConsumerGroupRig
     key = ("rebalance", GROUP, "a")
     SimMember(rig, "b", ("log_a", "other")).beat()
     first.take(first.send())
-    told_ms = rig.now_ms
+    revoked_ms = rig.now_ms
     rig.advance(1_000)
     first.take(first.send())
-    assert rig.deadline_of(key) == told_ms + REBALANCE_MS
+    assert rig.deadline_of(key) == revoked_ms + REBALANCE_MS
     first.topics = ("other",)
     first.take(first.send(is_full=True))
     assert rig.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
-    assert rig.deadline_of(key) == told_ms + 1_000 + REBALANCE_MS
+    assert rig.deadline_of(key) == revoked_ms + 1_000 + REBALANCE_MS
     first.settle()
     first.beat()
     assert rig.deadline_of(key) is None

@@ -1,4 +1,4 @@
-"""The rounds in which a node counts the lag of its groups: who is asked, what is kept, and what is not."""
+"""The rounds in which a node counts the lag of its groups: requests to leaders, kept and dropped counts."""
 
 from typing import Any
 

@@ -127,7 +127,7 @@ READING = Subtopology("0", source_topic_regex=(".*-.*",))
 
 @dataclass(eq=False)
 class UsersMember(StreamsMember):
-    """The thread of a user, who has the member's name."""
+    """The thread of the user with the name of the member."""
 
     def request(self, *, is_full: bool = False, **changes: Any) -> StreamsGroupHeartbeatRequest:
         return super().request(is_full=is_full, client=(f"User:{self.member_id}", "10.0.0.1"), **changes)

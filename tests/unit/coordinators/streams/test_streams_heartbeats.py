@@ -270,7 +270,7 @@ def test_member_with_an_older_topology(rig: StreamsGroupRig) -> None:
 
 
 def test_next_topology_epoch_with_the_same_tasks_is_taken(rig: StreamsGroupRig) -> None:
-    """A rolling upgrade: the members of the older one are told so, and keep tasks; one more joins both."""
+    """A rolling upgrade: members with the older topology get a status and keep tasks; one more joins both."""
     before = StreamsMember(rig, "a", topology=topology(MAPPING))
     before.beat()
     store = MAPPING._replace(state_changelog_topics=(topic("app-late-changelog", 0),))

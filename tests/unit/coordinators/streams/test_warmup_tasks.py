@@ -120,7 +120,7 @@ def test_a_fail_over_forgets_offsets_and_moves_nothing(rig: StreamsGroupRig) -> 
 
 
 def test_configs_of_warm_ups(rig: StreamsGroupRig) -> None:
-    """Members are told the lag and the interval; another number of warm-ups starts a rebalance."""
+    """Members receive the lag and the interval; another number of warm-ups starts a rebalance."""
     config_of(
         rig,
         streams_num_warmup_replicas="1",

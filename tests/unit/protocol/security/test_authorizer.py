@@ -76,8 +76,8 @@ def test_rules_of_a_role_count_for_its_members_and_a_denial_comes_first() -> Non
     for principal in ("User:alice", "Role:blocked"):
         changing.change([denial._replace(principal=principal)], [])
         changing.change_members([("blocked", "User:alice")], [])
-        told = changing.explain(ALICE, AclOperation.READ, ORDERS)
-        assert told == (False, Reason.RULE, denial._replace(principal=principal))
+        explained = changing.explain(ALICE, AclOperation.READ, ORDERS)
+        assert explained == (False, Reason.RULE, denial._replace(principal=principal))
         changing.change([], [denial._replace(principal=principal)])
     changing.change_members([], [("readers", "User:alice")])
     assert not changing.allows(ALICE, AclOperation.READ, ORDERS)

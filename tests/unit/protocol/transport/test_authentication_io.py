@@ -30,7 +30,7 @@ from zmtp_bytes import MORE, dealer, frame, message
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_user_with_the_right_password_is_served(mechanism: str) -> None:
-    """The handler sees who it is and from where; each mechanism gives the same user."""
+    """The handler sees the principal and the address; each mechanism gives the same user."""
 
     async def test() -> None:
         async with secured() as served:

@@ -83,10 +83,10 @@ def test_a_wrong_leader_names_the_current_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "code", "is_told"),
+    ("version", "code", "has_hint"),
     [(9, 6, False), (10, 6, True), (10, 74, True), (10, 75, False), (10, 19, False), (12, 3, False)],
 )
-def test_leader_hints_are_given_where_clients_read_them(version: int, code: int, is_told: bool) -> None:
+def test_leader_hints_are_given_where_clients_read_them(version: int, code: int, has_hint: bool) -> None:
     """To clients with another leader or an older epoch, in versions that have the field."""
     plane = FakePlane(small_image(nodes=2))
     plane.start(PRODUCE, version, name=TOPIC, index=0, acks=1, transactional_id=None)
@@ -96,8 +96,8 @@ def test_leader_hints_are_given_where_clients_read_them(version: int, code: int,
     assert int(part.error_code) == code
     if version >= 10:
         leader = (part.current_leader.leader_id, part.current_leader.leader_epoch)
-        assert leader == ((2, 9) if is_told else (-1, -1))
-        assert len(response.node_endpoints) == is_told
+        assert leader == ((2, 9) if has_hint else (-1, -1))
+        assert len(response.node_endpoints) == has_hint
 
 
 @pytest.mark.parametrize(("version", "may_follow"), [(10, False), (11, True), (18, True)])

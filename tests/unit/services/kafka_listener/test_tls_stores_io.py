@@ -73,7 +73,7 @@ def test_versions_and_suites_of_tls() -> None:
 
 
 def test_sessions_are_resumed_by_one_ticket() -> None:
-    """OpenSSL sends two unless it is told otherwise; each takes an eighth of a handshake."""
+    """OpenSSL sends two by default; each takes an eighth of a handshake."""
     pem = {"ssl_keystore_key": NODE.key_pem(), "ssl_keystore_certificate_chain": NODE.chain_pem}
     made = stores(**pem).context
     client = ssl.create_default_context(cadata=AUTHORITY.pem)

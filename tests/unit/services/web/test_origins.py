@@ -70,7 +70,7 @@ def test_cors_is_off_by_default() -> None:
 
 
 def test_cors_of_an_allowed_origin() -> None:
-    """The headers name the origin, and caches are told that it matters."""
+    """The headers name the origin, and caches keep a response per origin."""
     config = WebConfig(allow_origin=(APP,))
     assert cors_headers(APP, config)["access-control-allow-origin"] == APP
     assert cors_headers("https://evil.example", config) == {"vary": "origin"}

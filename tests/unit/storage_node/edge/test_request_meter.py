@@ -46,7 +46,7 @@ def test_a_response_within_the_turn_has_no_remote_time() -> None:
 
 
 def test_a_wait_behind_the_turn_is_remote_time() -> None:
-    """As in purgatory; consumers and followers are told apart."""
+    """As in purgatory; consumers and followers are distinguished."""
     rig = Rig()
     consumer, follower = rig.request(registry.FETCH, replica_id=-1), rig.request(registry.FETCH, replica_id=2)
     for request in (consumer, follower):

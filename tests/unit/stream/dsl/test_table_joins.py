@@ -1,4 +1,4 @@
-"""Joins of tables by foreign key: who chooses the partitions."""
+"""Joins of tables by foreign key: the choice of partitions."""
 
 from __future__ import annotations
 

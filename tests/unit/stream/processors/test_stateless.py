@@ -102,7 +102,7 @@ def test_a_pattern_reads_all_topics_that_match() -> None:
 
 
 def test_a_failing_function_names_its_processor_and_record() -> None:
-    """Functions of the same kind are told apart."""
+    """Functions of the same kind have different names."""
     builder = Builder()
     stream = builder.stream("in").map_values(lambda v: v, name="fine")
     stream.map_values(lambda v: 1 / v, name="division").map_values(lambda v: v, name="later").to("out")

@@ -233,14 +233,14 @@ def test_uncaught_handler_is_not_called_while_the_instance_ends(tmp_path: Path) 
 
 def test_state_listener_is_called_in_order() -> None:
     """Also when a listener causes another change, or fails."""
-    told: list[InstanceState] = []
+    reported_states: list[InstanceState] = []
 
     def listen(new: InstanceState, _old: InstanceState) -> None:
-        told.append(new)
+        reported_states.append(new)
         if new is S.REBALANCING:
             notices.add(S.RUNNING, S.REBALANCING)
             notices.send()
-            told.append(S.CREATED)
+            reported_states.append(S.CREATED)
         if new is S.RUNNING:
             notices.add(S.ERROR, S.RUNNING)
             raise ValueError(new)
@@ -248,7 +248,7 @@ def test_state_listener_is_called_in_order() -> None:
     notices = StateNotices(listen)
     notices.add(S.REBALANCING, S.CREATED)
     notices.send()
-    assert told == [S.REBALANCING, S.CREATED, S.RUNNING, S.ERROR]
+    assert reported_states == [S.REBALANCING, S.CREATED, S.RUNNING, S.ERROR]
     silent = StateNotices(None)
     silent.add(S.REBALANCING, S.CREATED)
     silent.send()
