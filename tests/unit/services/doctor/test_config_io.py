@@ -4,9 +4,11 @@ import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
+import jsonschema
 import pytest
 from command_line import CommandLine
 from headrace.services.certificates import CertificateAuthority
+from headrace.services.cli.schema import schema_of
 from headrace.services.doctor.config_io import config_facts
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -53,6 +55,7 @@ def test_ports_folders_keys_and_hosts_of_the_file_are_checked(
             num_partition=3,
         )
         report = command_line.json("doctor", "--config", str(file), "--nodes", "1", code=1)
+    jsonschema.validate(report, schema_of("doctor"))
     checks = {each["check"]: each["problem"] for each in report["findings"] if each["severity"] == "error"}
     assert checks.keys() & {"port", "port-of-server"}
     assert "/proc/headrace" in checks["disk-writable"]
