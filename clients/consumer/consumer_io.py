@@ -210,6 +210,7 @@ class ConsumerEngine:
         """Totals, rates and gauges by Kafka's metric names."""
         with self.buffer.lock:
             metrics = consumer_metrics(self._fetcher, self._collector)
+        metrics["last-poll-seconds-ago"] = self.reader.last_poll_ago_s()
         return metrics if self.group is None else {**metrics, **self.group.metrics()}
 
     # --- on the event loop ------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ class RecordReader:
         self.polls = 0  # calls that asked for records
         self.operations = OperationTimes()
         self._asked_s = 0.0  # 0: no call waits for records
+        self._last_asked_s = 0.0
         self._is_deserializing = False  # the application's deserializers run
 
     def begin_call(self) -> None:
@@ -51,10 +52,14 @@ class RecordReader:
         if self.tracing is not None:
             self.tracing.begin_call()
 
+    def last_poll_ago_s(self) -> int:
+        """Seconds since the application asked for records; -1 if it never has."""
+        return int(time.monotonic() - self._last_asked_s) if self._last_asked_s else -1
+
     def _asked(self) -> None:
         self.polls += 1
         if not self._asked_s:
-            self._asked_s = time.monotonic()
+            self._asked_s = self._last_asked_s = time.monotonic()
             if self.tracing is not None:
                 self.tracing.asked()
 

@@ -99,6 +99,11 @@ CONSUMER_METRICS = _of_client(
         "records-lead-min": "Records that the partition with the fewest of them has before the position.",
     },
     ("client_id", "group"),
+) | _of_client(
+    "consumer",
+    "consumer-metrics",
+    {"last-poll-seconds-ago": "Time since the application asked for records; -1 before the first time."},
+    ("client_id", "group"),
 )
 PARTITION_METRICS = _of_client(
     "consumer",

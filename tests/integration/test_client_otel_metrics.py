@@ -9,6 +9,7 @@ import pytest
 from headrace import aio
 from headrace.clients.consumer import record_reader_io
 from headrace.protocol.errors import MessageTooLargeError
+from headrace.runtime.telemetry.client_table import CONSUMER_METRICS, MEMBER_METRICS, PRODUCER_METRICS
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
@@ -123,10 +124,23 @@ def test_poll_lasts_from_the_call_that_returns_records(monkeypatch: pytest.Monke
         admin.create_topics(headrace.NewTopic("t")).raise_for_errors()
         with cluster.consumer("t", auto_offset_reset="earliest") as consumer:
             headrace.export_metrics(consumer, meter_provider=provider)
+            assert consumer.metrics()["last-poll-seconds-ago"] == -1
             assert consumer.poll(0.01) == []
             clock.now_s += 100
+            assert collected(reader)["kafka.consumer.last_poll_seconds_ago"][0].value == 100
             producer.send("t", b"x").result(60)
             assert len(consumer.poll(60)) == 1
             (poll,) = collected(reader)["messaging.client.operation.duration"]
     assert (poll.count, poll.sum) == (1, 0)
     provider.shutdown()
+
+
+def test_every_metric_of_clients_is_declared() -> None:
+    """Those of a transactional producer and of a group's consumer; all that are declared exist."""
+    with headrace.local() as cluster, cluster.admin() as admin:
+        admin.create_topics(headrace.NewTopic("t")).raise_for_errors()
+        with cluster.producer(transactional_id="x") as producer:
+            assert producer.metrics().keys() == PRODUCER_METRICS.keys()
+        with cluster.consumer("t", group="g") as consumer:
+            names = {name for name in consumer.metrics() if not name.startswith("t-")}
+            assert names == CONSUMER_METRICS.keys() | MEMBER_METRICS.keys()
