@@ -1,6 +1,18 @@
 """Events that are written to the connections of several tails at once."""
 
-from headrace.services.rest.topic_tail import PART_BYTES, Audience, Event, Follower, Position
+import asyncio
+from typing import Any, cast
+
+from headrace.services.rest.restrictions import MaskedRecords
+from headrace.services.rest.topic_tail import (
+    PART_BYTES,
+    Audience,
+    Event,
+    Follower,
+    Position,
+    TailSettings,
+    TopicTail,
+)
 from headrace.services.web.calls_io import chunk_of
 
 EVENTS = [Event(0, 5, b"data: a\n\n"), Event(1, 0, b"data: b\n\n"), Event(0, 6, b"data: c\n\n")]
@@ -62,3 +74,12 @@ async def test_slow_client_continues_where_it_was() -> None:
     rest = [chunk_of(part) for part in slow.position.parts(large)]
     assert clients[0].chunks + rest == clients[1].chunks
     assert list(audience.followers) == [fast]
+
+
+async def test_consumer_that_is_closed_before_it_begins() -> None:
+    """A server that stops then does not wait for requests that wait for the consumer."""
+    settings, masked = TailSettings(1, 1, 1.0), MaskedRecords((), "orders")
+    shared = TopicTail(cast("Any", None), "orders", "AUTO", settings, masked)
+    waiting = asyncio.create_task(shared.until_ready())
+    await shared.close()
+    await asyncio.wait_for(waiting, 5)
