@@ -81,11 +81,11 @@ def test_session_of_the_console_is_none_of_rest(both: httpx.Client, topics: str)
 def test_masked_fields_are_masked_in_rest(both: httpx.Client, topics: str) -> None:
     """In reads of all formats, tails, and consumer instances of version 2."""
     masked = {"card": "\u25cf" * 4, "total": 7}
-    [record] = both.get(f"{topics}/orders/records", auth=ANN).json()["data"]
+    [record] = both.get(f"{topics}/orders/records?timeout=20000", auth=ANN).json()["data"]
     assert record["value"] == {"type": "JSON", "data": masked, "size": len(CARD)}
     assert record["key"]["data"] == "k"
     for wanted in ("STRING", "BINARY"):
-        read = both.get(f"{topics}/orders/records?format={wanted}", auth=ANN).json()["data"][0]
+        read = both.get(f"{topics}/orders/records?timeout=20000&format={wanted}", auth=ANN).json()["data"][0]
         assert read["value"] == {"type": "MASKED", "data": None, "size": len(CARD)}
     with both.stream("GET", f"{topics}/orders/records:tail?offset=earliest", auth=ANN) as tail:
         event = next(line for line in tail.iter_lines() if "partition_id" in line)
@@ -120,5 +120,5 @@ def test_read_only_server_refuses_changes_by_rest(cluster: headrace.LocalCluster
             assert (refused.status_code, refused.json()["error_code"]) == (403, 40301), (method, path)
             assert refused.headers["content-type"] == "application/problem+json"
             assert "--read-only" in refused.json()["detail"]
-        assert client.get(f"{topics}/orders/records").json()["data"][0]["key"]["data"] == "k"
+        assert client.get(f"{topics}/orders/records?timeout=20000").json()["data"][0]["key"]["data"] == "k"
         assert "orders" in client.get("/topics").json()

@@ -214,7 +214,7 @@ def test_streamed_produce_reports_each_record(rest: httpx.Client, v3: str) -> No
     codes = [each["error_code"] for each in reports]
     assert codes == [200, 501, 42201, 42201, 40403, 40001, 200, 200]
     assert (reports[0]["partition_id"], reports[0]["timestamp"]) == (1, "2021-02-05T19:14:42.000Z")
-    found = rest.get(f"{topic}/records?partition=1&offset=0").json()["data"][0]
+    found = rest.get(f"{topic}/records?partition=1&offset=0&timeout=20000").json()["data"][0]
     assert found["headers"] == [{"name": "h", "value": "/w=="}]
     assert (found["key"]["data"], found["value"]["data"]) == ("k", "/w==")
     invalid = b'{"value":{"type":"JSON","data":"\xff"}}{"value":{"type":"JSON","data":1}}'
@@ -256,16 +256,18 @@ def test_read_in_pages(rest: httpx.Client, v3: str) -> None:
     for n in range(7):
         record = {"value": n, "partition": n % 2}
         rest.post("/topics/paged", json={"records": [record]}, headers=JSON_V2)
-    path, values = f"{topic}/records?max=3", []
+    path, values = f"{topic}/records?max=3&timeout=20000", []
     while len(values) < 7:
         page = rest.get(path).json()
         values += [each["value"]["data"] for each in page["data"]]
         path = page["metadata"]["next"]
     assert sorted(values) == list(range(7))
     assert rest.get(path, params={"timeout": 0}).json()["data"] == []
-    later = rest.get(f"{topic}/records?partition=1&offset=1").json()
+    later = rest.get(f"{topic}/records?partition=1&offset=1&timeout=20000").json()
     assert [each["value"]["data"] for each in later["data"]] == [3, 5]
-    assert rest.get(f"{topic}/records?timestamp=0&max=9").json()["next_offsets"] == {"0": 4, "1": 3}
+    from_time = f"{topic}/records?timestamp=0&max=9&timeout=20000"
+    ends = {"0": 4, "1": 3}
+    wait_for(lambda: rest.get(from_time).json()["next_offsets"] == ends, "records of both at once")
     for wrong in ("partition=0&offset=99", "offset=3", "offset=-1", "max=x", "format=x", "offset=0:x"):
         assert rest.get(f"{topic}/records?{wrong}").status_code == 400, wrong
     assert rest.get(f"{topic}/records?partition=9").status_code == 404
@@ -298,7 +300,7 @@ def test_hostile_records(rest: httpx.Client, v3: str, cluster: headrace.LocalClu
     with cluster.producer() as producer:
         for value in HOSTILE:
             producer.send("hostile", value, key=value, headers=[("h", value)])
-    read = rest.get(f"{topic}/records")
+    read = rest.get(f"{topic}/records?timeout=20000")
     assert read.headers["x-content-type-options"] == "nosniff"
     assert read.headers["content-type"] == "application/json"
     assert b"\x1b" not in read.content

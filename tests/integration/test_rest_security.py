@@ -88,7 +88,8 @@ def test_rules_apply_to_the_user_of_the_request(rest: httpx.Client) -> None:
         "the rule applies",
     )
     assert rest.get("/topics", auth=ANN).json() == ["open"]
-    assert rest.get(f"{v3}/topics/open/records", auth=ANN).json()["data"][0]["value"]["data"] == 1
+    read = rest.get(f"{v3}/topics/open/records?timeout=20000", auth=ANN)
+    assert read.json()["data"][0]["value"]["data"] == 1
     assert rest.get(f"{v3}/topics/secret/records", auth=ANN).status_code in (403, 404)
     with rest.stream("GET", f"{v3}/topics/open/records:tail?offset=earliest", auth=ANN) as response:
         assert next(line for line in response.iter_lines() if "partition_id" in line)
