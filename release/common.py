@@ -59,13 +59,17 @@ def with_version(text: str, version: str) -> str:
     return _VERSION.sub(f'__version__ = "{version}"', text)
 
 
+def pyenv_versions() -> Path:
+    """The folder in which pyenv has its interpreters, each in a folder with its number."""
+    return Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+
+
 def interpreters() -> dict[str, Path]:
     """A working CPython of each supported version that this machine has: on the PATH, or of pyenv."""
     found: dict[str, Path] = {}
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     for version in SUPPORTED:
         on_path = shutil.which(f"python{version}")
-        candidates = [*sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True)]
+        candidates = [*sorted(pyenv_versions().glob(f"{version}.*/bin/python{version}"), reverse=True)]
         if on_path is not None:
             candidates.insert(0, Path(on_path))
         for path in candidates:
