@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kerberos quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces deploy-test deploy-check faults fuzz fmt lint types imports check codec docs changelog release release-test release-time clean console-pictures
+.PHONY: help setup kerberos quickstart test spark bench bench-spark bench-streams pipelines streams oracle oracle-streams sim traces deploy-test deploy-check faults fuzz fmt lint types imports check codec docs changelog release release-python release-test release-time clean console-pictures
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -171,6 +171,9 @@ changelog: $(STAMP) ## move the fragments of changelog.d into CHANGELOG.md
 release: $(STAMP) ## set the version, assemble the changelog, tag, build dist/ (VERSION=1.2.3; ARGS='--partial': not all CPythons)
 	@test -n '$(VERSION)' || { echo "make release VERSION=1.2.3"; exit 1; }
 	@$(BIN)/python release/make_release.py '$(VERSION)' -- $(ARGS)
+
+release-python: $(STAMP) ## a CPython that this machine lacks, for its wheel, from packages of Debian (CPYTHON=3.14)
+	@$(BIN)/python release/unpack_python.py '$(CPYTHON)'
 
 build/wheel/.ready: $(STAMP)
 	@rm -rf $(@D)

@@ -30,6 +30,7 @@ from release.common import (
     run,
     version_of,
 )
+from release.try_wheels import try_all
 
 SUMS = "SHA256SUMS"
 
@@ -145,6 +146,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--only", action="append", help="CPython versions, such as 3.11 [default: all]")
     parser.add_argument("--partial", action="store_true", help="accept that an interpreter is missing")
+    parser.add_argument(
+        "--try", dest="is_tried", action="store_true", help="use each wheel, and run the tests of the codec"
+    )
     parser.add_argument("--twice", action="store_true", help="build twice and compare")
     given = parser.parse_args()
     wanted = given.only or SUPPORTED
@@ -163,10 +167,16 @@ def main() -> None:
         made = build(given.revision, given.out, pythons, first)
         if given.twice:
             _check_same(made, given.revision, pythons, work)
-        wheel = next(path for path in made if path.suffix == ".whl")
+        wheels = [path for path in made if path.suffix == ".whl"]
+        if given.is_tried:
+            try_all(wheels)
         made.append(
             write_sbom(
-                wheel, next(iter(pythons.values())), first / "env-tools" / "bin" / "python", given.out, work
+                wheels[0],
+                next(iter(pythons.values())),
+                first / "env-tools" / "bin" / "python",
+                given.out,
+                work,
             )
         )
     write_sums(made, given.out)

@@ -79,6 +79,15 @@ def interpreters() -> dict[str, Path]:
     return found
 
 
+def python_of(wheel: Path) -> Path:
+    """The interpreter of this machine for a wheel. Errors: ReleaseError."""
+    found = re.search(r"-cp3(\d+)-", wheel.name)
+    version = f"3.{found[1]}" if found else wheel.name
+    if version not in interpreters():
+        raise ReleaseError(f"no CPython {version} on this machine for {wheel.name}")
+    return interpreters()[version]
+
+
 def _works(path: Path, version: str) -> bool:
     """Whether it is a CPython of this version with the headers of C (pyenv's shims may not work)."""
     program = (

@@ -99,8 +99,8 @@ def main() -> None:
     if not git("tag", "--list", f"v{version}"):
         prepare(version)
     check_tag(version)
-    command = (sys.executable, ROOT / "release" / "build.py", "--revision", f"v{version}", *given.build)
-    run(*command, quiet=False)
+    command = (sys.executable, ROOT / "release" / "build.py", "--revision", f"v{version}", "--try")
+    run(*command, *given.build, quiet=False)
     print(f"publish: git push origin HEAD v{version}, and upload the files of dist/ to the index")
 
 

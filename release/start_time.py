@@ -13,16 +13,16 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from release.common import ReleaseError, environment, interpreters, run
+from release.common import ReleaseError, environment, python_of, run
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--python", default="3.11")
     parser.add_argument("--cold", action="store_true")
     given = parser.parse_args()
+    python = python_of(given.wheel)
     with tempfile.TemporaryDirectory(prefix="headrace-start-") as name:
         folder = Path(name)
         env = {"PYTHONPATH": "", "RAY_AUTH_MODE": "disabled", "HEADRACE_HOME": str(folder / "home")}
@@ -38,8 +38,8 @@ def main() -> None:
             print(f"{now - last:6.1f} s  {what}", flush=True)
             last = now
 
-        inside = environment(folder / "venv", interpreters()[given.python])
-        lap(f"python{given.python} -m venv venv")
+        inside = environment(folder / "venv", python)
+        lap(f"{python.name} -m venv venv")
         options = ["--no-cache-dir"] if given.cold else []
         wheel = given.wheel.resolve()
         run(inside, "-m", "pip", "install", "--quiet", *options, wheel, cwd=folder, env=env)

@@ -1,4 +1,4 @@
-"""Unpacks a CPython that this machine lacks from Debian's packages: `make release-python PYTHON=3.14`.
+"""Unpacks a CPython that this machine lacks from Debian's packages: `make release-python CPYTHON=3.14`.
 
 It comes from a newer Debian, with the C library of that system, which it alone uses; the C compiler and the
 headers stay those of this machine, so wheels that are built with it get the same manylinux tag as others. It
