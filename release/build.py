@@ -170,15 +170,8 @@ def main() -> None:
         wheels = [path for path in made if path.suffix == ".whl"]
         if given.is_tried:
             try_all(wheels)
-        made.append(
-            write_sbom(
-                wheels[0],
-                next(iter(pythons.values())),
-                first / "env-tools" / "bin" / "python",
-                given.out,
-                work,
-            )
-        )
+        tools = first / "env-tools" / "bin" / "python"
+        made.append(write_sbom(wheels[0], next(iter(pythons.values())), tools, given.out, work))
     write_sums(made, given.out)
     for path in sorted(given.out.iterdir()):
         print(f"{path.stat().st_size:>12,}  {path.name}")

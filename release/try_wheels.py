@@ -1,4 +1,4 @@
-"""Tries wheels in fresh environments of their CPythons: records through a cluster, and the tests of the codec.
+"""Tries wheels in fresh environments of their CPythons: records through a cluster, tests of the codec.
 
 `release/try_wheels.py dist/*.whl`; `make release` does it with the wheels that it builds.
 """

@@ -20,11 +20,8 @@ with headrace.local() as cluster:
         records = f"{url}/v3/clusters/{found['cluster_id']}/topics/orders/records"
         report = call(records, {"value": {"type": "JSON", "data": {"total": 7}}})
         assert (report["error_code"], report["offset"]) == (200, 0), report
-        sent = call(
-            f"{url}/topics/orders",
-            {"records": [{"value": {"total": 9}}]},
-            "application/vnd.kafka.json.v2+json",
-        )
+        document = {"records": [{"value": {"total": 9}}]}
+        sent = call(f"{url}/topics/orders", document, "application/vnd.kafka.json.v2+json")
         assert sent["offsets"][0]["offset"] == 1, sent
     with cluster.consumer("orders", auto_offset_reset="earliest", iter_timeout=2.0) as consumer:
         assert [json.loads(record.value)["total"] for record in consumer] == [7, 9]

@@ -45,13 +45,12 @@ with tempfile.TemporaryDirectory() as name:
     folder, now = Path(name), datetime.now(UTC)
     authority = CertificateAuthority.create("headrace", now)
     public = {**json.loads(jwt.algorithms.ECAlgorithm.to_jwk(signer.public_key())), "kid": "k"}
+    store = pkcs12_of(authority.issue("n", ["localhost"], now))
     keys = written(folder, "jwks.json", json.dumps({"keys": [public]}))
     config = {
         "listeners": "SASL_SSL://localhost:0",
         "ssl.keystore.type": "PKCS12",
-        "ssl.keystore.location": written(
-            folder, "n.p12", pkcs12_of(authority.issue("n", ["localhost"], now))
-        ),
+        "ssl.keystore.location": written(folder, "n.p12", store),
         "ssl.keystore.password": "store",
         "sasl.enabled.mechanisms": "OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": Path(keys).as_uri(),

@@ -9,9 +9,8 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 configs = {"spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 with headrace.local() as cluster, headrace.spark.session(master="local[2]", configs=configs) as spark:
     headrace.spark.register(spark)
-    cluster.admin().create_topics(
-        headrace.NewTopic("clicks", 2), headrace.NewTopic("copy")
-    ).raise_for_errors()
+    topics = headrace.NewTopic("clicks", 2), headrace.NewTopic("copy")
+    cluster.admin().create_topics(*topics).raise_for_errors()
     at = {"kafka.bootstrap.servers": cluster.bootstrap}
     clicks = spark.range(100).selectExpr("cast(id as string) as value")
     clicks.write.format("headrace").options(**at, topic="clicks").mode("append").save()

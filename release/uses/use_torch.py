@@ -12,7 +12,6 @@ with headrace.local() as cluster:
     iterator = ray_data.ShardIterator(
         shards, rank=0, world_size=1, batch_size=10, batch_format="torch", columns=["value", "offset"]
     )
-    offsets = [
-        batch["offset"].tolist() for batch in DataLoader(ray_data.TorchDataset(iterator), batch_size=None)
-    ]
-    assert sorted(sum(offsets, [])) == list(range(20)), offsets
+    batches = DataLoader(ray_data.TorchDataset(iterator), batch_size=None)
+    offsets = [offset for batch in batches for offset in batch["offset"].tolist()]
+    assert sorted(offsets) == list(range(20)), offsets
