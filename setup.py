@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import os
 import runpy
+import shlex
+import shutil
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,11 @@ _TWINS = ("headrace.protocol.records._batch", "headrace.protocol.transport._mult
 _SOURCES = {name: Path(*name.split(".")[1:]).with_suffix(".py") for name in sorted(_HOT["HOT_MODULES"])}
 
 
+def _compiler() -> str:
+    """The C compiler that would be called: of CC, or that of this Python."""
+    return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+
+
 class BuildExt(build_ext):
     """Builds what has changed. What cannot be compiled is left out: then its source is run. A source that
     changes while Cython reads it is left out too: the digest in the name would be of other code."""
@@ -28,6 +36,7 @@ class BuildExt(build_ext):
     def initialize_options(self) -> None:
         super().initialize_options()
         self._built = {name: _built_of(source) for name, source in _SOURCES.items()}
+        self._is_required = bool(os.environ.get("HEADRACE_REQUIRE_CODEC"))
 
     def _add_hot_modules(self) -> None:
         """Order: when something is built, not when options are read, as for an sdist: it takes minutes."""
@@ -39,9 +48,8 @@ class BuildExt(build_ext):
             for name, source in _SOURCES.items()
             if not (is_in_place and self._built[name].exists())
         ]
-        # Without a C compiler the readable twins run (docs/adr/0058).
         for extension in self.distribution.ext_modules:
-            extension.optional = not os.environ.get("HEADRACE_REQUIRE_CODEC")
+            extension.optional = not self._is_required
         known = {extension.name for extension in self.distribution.ext_modules}
         stale = [extension for extension in stale if extension.name not in known]
         made = cythonize(
@@ -60,7 +68,12 @@ class BuildExt(build_ext):
                 self.warn(f"{_SOURCES[extension.name]} has changed meanwhile: build again")
 
     def run(self) -> None:
-        self._add_hot_modules()
+        # Without a C compiler the readable twins run (docs/adr/0058); Cython alone would take minutes.
+        if self._is_required or shutil.which(_compiler()):
+            self._add_hot_modules()
+        else:
+            self.warn(f"no C compiler: {_compiler()} is not on the PATH")
+            self.distribution.ext_modules = []
         self.swig_opts = None
         super().finalize_options()  # of the added modules, too
         self.parallel = self.parallel or os.cpu_count()

@@ -30,7 +30,7 @@ from release.common import (
     run,
     version_of,
 )
-from release.try_wheels import try_all
+from release.try_built import try_all
 
 SUMS = "SHA256SUMS"
 
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="CPython versions, such as 3.11 [default: all]")
     parser.add_argument("--partial", action="store_true", help="accept that an interpreter is missing")
     parser.add_argument(
-        "--try", dest="is_tried", action="store_true", help="use each wheel, and run the tests of the codec"
+        "--try", dest="is_tried", action="store_true", help="use each file in a fresh environment"
     )
     parser.add_argument("--twice", action="store_true", help="build twice and compare")
     given = parser.parse_args()
@@ -167,11 +167,11 @@ def main() -> None:
         made = build(given.revision, given.out, pythons, first)
         if given.twice:
             _check_same(made, given.revision, pythons, work)
-        wheels = [path for path in made if path.suffix == ".whl"]
         if given.is_tried:
-            try_all(wheels)
+            try_all(made)
         tools = first / "env-tools" / "bin" / "python"
-        made.append(write_sbom(wheels[0], next(iter(pythons.values())), tools, given.out, work))
+        wheel = next(path for path in made if path.suffix == ".whl")
+        made.append(write_sbom(wheel, next(iter(pythons.values())), tools, given.out, work))
     write_sums(made, given.out)
     for path in sorted(given.out.iterdir()):
         print(f"{path.stat().st_size:>12,}  {path.name}")

@@ -71,7 +71,7 @@ def test_wheel_has_one_build_of_each_module(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("Cython.Build.cythonize", lambda *_arguments, **_options: [])
     command = build_command(monkeypatch)
     command.build_lib = str(tmp_path)
-    built = tmp_path / "headrace" / built_of(source_of(MODULE)).relative_to(ROOT)
+    built = tmp_path / "headrace" / built_of(source_of(MODULE)).resolve().relative_to(ROOT)
     built.parent.mkdir(parents=True)
     built.touch()
     old = built.with_name(built.name.replace(built.name.split(".")[1], "0" * 12))
@@ -80,6 +80,23 @@ def test_wheel_has_one_build_of_each_module(tmp_path: Path, monkeypatch: pytest.
         each.touch()
     command.run()
     assert (built.exists(), old.exists(), other.exists()) == (True, False, True)
+
+
+@pytest.mark.parametrize("is_required", [False, True])
+def test_without_a_compiler_nothing_is_translated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_required: bool
+) -> None:
+    """Cython would work for minutes, for nothing. A build that needs the codec goes on, and fails."""
+    translated: list[Any] = []
+    monkeypatch.setattr(build_ext, "run", lambda _command: None)
+    monkeypatch.setattr("Cython.Build.cythonize", lambda found, **_options: translated.extend(found) or [])
+    monkeypatch.setenv("CC", str(tmp_path / "no-compiler -O2"))
+    monkeypatch.setenv("HEADRACE_REQUIRE_CODEC", "1" if is_required else "")
+    command = build_command(monkeypatch)
+    command.build_lib = str(tmp_path)
+    command.distribution.ext_modules = [setuptools.Extension("headrace.protocol.records._batch", ["a.pyx"])]
+    command.run()
+    assert bool(translated) == bool(command.distribution.ext_modules) == is_required
 
 
 def test_a_source_that_changes_while_it_is_compiled_has_no_build(
