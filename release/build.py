@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from release.checks import check_sdist, check_wheel
+from release.checks import check_sbom, check_sdist, check_wheel, metadata_of, validate_sbom
 from release.common import (
     BUILD_TOOLS,
     REPAIR_TOOLS,
@@ -130,6 +130,8 @@ def write_sbom(wheel: Path, python: Path, tools: Path, out: Path, work: Path) ->
         ),
         *("--output-format", "JSON", "--validate", "-o", target, inside),
     )
+    validate_sbom(tools, target)
+    check_sbom(target.read_text(), metadata_of(wheel), target.name)
     return target
 
 

@@ -7,13 +7,14 @@ import csv
 import email.parser
 import hashlib
 import io
+import json
 import re
 import runpy
 import tarfile
 import zipfile
 from typing import TYPE_CHECKING
 
-from release.common import ROOT, SUPPORTED, ReleaseError
+from release.common import ROOT, SUPPORTED, ReleaseError, run
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 
 TWINS = ("headrace/protocol/records/_batch", "headrace/protocol/transport/_multipart")
 _RELATIVE = re.compile(r"\]\((?![a-z]+:|#)")
+_VALIDATE = """
+import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(open(sys.argv[1]).read())
+sys.exit(f"{sys.argv[1]} is not CycloneDX 1.6: {error}" if error else 0)
+"""
 # Folders of the repository that are not installed.
 NOT_INSTALLED = ("tests/", "benchmarks/", "docs/", "release/", "changelog.d/", "examples/")
 
@@ -81,6 +89,35 @@ def check_wheel(path: Path) -> None:
     for name in names:
         foreign = name.removeprefix("headrace/").startswith(NOT_INSTALLED)
         _require(not foreign, f"{path.name}: {name} does not belong into the wheel")
+
+
+def check_sbom(text: str, metadata: Message, name: str) -> None:
+    """Whether it names the package and all that it requires on every system. Its schema: `validate_sbom`.
+    Errors: ReleaseError."""
+    components = {normal(each["name"]): each["version"] for each in json.loads(text)["components"]}
+    found = components.get(normal(metadata["Name"]))
+    _require(found == metadata["Version"], f"{name}: it is of version {found}, not {metadata['Version']}")
+    required = [each for each in metadata.get_all("Requires-Dist") or [] if ";" not in each]
+    missing = {normal(re.split(r"[\[>=<!~ ;]", each)[0]) for each in required} - components.keys()
+    _require(not missing, f"{name}: {', '.join(sorted(missing))} are missing")
+
+
+def validate_sbom(python: Path, path: Path) -> None:
+    """Validate it by the schema of CycloneDX, which cyclonedx-py leaves out where it lacks a package.
+    `python`: of an environment with cyclonedx-bom. Errors: ReleaseError."""
+    run(python, "-c", _VALIDATE, path)
+
+
+def normal(name: str) -> str:
+    """The name of a package as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def metadata_of(wheel: Path) -> Message:
+    """METADATA of a wheel."""
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
+        return email.parser.Parser().parsestr(files.read(name).decode())
 
 
 def _digest(data: bytes) -> str:

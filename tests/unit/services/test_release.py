@@ -1,16 +1,19 @@
 """The pure parts of a release: versions, the changelog, checks of metadata."""
 
+import contextlib
+import json
 import re
 import runpy
 import sys
 import tomllib
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT))
-from release.checks import check_metadata  # noqa: E402
+from release.checks import check_metadata, check_sbom  # noqa: E402
 from release.common import REPAIR_TOOLS, ReleaseError, version_of, with_version  # noqa: E402
 from release.make_release import check_version, released  # noqa: E402
 from release.try_extras import extras, use_of  # noqa: E402
@@ -68,6 +71,24 @@ def test_tools_of_a_release_are_not_in_the_development_environment() -> None:
     extras_of = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     packages = {re.split(r"[\[>=<;]", each)[0] for name in ("dev", "test") for each in extras_of[name]}
     assert not packages & {each.partition(">=")[0] for each in REPAIR_TOOLS}
+
+
+@pytest.mark.parametrize(
+    ("components", "error"),
+    [
+        ({"headrace": "1.0.0", "ray": "2.60", "opentelemetry_sdk": "1.30"}, None),
+        ({"headrace": "0.9.0", "ray": "2.60", "opentelemetry_sdk": "1.30"}, "version 0.9.0, not 1.0.0"),
+        ({"headrace": "1.0.0", "opentelemetry_sdk": "1.30"}, "ray are missing"),
+    ],
+)
+def test_sbom_names_the_package_and_what_it_requires(components: dict[str, str], error: str | None) -> None:
+    metadata = Parser().parsestr(
+        "Name: headrace\nVersion: 1.0.0\nRequires-Dist: ray[default]>=2.60\n"
+        "Requires-Dist: opentelemetry-sdk>=1\nRequires-Dist: uvloop>=1; sys_platform != 'win32'\n\n"
+    )
+    text = json.dumps({"components": [{"name": name, "version": each} for name, each in components.items()]})
+    with pytest.raises(ReleaseError, match=error) if error else contextlib.nullcontext():
+        check_sbom(text, metadata, "x.cdx.json")
 
 
 def test_every_extra_has_a_use_and_a_line_in_the_readme() -> None:
