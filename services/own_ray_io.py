@@ -28,7 +28,7 @@ from ..runtime.waiting_io import until
 from .private_files_io import write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 START_TIMEOUT_S = 180.0  # a few seconds, but minutes on a busy machine
 GRACE_S = 0.5  # actors were stopped before; raylet and GCS would drain for much longer
@@ -76,22 +76,24 @@ def env_of_own_ray(token_file: Path) -> dict[str, str]:
     return found
 
 
-def start_own_ray(ray_env: Mapping[str, str], timeout_s: float = START_TIMEOUT_S) -> OwnRay:
+def start_own_ray(
+    ray_env: Mapping[str, str], timeout_s: float = START_TIMEOUT_S, meanwhile: Callable[[], object] = int
+) -> OwnRay:
     """Start a local Ray without dashboard, with its own session and temp dir; returns when it answers.
-    `ray_env`: variables for its processes.
+    `ray_env`: variables for its processes. `meanwhile` is called while they start.
 
     Errors: RayStartError with the last lines of Ray's output; no process is left running then.
     """
     ends_at_s = time.monotonic() + timeout_s
     while True:
         try:
-            return _started(ray_env, ends_at_s - time.monotonic())
+            return _started(ray_env, ends_at_s - time.monotonic(), meanwhile)
         except RayStartError as error:
             if _TOO_SLOW not in str(error) or time.monotonic() >= ends_at_s:
                 raise
 
 
-def _started(ray_env: Mapping[str, str], timeout_s: float) -> OwnRay:
+def _started(ray_env: Mapping[str, str], timeout_s: float, meanwhile: Callable[[], object]) -> OwnRay:
     temp_dir = _make_temp_dir()
     output = Path(temp_dir) / "ray-start.log"
     with output.open("wb") as stream:
@@ -106,6 +108,7 @@ def _started(ray_env: Mapping[str, str], timeout_s: float) -> OwnRay:
         )
     own = OwnRay("", child.pid, _created_s(child.pid), temp_dir)
     try:
+        meanwhile()
         address = _wait_for_address(child, output, timeout_s)
         child.returncode = 0  # it outlives this process on purpose: no ResourceWarning
         return OwnRay(address, own.pid, own.created_s, temp_dir)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ConfigError
+from ..runtime.ray_join_actor import set_ray_env
 from ..runtime.tracing.control_io import call_context
 from ..runtime.waiting_io import until
 from .cluster_files_io import (
@@ -48,7 +49,6 @@ from .own_ray_io import (
 )
 from .placement import check_new, pins_of, without_machine
 from .ray_readiness import POLL_S, StartError, reason_of, wait_until_up
-from .ray_servers_io import create_servers
 from .ray_session import (
     FIND,
     actor_names,
@@ -64,6 +64,7 @@ from .server_config import changed_while_running, split_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
 
     Report = Callable[[str], None]
 
@@ -114,7 +115,8 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
         if not cluster_file.ray_address:
             report("starting Ray on this machine")
             ray_env = env_of_own_ray(ray_token_file(options.cluster))
-            own = start_own_ray(ray_env)
+            set_ray_env(ray_env)  # Order: before Ray is imported
+            own = start_own_ray(ray_env, meanwhile=_import_servers)
             own_entry = OwnRayEntry(own.pid, own.created_s, own.temp_dir)
             cluster_file = _with(cluster_file, ray_address=own.address, own_ray=own_entry, ray_env=ray_env)
         has_data = Path(cluster_file.data_dir).exists()
@@ -326,7 +328,7 @@ def _start_actors(options: UpOptions, cluster_file: ClusterFile, report: Report)
         try:
             secret = make_secret(cluster_file.cluster, namespace, report, is_running=bool(before))
             make_certificates(cluster_file, machine_addresses(ray), report)
-            actors = create_servers(cluster_file, *_names(cluster_file), pins)
+            actors = _import_servers().create_servers(cluster_file, *_names(cluster_file), pins)
             adopted = sorted(set(actors) & set(before))
             report(f"adopted {', '.join(adopted)}" if adopted else f"starting {len(actors)} actors")
             for name, pin in away.items():
@@ -343,6 +345,13 @@ def _start_actors(options: UpOptions, cluster_file: ClusterFile, report: Report)
             raise
     nodes = sorted((name for name in endpoints if name.startswith(NODE_PREFIX)), key=index_of)
     return _with(cluster_file, bootstrap=tuple(endpoints[name] for name in nodes))
+
+
+def _import_servers() -> ModuleType:
+    """Takes a second or two, with Ray."""
+    from . import ray_servers_io
+
+    return ray_servers_io
 
 
 def _wait_for_machines(ray: Any, machines: int, timeout_s: float, report: Report) -> None:

@@ -1,17 +1,23 @@
-"""The actors of a cluster's servers, with the configs and the keys of each."""
+"""The actors of a cluster's servers, with the configs and the keys of each. Imports Ray."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..controller.controller_actor import controller_actor
+from ..coordinators.assembly import new_coordinators
 from ..protocol.security.server_keys import server_name
 from ..runtime.server_security_config import PLAINTEXT
+from ..storage_node.node_actor import node_actor
 from .data_dirs_io import index_of
 from .discovery import NAMESPACE_PREFIX
+from .kafka_listener.assembly import new_kafka_listener
+from .native_sasl import NativeMechanisms
 from .placement import PIN_SHARE
 from .secure_up_io import key_folder
 from .server_config import of_controller, of_node, replicated, scaled, split_config
+from .telemetry.assembly import new_telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +29,6 @@ def create_servers(
     cluster_file: ClusterFile, controllers: Sequence[str], nodes: Sequence[str], pins: Mapping[str, str]
 ) -> dict[str, Any]:
     """The handles of all servers by name: of those that run, or of new ones."""
-    from ..controller.controller_actor import controller_actor
-    from ..coordinators.assembly import new_coordinators
-    from ..storage_node.node_actor import node_actor
-    from .kafka_listener.assembly import new_kafka_listener
-    from .native_sasl import NativeMechanisms
-    from .telemetry.assembly import new_telemetry
-
     namespace = NAMESPACE_PREFIX + cluster_file.cluster
     node_config, controller_config = split_config(cluster_file.config)
     node_config = scaled(node_config, cluster_file.nodes)
