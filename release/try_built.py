@@ -20,7 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from release.common import ROOT, ReleaseError, environment, interpreters, python_of, run
 from release.try_extras import use_of
 
-TEST_TOOLS = ("hypothesis>=6.130", "pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6")
+TEST_TOOLS = (
+    "hypothesis>=6.130",
+    "kafka-python>=2.2",  # hashes of keys are compared with its own
+    "pytest>=8.3",
+    "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
+)
 CODEC_TESTS = (
     "tests/unit/protocol/records",
     "tests/contract/test_codec_twins.py",
