@@ -28,14 +28,15 @@ logging.getLogger("headrace").addHandler(Watch())
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()
 host, port = server.get_host_and_port()
+endpoint = f"http://{host}:{port}"
 os.environ |= {
-    "AWS_ENDPOINT": f"http://{host}:{port}",
+    "AWS_ENDPOINT": endpoint,
     "AWS_ALLOW_HTTP": "true",
     "AWS_ACCESS_KEY_ID": "a",
     "AWS_SECRET_ACCESS_KEY": "b",
     "AWS_REGION": "us-east-1",
 }
-boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT"]).create_bucket(Bucket="stores")
+boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="stores")
 
 app = stream.App("count", key=utf8, value=utf8, commit_interval_ms=100)
 app.stream("in").group_by_key().count(store="counts")

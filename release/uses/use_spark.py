@@ -5,7 +5,7 @@ import tempfile
 
 import headrace
 
-os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1"}
 configs = {"spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 with headrace.local() as cluster, headrace.spark.session(master="local[2]", configs=configs) as spark:
     headrace.spark.register(spark)
