@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from release.common import ROOT, ReleaseError, environment, python_of, run
 
 HEAVY = ("raydp", "spark", "torch")
+SPARK = ("raydp", "spark")  # gives a Python process ten seconds to start: it has its bytecode then
 # Lists of packages for this repository, not for programs.
 NOT_FOR_USERS = ("bench", "dev", "test")
 USES = ROOT / "release" / "uses"
@@ -47,7 +48,8 @@ def attempt(wheel: Path, extra: str, folder: Path) -> float:
     began = time.monotonic()
     wanted = f"{wheel}[{WITH_EXTRAS.get(extra, extra)}]" if extra else str(wheel)
     packages = (wanted, *BESIDE.get(extra, ()))
-    inside = environment(folder / (extra or "plain"), python_of(wheel), *packages, options=["--no-compile"])
+    options = [] if extra in SPARK else ["--no-compile"]
+    inside = environment(folder / (extra or "plain"), python_of(wheel), *packages, options=options)
     run(inside, "-m", "pip", "check")
     env = {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": "", "PYSPARK_PYTHON": str(inside)}
     run(inside, use_of(extra), cwd=folder, env=env)

@@ -6,8 +6,9 @@ import tempfile
 import headrace
 
 os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1"}
+# A task has eight attempts: Spark's workers have ten seconds to start, too few on a busy machine.
 configs = {"spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
-with headrace.local() as cluster, headrace.spark.session(master="local[2]", configs=configs) as spark:
+with headrace.local() as cluster, headrace.spark.session(master="local[2,8]", configs=configs) as spark:
     headrace.spark.register(spark)
     topics = headrace.NewTopic("clicks", 2), headrace.NewTopic("copy")
     cluster.admin().create_topics(*topics).raise_for_errors()
