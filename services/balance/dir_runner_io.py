@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ...clients.sync.admin_io import Admin
     from .model import DirMove
-    from .runner_io import Pace
+    from .requests import Pace
 
 
 def move_dirs(

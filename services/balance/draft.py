@@ -34,6 +34,9 @@ class Draft:
         self.targets = tuple(n for n in self.balanced if not self.nodes[n].is_cordoned)
         self.racks = {n: node.rack or "" for n, node in self.nodes.items()}
         self.rack_count = len({self.racks[n] for n in self.balanced})
+        self.targets_in: dict[str, list[int]] = {}  # by rack
+        for node_id in self.targets:
+            self.targets_in.setdefault(self.racks[node_id], []).append(node_id)
         self.replicas = [list(each.replicas) for each in self.partitions]
         self.goal_of: dict[int, str] = {}
         self.counts = dict.fromkeys(self.nodes, 0)
@@ -44,7 +47,8 @@ class Draft:
         # Movable replicas of each node as (size, index), sorted.
         self.by_size: dict[int, list[tuple[int, int]]] = {n: [] for n in self.nodes}
         self.capacity = self._capacities()
-        self._target_set, self._changed = frozenset(self.targets), set[int]()
+        self.balanced_set, self._target_set = frozenset(self.balanced), frozenset(self.targets)
+        self._changed = set[int]()
         self._is_ours = [self._may_change(each) for each in self.partitions]
         for index, replicas in enumerate(self.replicas):
             for position, node_id in enumerate(replicas):
@@ -87,12 +91,22 @@ class Draft:
 
     def can_move(self, index: int, source: int, target: int) -> bool:
         """Whether the replica may move without breaking an invariant."""
-        replicas = self.replicas[index]
-        if target in replicas or target not in self._target_set or not self.has_room(index, target):
+        replicas, racks = self.replicas[index], self.racks
+        if target in replicas or target not in self._target_set:
             return False
+        rack, other = racks[source], racks[target]
+        if rack != other:  # as `rack_gain`, without a list: most candidates end here
+            is_kept = False
+            is_new = True
+            for node_id in replicas:
+                if node_id != source:
+                    is_kept |= racks[node_id] == rack
+                    is_new &= racks[node_id] != other
+            if not is_kept and not is_new:
+                return False
         if self.limits.nodes and source not in self.partitions[index].replicas:
             return False  # moved before: from its first to its last node it would be another move
-        return self.rack_gain(index, source, target) >= 0
+        return self.has_room(index, target)
 
     def has_room(self, index: int, target: int) -> bool:
         """Whether the disks of the node keep their reserve with one more replica."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...clients.admin.admin_types import NodeState
@@ -11,7 +10,7 @@ from ...protocol.errors import HeadraceError
 from ...protocol.model import TopicPartition
 from ...runtime.waiting_io import let_pass
 from ..network_status import pieces
-from .model import LogDirFacts, NodeFacts, PartitionFacts, Snapshot
+from .model import Facts, Health, LogDirFacts, NodeFacts, PartitionFacts, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,40 +20,6 @@ if TYPE_CHECKING:
     from ...clients.sync.admin_io import Admin
 
 Rates = dict[TopicPartition, tuple[float, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """What keeps a cluster from being balanced: node ids, and numbers of partitions. `silent`: active nodes
-    that did not describe their log dirs."""
-
-    inactive: tuple[int, ...]
-    silent: tuple[int, ...]
-    offline: int
-    under_replicated: int
-    reassigning: int
-
-    def problem(self) -> str | None:
-        """The problem in words; None if there is none."""
-        if self.inactive:
-            return f"node {self.inactive[0]} is fenced or shutting down"
-        if self.silent:
-            return f"node {self.silent[0]} does not answer"
-        if self.offline:
-            return f"{self.offline} partitions have no leader"
-        if self.reassigning:
-            return f"{self.reassigning} partitions are being reassigned"
-        if self.under_replicated:
-            return f"{self.under_replicated} partitions are under-replicated"
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """A cluster at one moment, and its health."""
-
-    snapshot: Snapshot
-    health: Health
 
 
 def facts_of(admin: Admin, sample_s: float) -> Facts:

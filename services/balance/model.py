@@ -174,3 +174,37 @@ class Plan:
                 fetched[node_id] = fetched.get(node_id, 0) + move.size_bytes
             sent[move.before[0]] = sent.get(move.before[0], 0) + move.copied_bytes
         return max((*sent.values(), *fetched.values()), default=0.0) / bytes_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What keeps a cluster from being balanced: node ids, and numbers of partitions. `silent`: active nodes
+    that did not describe their log dirs."""
+
+    inactive: tuple[int, ...]
+    silent: tuple[int, ...]
+    offline: int
+    under_replicated: int
+    reassigning: int
+
+    def problem(self) -> str | None:
+        """The problem in words; None if there is none."""
+        if self.inactive:
+            return f"node {self.inactive[0]} is fenced or shutting down"
+        if self.silent:
+            return f"node {self.silent[0]} does not answer"
+        if self.offline:
+            return f"{self.offline} partitions have no leader"
+        if self.reassigning:
+            return f"{self.reassigning} partitions are being reassigned"
+        if self.under_replicated:
+            return f"{self.under_replicated} partitions are under-replicated"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A cluster at one moment, and its health."""
+
+    snapshot: Snapshot
+    health: Health

@@ -77,19 +77,36 @@ def _spread_racks(draft: Draft) -> None:
     """Give each partition a replica in as many racks as it can have."""
     for index in range(len(draft.replicas)):
         while draft.is_open(index) and draft.rack_misses(index):
-            found = [
-                (draft.counts[target] - draft.counts[source], draft.ratio(target), target, source)
-                for source in draft.replicas[index]
-                if source in draft.balanced
-                for target in draft.targets
-                if draft.can_move(index, source, target)
-                and draft.rack_gain(index, source, target) > 0
-                and draft.is_named(source, target)
-            ]
-            if not found:
+            found = _rack_move(draft, index)
+            if found is None:
                 break
-            _, _, target, source = min(found)
-            draft.move(index, source, target, "rack")
+            draft.move(index, *found, "rack")
+
+
+def _rack_move(draft: Draft, index: int) -> tuple[int, int] | None:
+    """From a rack with several replicas of the partition to one without: from the node with most replicas to
+    the one with least."""
+    racks = [draft.racks[n] for n in draft.replicas[index]]
+    surplus = [
+        n for n in draft.replicas[index] if racks.count(draft.racks[n]) > 1 and n in draft.balanced_set
+    ]
+    best: tuple[float, float, int, int] | None = None
+    for source in sorted(surplus, key=lambda n: (-draft.counts[n], n)):
+        for rack, targets in draft.targets_in.items():
+            if rack in racks:
+                continue
+            for target in targets:
+                difference = draft.counts[target] - draft.counts[source]
+                if best is not None and difference > best[0]:
+                    continue
+                rank = (difference, draft.ratio(target), target, source)
+                if (
+                    (best is None or rank < best)
+                    and draft.is_named(source, target)
+                    and draft.can_move(index, source, target)
+                ):
+                    best = rank
+    return None if best is None else (best[3], best[2])
 
 
 def _even_replicas(draft: Draft) -> None:
@@ -126,8 +143,8 @@ def _replica_for(draft: Draft, source: int, target: int) -> int | None:
     excess = (draft.ratio(source) - mean) * draft.capacity[source]
     deficit = (mean - draft.ratio(target)) * draft.capacity[target]
     wanted = max(min(excess, deficit), 0)
-    fit = (i for i in draft.sizes_near(source, wanted) if draft.is_open(i))
-    return next((i for i in fit if draft.can_move(i, source, target)), None)
+    fit = (i for i in draft.sizes_near(source, wanted) if draft.can_move(i, source, target))
+    return next((i for i in fit if draft.is_open(i)), None)
 
 
 def _even_leaders(draft: Draft) -> None:
@@ -135,7 +152,10 @@ def _even_leaders(draft: Draft) -> None:
     partition has replicas on both nodes."""
     led = _Led(draft)
     while True:
-        order = sorted(draft.balanced, key=lambda n: (-draft.leads[n], n))
+        fewest = min((draft.leads[n] for n in draft.balanced), default=0)
+        order = sorted(
+            (n for n in draft.balanced if draft.leads[n] - fewest >= 2), key=lambda n: (-draft.leads[n], n)
+        )
         path = next((found for n in order if (found := _chain(draft, led, n)) is not None), None)
         if path is None:
             return

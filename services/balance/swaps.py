@@ -69,17 +69,20 @@ def _even(draft: Draft, value: Callable[[int], float], mean: float, step: Callab
     left = 2 * len(draft.replicas)  # Bound: steps; each reduces a difference
     while left and mean > 0:
         left -= 1
-        order = sorted(draft.balanced, key=lambda n: (value(n), n))
-        pairs = (
-            (source, target)
-            for source in reversed(order)
-            for target in order
-            if (value(source) > high or value(target) < low)
-            and value(source) > mean > value(target)
-            and (source, target) not in stuck
-            and draft.is_named(source, target)
+        values = sorted((value(n), n) for n in draft.balanced)
+        pair = next(
+            (
+                (source, target)
+                for full, source in reversed(values)
+                if full > mean
+                for empty, target in values
+                if empty < mean
+                and (full > high or empty < low)
+                and (source, target) not in stuck
+                and draft.is_named(source, target)
+            ),
+            None,
         )
-        pair = next(pairs, None)
         if pair is None:
             return
         if not step(*pair):

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ...clients.sync.admin_io import Admin
-    from ..balance.facts_io import Facts
-    from ..balance.model import Imbalance, Limits, Plan, Spread
-    from ..balance.runner_io import Outcome, Pace
+    from ..balance.execution import Outcome
+    from ..balance.model import Facts, Imbalance, Limits, Plan, Spread
+    from ..balance.requests import Pace
 
 _MOVES = ("topic", "partition", "from", "to", "copies", "goal")
 _GOALS = ("goal", "before", "after", "smallest", "mean", "largest")
@@ -158,7 +158,7 @@ def balance(settings: Settings, *, action: str | None, is_executed: bool, **opti
     limits = _limits(options)
     with open_admin(settings, settings.client_config()) as admin:
         if action == "cancel":
-            _cancel(admin, limits)
+            _cancel(admin, settings, limits)
         elif options["is_watching"]:
             _watch(admin, limits, options)
         else:
@@ -168,11 +168,14 @@ def balance(settings: Settings, *, action: str | None, is_executed: bool, **opti
 def _once(
     admin: Admin, settings: Settings, limits: Limits, options: dict[str, Any], *, is_executed: bool
 ) -> None:
+    from ..balance.execution import settle
     from ..balance.facts_io import facts_of
     from ..balance.planner import plan
-    from ..balance.runner_io import Pace
+    from ..balance.requests_io import AdminRequests, drive
 
-    pace = Pace(options["throttle"], options["max_concurrent"], options["patience_s"])
+    pace = pace_of(options)
+    if is_executed:
+        drive(settle(pace), AdminRequests(admin, note).perform)
     with progress_bar("measuring traffic"):
         facts = facts_of(admin, options["sample_s"])
     check_nodes(facts, (*limits.nodes, *limits.excluded))
@@ -193,20 +196,30 @@ def _once(
 
 
 def _watch(admin: Admin, limits: Limits, options: dict[str, Any]) -> None:
-    from ..balance.runner_io import Pace
-    from ..balance.watch_io import watch
-    from ..balance.watching import Thresholds
+    from ..balance.requests_io import AdminRequests, drive
+    from ..balance.watching import Thresholds, Watch
 
-    pace = Pace(options["throttle"], options["max_concurrent"], options["patience_s"])
-    watch(
-        admin,
-        limits,
-        Thresholds(options["threshold"], settle_s=options["settle_s"]),
+    pace = pace_of(options)
+    thresholds = Thresholds(
+        options["threshold"],
+        settle_s=options["settle_s"],
         interval_s=options["interval_s"],
         sample_s=options["sample_s"],
-        move=lambda made: execute(admin, made, pace, "headrace balance --watch"),
-        report=note,
     )
+
+    def carry_out(made: Plan) -> Outcome:
+        return execute(admin, made, pace, "headrace balance --watch")
+
+    drive(Watch(limits, thresholds, pace).steps(), AdminRequests(admin, note, carry_out=carry_out).perform)
+
+
+def pace_of(options: dict[str, Any]) -> Pace:
+    """The pace of the options of `pace_options`."""
+    import time
+
+    from ..balance.requests import Pace
+
+    return Pace(time.monotonic, options["throttle"], options["max_concurrent"], options["patience_s"])
 
 
 def check_nodes(facts: Facts, named: Iterable[int]) -> None:
@@ -294,22 +307,26 @@ def execute(admin: Admin, made: Plan, pace: Pace, again: str, *, ignored: Iterab
     """Carry out a plan with a progress bar. Errors: PartialFailureError; KeyboardInterrupt, after a message
     that says how to continue with the command `again`."""
     from ..balance.dir_runner_io import move_dirs
-    from ..balance.runner_io import Runner
+    from ..balance.execution import Execution
+    from ..balance.requests_io import AdminRequests, drive
 
     failed: dict[str, str] = {}
     total = made.copied_bytes + sum(each.size_bytes for each in made.dir_moves)
     with progress_bar("moving replicas", total, BYTES) as advance:
-        runner = Runner(admin, made.moves, pace, advance, ignored=ignored)
+        execution = Execution(made.moves, pace, advance, ignored=ignored)
         try:
-            outcome = runner.run()
+            outcome = drive(execution.steps(), AdminRequests(admin, note).perform)
             if not outcome.stopped_by:
                 failed = move_dirs(admin, made.dir_moves, pace, advance)
         except BaseException:
-            _say(runner.outcome, len(made.moves))
-            note(
-                f"moves in progress were cancelled and throttles removed; `{again}` continues,"
-                " `headrace balance cancel` repeats the cleanup"
-            )
+            _say(execution.outcome, len(made.moves))
+            if execution.outcome.is_clean:
+                note(f"moves in progress were cancelled and throttles removed; `{again}` continues")
+            else:
+                note(
+                    "moves may still be in progress, and throttles set: `headrace balance cancel` removes"
+                    f" both, `{again}` waits for the moves and continues"
+                )
             raise
     _say(outcome, len(made.moves))
     failed |= {str(place): why for place, why in outcome.failed.items()}
@@ -335,12 +352,15 @@ def _say(outcome: Outcome, total: int) -> None:
     note(f"{len(outcome.done)} of {total} partitions are done")
 
 
-def _cancel(admin: Admin, limits: Limits) -> None:
-    from ..balance.runner_io import cancel_all
+def _cancel(admin: Admin, settings: Settings, limits: Limits) -> None:
+    from ..balance.execution import cancel_all
+    from ..balance.requests_io import AdminRequests, drive
 
-    results = cancel_all(admin, limits.topics)
-    note(f"cancelled {len(results) - len(results.errors)} moves, and removed the throttles of replication")
-    raise_first({str(place): error for place, error in results.errors.items()}, len(results), "moves")
+    count, refused = drive(cancel_all(limits.topics), AdminRequests(admin, note).perform)
+    if settings.form != "text":
+        print_object({"cancelled": count - len(refused)}, settings.form)
+    note(f"cancelled {count - len(refused)} moves, and removed the throttles of replication")
+    raise_first({str(place): error for place, error in refused.items()}, count, "moves")
 
 
 def _limits(options: dict[str, Any]) -> Limits:

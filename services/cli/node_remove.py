@@ -8,7 +8,7 @@ import click
 
 from ...protocol.errors import BrokerIdNotRegisteredError
 from .admin import open_admin
-from .balance import duration_text, execute, pace_options, show_plan
+from .balance import duration_text, execute, pace_of, pace_options, show_plan
 from .common import (
     Settings,
     bootstrap_option,
@@ -18,7 +18,7 @@ from .common import (
     form_option,
 )
 from .completion import node_ids
-from .output import note, size_text
+from .output import note, print_object, size_text
 from .progress import progress_bar, quiet_option
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ...clients.sync.admin_io import Admin
     from ..balance.model import Plan
-    from ..balance.runner_io import Pace
+    from ..balance.requests import Pace
 
 DRAIN_POLL_S = 0.5
 
@@ -56,33 +56,36 @@ def remove(settings: Settings, *, node_id: int, **options: Any) -> None:
     On Ray its actor is stopped, and `headrace up` does not start it again. With -b the process is yours to
     stop, when the command says so. Repeat the command to continue an interrupted removal.
     """
-    from ..balance.removal_io import Removal
-    from ..balance.runner_io import Pace
+    from ..balance.execution import settle
+    from ..balance.removal import Removal
+    from ..balance.requests_io import AdminRequests, drive
 
     if options["is_cancelled"] and (options["is_shown"] or options["is_sure"]):
         raise click.UsageError("--cancel excludes --dry-run and --yes")
-    pace = Pace(options["throttle"], options["max_concurrent"], options["patience_s"])
+    pace = pace_of(options)
     cluster = _own_cluster(settings, node_id)
     with open_admin(settings, settings.client_config()) as admin:
-        removal = Removal(
+        requests = AdminRequests(
             admin,
-            node_id,
-            pace,
-            move=lambda made: _move(admin, made, pace, node_id),
-            stop=_stopper(admin, cluster, node_id, options),
-            report=note,
-            max_moves=options["max_moves"],
+            note,
+            carry_out=lambda made: _move(admin, made, pace, node_id),
+            stop=_stopper(admin, cluster, options),
         )
+        removal = Removal(node_id, pace, options["max_moves"])
         if options["is_cancelled"]:
-            removal.uncordon()
+            drive(removal.uncordon(), requests.perform)
+            _show_result(settings, node_id, "active")
             note(f"node {node_id} gets new replicas again; `headrace balance` gives it its share")
             return
+        if not options["is_shown"]:
+            drive(settle(pace), requests.perform)
         try:
-            made = removal.proposal()
+            made = drive(removal.proposal(), requests.perform)
         except BrokerIdNotRegisteredError:
             if cluster is None:
                 raise
             _forget(cluster, node_id)  # an earlier removal was interrupted in its last step
+            _show_result(settings, node_id, "unregistered")
             return
         if options["is_shown"]:
             show_plan(settings, made, pace.throttle)
@@ -90,9 +93,15 @@ def remove(settings: Settings, *, node_id: int, **options: Any) -> None:
         if not options["is_sure"]:
             click.confirm(_question(made, pace, node_id), abort=True, err=True)
         with progress_bar(f"removing node {node_id}"):
-            removal.run()
+            drive(removal.steps(), requests.perform)
         if cluster is not None:
             _forget(cluster, node_id)
+        _show_result(settings, node_id, "unregistered")
+
+
+def _show_result(settings: Settings, node_id: int, state: str) -> None:
+    if settings.form != "text":
+        print_object({"node_id": node_id, "state": state}, settings.form)
 
 
 def _question(made: Plan, pace: Pace, node_id: int) -> str:
@@ -119,26 +128,26 @@ def _own_cluster(settings: Settings, node_id: int) -> str | None:
     return name if name in known_clusters() and is_of_cluster(name, node_id) else None
 
 
-def _stopper(admin: Admin, cluster: str | None, node_id: int, options: dict[str, Any]) -> Callable[[], None]:
+def _stopper(admin: Admin, cluster: str | None, options: dict[str, Any]) -> Callable[[int], None]:
     """Stops the node's actor; without Ray it asks the operator, and waits."""
     from ...clients.admin.admin_types import NodeState
     from ...protocol.errors import ApiTimeoutError
     from ...runtime.waiting_io import until
     from ..ray_removal_io import stop_node
 
-    def on_ray() -> None:
+    def on_ray(node_id: int) -> None:
         assert cluster is not None, "the cluster is of this machine"
         stop_node(cluster, node_id, note, delete_data=options["delete_data"])
 
-    def is_stopped() -> bool:
+    def is_stopped(node_id: int) -> bool:
         nodes = admin.describe_cluster(include_fenced=True).nodes
         return all(n.state is NodeState.FENCED for n in nodes if n.node_id == node_id)
 
-    def by_hand() -> None:
-        if is_stopped():
+    def by_hand(node_id: int) -> None:
+        if is_stopped(node_id):
             return
         note(f"node {node_id} has no replicas any more: stop its process now; waiting until it is stopped")
-        if not until(is_stopped, options["stop_timeout_s"], DRAIN_POLL_S):
+        if not until(lambda: is_stopped(node_id), options["stop_timeout_s"], DRAIN_POLL_S):
             raise ApiTimeoutError(
                 f"node {node_id} still runs; stop it and repeat `headrace node remove {node_id}`"
             )

@@ -294,7 +294,7 @@ def _generate(
 
 def _execute(admin: Admin, plan: Plan, throttle: int | None) -> None:
     from ..reassignment_plan import text_of_plan
-    from ..replication_throttle import set_throttle
+    from ..replication_throttle import throttling
 
     assigned = _assigned(admin, _topics(plan))
     missing = [place for place in plan if place not in assigned]
@@ -302,7 +302,7 @@ def _execute(admin: Admin, plan: Plan, throttle: int | None) -> None:
         raise ConfigError(f"partition {_name(missing[0])} does not exist")
     current = {place: assigned[place].target for place in plan}
     if throttle is not None:
-        set_throttle(admin, plan, current, throttle)
+        admin.alter_configs(throttling(plan, current, throttle)).raise_for_errors()
     results = admin.alter_partition_reassignments(plan)
     begun = {place: current[place] for place in results if place not in results.errors}
     if begun:

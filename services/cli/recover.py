@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...protocol.errors import ConfigError, HeadraceError
+from ...protocol.errors import ConfigError, ElectionNotNeededError, HeadraceError
 from . import completion
 from .admin import open_admin, places_of, raise_first
 from .common import (
@@ -22,7 +22,7 @@ from .common import (
 from .output import note, print_object, print_rows, size_text, write_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ...clients.admin.admin_types import PartitionDescription
     from ...clients.sync.admin_io import Admin
@@ -93,6 +93,10 @@ def recover(
             note("every partition has a leader")
         elif not is_shown:
             _elect(admin, reports, chosen, is_sure=is_sure)
+
+
+class ReplicasChangedError(HeadraceError):
+    """An election would lose something else than was shown."""
 
 
 class Report:
@@ -168,6 +172,10 @@ class Report:
             text += f", at least {found.lost_committed} of them committed"
         return text + (f", and what only {_nodes(self.silent)} may have" if self.silent else "")
 
+    def loses_the_same(self, other: Report, node_id: int) -> bool:
+        """Whether the election of the replica costs what another report of the partition says."""
+        return (self.verdicts.get(node_id), self.silent) == (other.verdicts.get(node_id), other.silent)
+
     def _merit(self, node_id: int) -> str:
         part = self._part
         if node_id in (*part.isr, *part.elr):
@@ -237,8 +245,6 @@ def _reports(admin: Admin, parts: Sequence[PartitionDescription]) -> list[Report
 def _elect(admin: Admin, reports: Sequence[Report], chosen: int | None, *, is_sure: bool) -> None:
     """Ask for each partition, then elect. Errors: those of the elections; PartialFailureError if some
     partition has no replica that could lead."""
-    from ...clients.admin.admin_types import ElectionType
-
     agreed: dict[TopicPartition, int] = {}
     hopeless = []
     for report in reports:
@@ -252,20 +258,66 @@ def _elect(admin: Admin, reports: Sequence[Report], chosen: int | None, *, is_su
             f"{report.place}: electing node {node_id} {report.cost(node_id)}. Elect it?", err=True
         ):
             agreed[report.place] = node_id
-    errors: dict[str, BaseException] = {}
-    for node_id in sorted(set(agreed.values())):
-        places = [place for place, elected in agreed.items() if elected == node_id]
-        results = admin.elect_leaders(ElectionType.UNCLEAN, places, node_id=node_id)
-        errors |= {str(place): error for place, error in results.errors.items()}
-    costs = {report.place: report for report in reports}
-    for place, node_id in agreed.items():
-        if str(place) not in errors:
-            note(f"{place}: node {node_id} leads; the election {costs[place].cost(node_id)}")
-    raise_first(errors, len(agreed), "elections")
+    _elect_agreed(admin, agreed, {report.place: report for report in reports}, is_sure=is_sure)
     if hopeless:
         raise PartialFailureError(f"{len(hopeless)} of {len(reports)} partitions still have no leader")
     if not agreed:
         raise click.Abort
+
+
+def _elect_agreed(
+    admin: Admin,
+    agreed: Mapping[TopicPartition, int],
+    shown: Mapping[TopicPartition, Report],
+    *,
+    is_sure: bool,
+) -> None:
+    """Errors: those of the elections; ReplicasChangedError."""
+    from ...clients.admin.admin_types import ElectionType
+
+    errors: dict[str, BaseException] = {}
+    for node_id in sorted(set(agreed.values())):
+        places = [place for place, elected in agreed.items() if elected == node_id]
+        if not is_sure:
+            places = _unchanged(admin, places, node_id, shown, errors)
+        results = admin.elect_leaders(ElectionType.UNCLEAN, places, node_id=node_id) if places else {}
+        for place in places:
+            try:
+                results[place]
+            except ElectionNotNeededError as error:
+                note(f"{place}: it has a leader again, and nothing was elected: {error}")
+            except HeadraceError as error:
+                errors[str(place)] = error
+            else:
+                note(f"{place}: node {node_id} leads; the election {shown[place].cost(node_id)}")
+    raise_first(errors, len(agreed), "elections")
+
+
+def _unchanged(
+    admin: Admin,
+    places: Sequence[TopicPartition],
+    node_id: int,
+    shown: Mapping[TopicPartition, Report],
+    errors: dict[str, BaseException],
+) -> list[TopicPartition]:
+    """The partitions whose loss is still the one that the operator has agreed to; `errors` gets the others.
+    Partitions with a leader are left to the controller, which refuses the election."""
+    topics = admin.describe_topics(*{place.topic for place in places})
+    parts = [
+        part
+        for name in topics
+        if name not in topics.errors
+        for part in topics[name].partitions
+        if part.is_unavailable
+    ]
+    now = {report.place: report for report in _reports(admin, parts)}
+    for place in places:
+        found = now.get(place)
+        if found is not None and not found.loses_the_same(shown[place], node_id):
+            errors[str(place)] = ReplicasChangedError(
+                "its replicas have changed since they were shown, nothing was elected: repeat the command"
+            )
+    return [place for place in places if str(place) not in errors]
 
 
 def _nodes(node_ids: Iterable[int]) -> str:

@@ -131,7 +131,7 @@ TABLE: dict[str, str] = {
     "acl list": f"[{_RULE}]",
     "audit": "[{time: str, principal: str, host: str, api: str, operation: str, resource: str, result: str,"
     " count: int, rule: str, client_id: str?, mechanism: str?, node_id: int, missing: int}]",
-    "balance": _PLANNED,
+    "balance": f"{_PLANNED} | {{cancelled: int}}",
     "bench consume": f"{{{_BENCH}, {_READ}}}",
     "bench latency": f"{{{_BENCH}, {_SENT}, received: int, repeated: int, ack_latency_ms: {_LATENCY},"
     " consumer_cpu_s: num}",
@@ -184,7 +184,7 @@ TABLE: dict[str, str] = {
     "namespace list": f"[{{{_NAMESPACE}}}]",
     "node drain": "{node_id: int, state: str, leaders_left?: int, below_min_isr?: int}",
     "node list": f"[{_NODE}]",
-    "node remove": _PLANNED,
+    "node remove": f"{_PLANNED} | {{node_id: int, state: str}}",
     "partition elect": "[{topic: str, partition: int, result: str}]",
     "partition move-dir": "[{topic: str, partition: int, node: int, log_dir: str}]",
     "partition reassign": f"[{_REASSIGNED}] | {_PLAN}",

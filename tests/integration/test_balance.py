@@ -82,17 +82,18 @@ def test_an_interrupted_run_leaves_nothing_in_progress(
 ) -> None:
     """Ctrl-C while copies crawl under a tiny throttle: they are cancelled, the throttle is gone, the message
     says how to continue; a repeated run without a throttle completes the balance."""
-    from headrace.services.balance import runner_io
+    from headrace.services.balance.execution import Execution
 
     skewed(cluster, "slow", records=600)
     begun = []
 
-    def interrupted(runner: runner_io.Runner) -> None:
+    def interrupted(_run: Execution) -> Iterator[object]:
         begun.append(len(admin.list_partition_reassignments()))
         if begun[-1]:
             raise KeyboardInterrupt
+        return iter(())
 
-    monkeypatch.setattr(runner_io.Runner, "_watch_nodes", interrupted)
+    monkeypatch.setattr(Execution, "_watch_nodes", interrupted)
     slow = ("balance", "-t", "slow", "--sample", "0", "--goal", "replicas")
     code, _, err = shell(*slow, "--execute", "--throttle", "1000")
     assert (code, begun[-1] > 0) == (130, True), err
@@ -139,7 +140,7 @@ def test_a_watched_cluster_is_balanced_by_itself(
     cluster: LocalCluster, shell: CommandLine, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With balance.enable=false it only says that it is paused; then it moves what is due, and rests."""
-    from headrace.services.balance import watch_io
+    from headrace.services.balance.watching import ENABLE
 
     skewed(cluster, "watched", partitions=12)
     said: list[str] = []
@@ -152,7 +153,7 @@ def test_a_watched_cluster_is_balanced_by_itself(
             raise KeyboardInterrupt
 
     monkeypatch.setattr("headrace.services.cli.balance.note", report)
-    assert shell("config", "alter", "--cluster-wide", "--set", f"{watch_io.ENABLE}=false")[0] == 0
+    assert shell("config", "alter", "--cluster-wide", "--set", f"{ENABLE}=false")[0] == 0
     watch = ("balance", "--watch", "--interval", "0.1", "--settle", "0", "--sample", "0")
     code, _, err = shell(*watch, "--goal", "replicas", "--goal", "leaders")
     assert code == 130, err

@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from command_line import CommandLine
 from headrace.clients.admin.admin_types import NewTopic, NodeState
 from headrace.clients.sync.admin_io import Admin
-from headrace.services.balance import removal_io, runner_io
+from headrace.services.balance import removal
+from headrace.services.balance.execution import Execution
 from headrace.services.cli import node_remove
 from headrace.services.local_io import LocalCluster, local
 from waiting import wait_for
@@ -55,7 +57,7 @@ def state(admin: Admin, node_id: int) -> NodeState | None:
 
 def cordon(shell: CommandLine, node_id: int) -> list[str]:
     rows = shell.json("config", "describe", "--node", str(node_id))
-    return [row["value"] for row in rows if row["key"] == removal_io.CORDON]
+    return [row["value"] for row in rows if row["key"] == removal.CORDON]
 
 
 def test_a_removal_that_would_break_a_replication_factor_names_the_topics(
@@ -114,14 +116,14 @@ def test_removal_to_the_end(
     places = [(4, 1), (1, 4), (4, 2), (3, 4), (4, 3)]
     topic(cluster, admin, "moving", *places, records=200)
     wait_for(lambda: on_node(admin, 4) == 5, "the topic is there")
-    step = runner_io.Runner._conclude
+    step = Execution._conclude
 
-    def interrupted(runner: runner_io.Runner, ended: list[object]) -> None:
-        step(runner, ended)
+    def interrupted(run: Execution, ended: list[Any]) -> Iterator[object]:
+        yield from step(run, ended)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner_io.Runner, "_conclude", interrupted)
+        patch.setattr(Execution, "_conclude", interrupted)
         code, _, err = shell("node", "remove", "4", "--yes", "--max-concurrent", "2")
     assert (code, "`headrace node remove 4` continues" in err) == (130, True), err
     assert (admin.list_partition_reassignments(), cordon(shell, 4)) == ({}, [])

@@ -3,8 +3,17 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from headrace.protocol.model import TopicPartition
-from headrace.services.balance.model import Limits, NodeFacts, PartitionFacts, Plan, Snapshot
+from headrace.services.balance.model import (
+    GOALS,
+    Imbalance,
+    Limits,
+    NodeFacts,
+    PartitionFacts,
+    Plan,
+    Snapshot,
+)
 from headrace.services.balance.planner import plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,6 +101,38 @@ def test_laws_of_every_plan(snapshot: Snapshot, limit: int | None, excluded: set
     if made.after.rack_misses == made.before.rack_misses:
         assert made.after.replicas.largest <= made.before.replicas.largest
     assert made == plan(snapshot, limits)
+
+
+def measures(state: Imbalance) -> dict[str, float]:
+    """By goal how far the cluster is from it."""
+    spreads = {goal: getattr(state, goal).imbalance for goal in GOALS if goal != "rack"}
+    return {"rack": state.rack_misses, **spreads}
+
+
+@given(clusters(), st.sampled_from(GOALS))
+@settings(max_examples=200, deadline=None)
+def test_a_goal_and_those_before_it_do_not_get_worse(snapshot: Snapshot, goal: str) -> None:
+    """A plan for one goal brings the cluster no farther from it, and from no goal that comes before it."""
+    made = plan(snapshot, Limits(goals=(goal,)))
+    before, after = measures(made.before), measures(made.after)
+    for each in GOALS[: GOALS.index(goal) + 1]:
+        assert after[each] <= before[each] + 1e-9, each
+
+
+@given(clusters(), st.none() | st.integers(0, 10))
+@settings(max_examples=100, deadline=None)
+def test_the_cost_and_the_result_are_those_of_the_moves(snapshot: Snapshot, limit: int | None) -> None:
+    """The shown bytes are the sizes of all replicas that are added, and the shown state is that after the
+    moves."""
+    made = plan(snapshot, Limits(max_moves=limit))
+    after = applied(snapshot, made)
+    copied = sum(
+        new.size_bytes * len({*new.replicas} - {*old.replicas})
+        for old, new in zip(snapshot.partitions, after.partitions, strict=True)
+    )
+    assert made.copied_bytes == copied
+    again = measures(plan(after, Limits(goals=())).before)
+    assert again == pytest.approx(measures(made.after), abs=1e-6)
 
 
 @given(clusters(), st.integers(1, 9))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import access
 import compacting
 import quorum_laws
+import sim_balancer
 import sim_streams
 from cluster_laws import Laws, registration_of
 from cluster_losses import UNCLEAN, check_unclean
@@ -88,6 +89,7 @@ class Plan:
     drivers: bool = False  # some transactions are prepared, and committed or aborted later by a driver
     session_ms: int = 1_500  # session timeout of group members
     acls: bool = False  # rules and users, see access.py
+    balances: bool = False  # an operator balances the cluster and empties nodes, see sim_balancer.py
     scenario: str = ""  # a script of scenarios.py instead of random faults
 
     @classmethod
@@ -169,6 +171,7 @@ class SimCluster:
         self._make_clients()
         self.groups = Groups(self) if self.plan.groups else None
         self.access = access.Access(self) if self.plan.acls else None
+        self.balancer = sim_balancer.SimBalancer(self) if self.plan.balances else None
         self.faults = Faults(self)
         self.silent_until_ms = 0  # before this time producers send no new records
         self._lagging: tuple[SimConsumer, tuple[str, int]] | None = None  # found by the last `have_read`
@@ -177,12 +180,16 @@ class SimCluster:
         self.world.on_event = self._check
 
     def _drawn(self) -> Plan:
-        """A random plan. The compression and the rules have separate random streams, so that the other draws
-        do not depend on them."""
+        """A random plan. The compression, the rules and balances have separate random streams, so that the
+        other draws do not depend on them."""
         plan = Plan.draw(self.random)
         codecs = ("producer", "producer", "gzip", "uncompressed")
         has_acls = self.world.stream("acls").random() < 0.3
-        return replace(plan, compression=self.world.stream("compression").choice(codecs), acls=has_acls)
+        plan = replace(plan, compression=self.world.stream("compression").choice(codecs), acls=has_acls)
+        if self.world.stream("balances").random() < 0.25:
+            kinds = tuple(kind for kind in plan.faults if kind not in sim_balancer.OTHERS)
+            plan = replace(plan, balances=True, nodes=4, faults=kinds)
+        return plan
 
     def _make_controllers(self) -> None:
         self.touched: list[SimControllerNode] = []
@@ -229,6 +236,7 @@ class SimCluster:
             "group.consumer.heartbeat.interval.ms": 300,
             **sim_streams.CONFIGS,
             **(access.CONFIGS if self.plan.acls else {}),
+            **({"broker.rack": f"rack-{node_id % 2}"} if self.plan.balances else {}),
         }
         return NodeConfig.of(values)
 
@@ -273,6 +281,8 @@ class SimCluster:
     def _run(self) -> None:
         self.begin()
         self.network.weather = self.plan.weather
+        if self.balancer is not None:
+            self.balancer.start()
         if self.plan.scenario:
             SCENARIOS[self.plan.scenario](self)
         else:
@@ -305,6 +315,9 @@ class SimCluster:
         """The recovery. Errors: AssertionError if a condition takes too long, or a law is broken."""
         patience_ms = self.plan.patience_ms
         self.require(patience_ms, self.has_progress(), "no progress after everything was healed")
+        if self.balancer is not None:
+            self.balancer.end()
+            self.require(patience_ms, self.balancer.is_done, "RunEnds: a balance does not end")
         for producer in self.producers:
             producer.is_sending = False
         self.require(patience_ms, lambda: all(p.is_done for p in self.producers), "a producer waits for ever")
@@ -528,5 +541,7 @@ class SimCluster:
                 if self.access is not None:
                     self.access.check(node)
             self.touched_nodes.clear()
+        if self.balancer is not None:
+            self.balancer.laws.check()
         if self.world.now_ms >= self.commits.next_ms:
             self.commits.check()

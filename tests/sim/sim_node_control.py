@@ -108,7 +108,7 @@ class NodeControl:
             self.incarnation,
             self.name,
             9_000,
-            None,
+            self.config.broker_rack or None,
             self.manager.dirs.ids,
             end.broker_epoch,
             end.lost,

@@ -61,6 +61,8 @@ MARKS = (
     "member removed",
     "decided by a removed rule",
     "rules unknown",
+    "plan carried out",
+    "empty complete",
 )
 
 
