@@ -41,7 +41,7 @@ class BalanceLaws:
         self._factors: dict[tuple[bytes, int], int] = {}
         self._targets: dict[tuple[bytes, int], Nodes] = {}
         self._lost: set[TopicPartition] = set()  # of Reassign requests without a response
-        self._has_remains = False  # a command was killed, and no later one is complete
+        self._has_remains = False  # a command could not clean up, and no later one is complete
         # A lost request, or a second copy of one, may set throttles or begin moves at any time.
         self._is_tainted = not operator.cluster.plan.weather.is_ordered
 
@@ -88,8 +88,10 @@ class BalanceLaws:
             return
         if command.error is None:
             self._has_remains = False
-        elif self._has_remains or not isinstance(command.error, KeyboardInterrupt):
-            return  # an interrupted command has perhaps not settled what a killed one left
+        elif not isinstance(command.error, KeyboardInterrupt):
+            self._has_remains = True  # no controller has answered for the patience of the command
+        if self._has_remains:
+            return  # an interrupted command has perhaps not settled what an earlier one left
         self._operator.marks["left nothing"] += 1
         node_id = self._operator.cordoned
         if command.name == "empty" and command.error is None:
