@@ -1,9 +1,11 @@
-"""`python -m headrace.benchmarks.tracing_cost_io`: CPU time of producer, consumer and node by tracing mode.
+"""`python -m headrace.benchmarks.telemetry_cost_io`: CPU time of producer, consumer and node by mode.
 
 Each mode has a client and a node in processes of their own. They take turns as A B B A: in each turn a
-client sends records of 100 bytes by `send`, and polls them. `off` and `on` differ in enable.tracing of both
-sides; the number behind `on` is the ratio of the sampler. Spans are encoded for OTLP and dropped. `--before
-PATH` compares with the `headrace` of another folder.
+client sends records of 100 bytes by `send`, and polls them; `all` is the sum of the three. `off` and `on`
+differ in enable.tracing of both sides; the number behind `on` is the ratio of the sampler. Spans are encoded
+for OTLP and dropped. The node of `unmeasured` does not measure requests; that of `scraped` does, and its
+endpoint is read every second, fifteen times as often as usual. `--before PATH` compares with the `headrace`
+of another folder.
 """
 
 from __future__ import annotations
@@ -14,15 +16,19 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import headrace
 import psutil
+from headrace.runtime.ports_io import reserve_ports
 
 VALUE = b"x" * 100
 POLL = 1000
+SCRAPE_INTERVAL_S = 1.0
 
 
 def main() -> None:
@@ -99,7 +105,9 @@ def run_client(mode: str, count: int) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as node:
         assert node.stdin is not None
         assert node.stdout is not None
-        bootstrap = node.stdout.readline().strip()
+        bootstrap, metrics_port = node.stdout.readline().split()
+        if mode == "scraped":
+            threading.Thread(target=scrape, args=(int(metrics_port),), daemon=True).start()
         with headrace.Admin(bootstrap) as admin:
             admin.create_topics(headrace.NewTopic("t", partitions=4)).raise_for_errors()
         with (
@@ -124,21 +132,36 @@ def turn(producer: Any, consumer: Any, count: int, node: psutil.Process) -> dict
     while left > 0:
         left -= len(consumer.poll(10, POLL))
     polled = time.process_time(), cpu_of(node)
-    return {
-        "send": (sent[0] - began[0]) * 1e6 / count,
-        "poll": (polled[0] - sent[0]) * 1e6 / count,
-        "node": (polled[1] - began[1]) * 1e6 / count,
-    }
+    parts = {"send": sent[0] - began[0], "poll": polled[0] - sent[0], "node": polled[1] - began[1]}
+    return {name: used_s * 1e6 / count for name, used_s in {**parts, "all": sum(parts.values())}.items()}
 
 
 def run_node(mode: str) -> None:
     """Serve until standard input ends."""
-    config: dict[str, Any] = {"enable.tracing": True} if mode.startswith("on") else {}
-    if config:
+    config: dict[str, Any] = {}
+    metrics_port = 0
+    if mode.startswith("on"):
+        config["enable.tracing"] = True
         set_provider(1.0)
+    elif mode == "scraped":
+        (metrics_port,) = reserve_ports(1)
+        config["metrics.listener"] = f"127.0.0.1:{metrics_port}"
+    elif mode == "unmeasured":
+        from headrace.storage_node.edge.request_meter import RequestMeter
+
+        for step in ("begin", "turned", "replied"):
+            setattr(RequestMeter, step, lambda _meter, _request: None)
     with headrace.local(**config) as cluster:
-        print(cluster.bootstrap, flush=True)
+        print(cluster.bootstrap, metrics_port, flush=True)
         sys.stdin.read()
+
+
+def scrape(port: int) -> None:
+    """Read the node's metrics until the process ends."""
+    pause = threading.Event()
+    while not pause.wait(SCRAPE_INTERVAL_S):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as response:
+            response.read()
 
 
 def cpu_of(process: psutil.Process) -> float:
