@@ -52,11 +52,15 @@ class TailRoutes:
         except BaseException:
             await self._tails.leave(shared)
             raise
+        headers = {"x-accel-buffering": "no"}
+        if call.scope["method"] == "HEAD":
+            await self._tails.leave(shared)
+            return Reply(b"", 200, EVENT_STREAM, headers)
         call.scope[SLOT].release()  # open tails have a bound of their own
         gone = asyncio.ensure_future(call.until_gone())
         call.scope[LAST_PART] = _TOO_SLOW
         tail = Tail(self._tails, shared, positions, gone, call.write_chunk)
-        return Reply(tail, 200, EVENT_STREAM, {"x-accel-buffering": "no"})
+        return Reply(tail, 200, EVENT_STREAM, headers)
 
     @staticmethod
     async def _positions(call: Call, shared: TopicTail) -> dict[int, int]:

@@ -294,6 +294,14 @@ def test_tail_resumes_after_the_last_event(rest: httpx.Client, v3: str) -> None:
         )
 
 
+def test_head_of_a_tail_ends(rest: httpx.Client, v3: str) -> None:
+    """It has the headers of a tail, and no stream behind them."""
+    path = f"{new_topic(rest, v3, 'headed')}/records:tail"
+    response = rest.head(path)
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/event-stream")
+    assert rest.head(f"{v3}/topics/absent/records:tail").status_code == 404
+
+
 def test_hostile_records(rest: httpx.Client, v3: str, cluster: headrace.LocalCluster) -> None:
     """Whatever a producer wrote: each response is one JSON document, each event one line of data."""
     topic = new_topic(rest, v3, "hostile")
