@@ -14,7 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...clients.admin.admin_types import NodeState
-from ...protocol.errors import HeadraceError, NoReassignmentInProgressError
+from ...protocol.errors import (
+    HeadraceError,
+    NoReassignmentInProgressError,
+    UnknownTopicOrPartitionError,
+)
 from ..replication_throttle import clearing_nodes, clearing_topics, throttling
 from .requests import (
     FAILURES,
@@ -75,6 +79,7 @@ class Execution:
         self._active: dict[TopicPartition, Move] = {}
         self._throttled: set[str] = set()
         self._unsure: dict[TopicPartition, None] = {}
+        self._has_uncancelled = False
         self._copied: dict[TopicPartition, int] = {}
         self._gone_since: dict[int, float] = {}
         self._down_before: frozenset[int] | None = None
@@ -218,7 +223,7 @@ class Execution:
             yield from self._pace.insist(partial(_ask, Reassign(dict.fromkeys(self._unsure))))
         if self._throttled:
             yield from self._pace.insist(partial(clear_throttles, self._throttled))
-        self.outcome.is_clean = True
+        self.outcome.is_clean = not self._has_uncancelled
 
     def _cancel(self, places: list[TopicPartition], why: str) -> Steps[None]:
         refused = yield from self._pace.insist(partial(_ask, Reassign(dict.fromkeys(places))))
@@ -231,8 +236,9 @@ class Execution:
                 self.outcome.done.append(place)
             elif error is None or place in ended:  # cancelled now, or by a request without a response
                 self.outcome.failed[place] = why
-            else:
+            else:  # the controller refuses while only added replicas are in sync
                 self.outcome.failed[place] = f"{why}; not cancelled: {error}"
+                self._has_uncancelled |= not isinstance(error, UnknownTopicOrPartitionError)
 
 
 def settle(pace: Pace) -> Steps[None]:

@@ -51,6 +51,10 @@ class BalanceLaws:
         if isinstance(request, q.Reassign):
             self._lost |= request.targets.keys()
 
+    def on_refused(self) -> None:
+        """The controller has refused to cancel a move, because only added replicas are in sync."""
+        self._has_remains = True
+
     def on_killed(self) -> None:
         """The process of a command was killed."""
         self._has_remains = True

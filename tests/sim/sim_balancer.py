@@ -12,6 +12,7 @@ from balance_laws import GOALS, BalanceLaws, facts_in, throttled_topics
 from headrace.clients.admin.admin_types import AlterConfig, NodeState, Resource
 from headrace.protocol.errors import (
     HeadraceError,
+    InvalidReplicaAssignmentError,
     KafkaError,
     NetworkError,
     NotControllerError,
@@ -103,6 +104,10 @@ class Command:
             return
         if isinstance(response, NetworkError):
             self._note_lost()
+        if isinstance(self._pending, q.Reassign) and isinstance(response, dict):
+            cancelled = [response.get(place) for place, to in self._pending.targets.items() if to is None]
+            if any(isinstance(error, InvalidReplicaAssignmentError) for error in cancelled):
+                self._operator.laws.on_refused()
         is_error = isinstance(response, BaseException)
         self._go_on(None if is_error else response, response if is_error else None)
 

@@ -7,6 +7,7 @@ import pytest
 from headrace.clients.admin.admin_types import NodeState, Resource
 from headrace.protocol.errors import (
     ApiTimeoutError,
+    InvalidReplicaAssignmentError,
     NoReassignmentInProgressError,
     UnknownTopicOrPartitionError,
 )
@@ -31,6 +32,7 @@ class Cluster:
         self.configs: dict[Any, dict[str, Any]] = {}
         self.most_at_once, self.now_s = 0, 0.0
         self.said: list[str] = []
+        self.uncancellable: set[TopicPartition] = set()
         self.before: Callable[[q.Request], None] = lambda _request: None
         self.pace = q.Pace(lambda: self.now_s, throttle=1000, max_concurrent=2, patience_s=10)
 
@@ -60,6 +62,8 @@ class Cluster:
                 refused[place] = UnknownTopicOrPartitionError("gone")
             elif target is not None:
                 self.moving[place] = [tuple(target), 2]
+            elif place in self.uncancellable:
+                refused[place] = InvalidReplicaAssignmentError("only the added replicas are in sync")
             elif self.moving.pop(place, None) is None:
                 refused[place] = NoReassignmentInProgressError("none")
         self.most_at_once = max(self.most_at_once, len(self.moving))
@@ -180,6 +184,25 @@ def test_a_cancel_without_a_response_is_not_a_completed_move(cluster: Cluster) -
         drive(run.steps(), cluster.perform)
     assert (run.outcome.done, set(run.outcome.failed.values())) == ([], {"the run was interrupted"})
     assert (cluster.moving, cluster.throttled) == ({}, [])
+
+
+def test_a_refused_cancel_is_reported(cluster: Cluster) -> None:
+    """The move goes on, without a throttle: the outcome is not clean. The next run waits for it."""
+    cluster.is_stuck = True
+    stays = min(cluster.places)
+    cluster.uncancellable = {stays}
+    run = execution(cluster)
+
+    def before(request: q.Request) -> None:
+        if isinstance(request, q.Sleep):
+            cluster.before = lambda _request: None
+            raise KeyboardInterrupt
+
+    cluster.before = before
+    with pytest.raises(KeyboardInterrupt):
+        drive(run.steps(), cluster.perform)
+    assert (run.outcome.is_clean, list(cluster.moving), cluster.throttled) == (False, [stays], [])
+    assert "not cancelled: only the added replicas" in run.outcome.failed[stays]
 
 
 @pytest.mark.parametrize("at", range(0, 40, 3))
