@@ -230,5 +230,6 @@ FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     drops_prepared_states: 5,
     skips_markers_at_load: 4,
     never_times_out: 6,
+    responds_before_commit: 2,
     serves_without_a_lease: 2,
 }
