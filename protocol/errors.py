@@ -63,6 +63,7 @@ from .client_errors import (
 from .coordinator_errors import *  # noqa: F403 - all of them, under the one name that users know
 from .quorum_errors import *  # noqa: F403 - as above
 from .security_errors import *  # noqa: F403 - as above
+from .share_errors import *  # noqa: F403 - as above
 
 # --- wire errors, in the order of their codes ---------------------------------------------------------
 

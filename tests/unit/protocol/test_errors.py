@@ -2,7 +2,7 @@
 
 import pickle
 
-from headrace.protocol import coordinator_errors, errors, quorum_errors, security_errors
+from headrace.protocol import coordinator_errors, errors, quorum_errors, security_errors, share_errors
 
 
 def all_classes(base: type[errors.HeadraceError]) -> list[type[errors.HeadraceError]]:
@@ -14,7 +14,7 @@ def all_classes(base: type[errors.HeadraceError]) -> list[type[errors.HeadraceEr
 
 def test_codes_are_unique() -> None:
     """Two classes with one code would make the answer of a server ambiguous."""
-    modules = (errors, coordinator_errors, quorum_errors, security_errors)
+    modules = (errors, coordinator_errors, quorum_errors, security_errors, share_errors)
     names = [module.__name__ for module in modules]
     wire = [cls for cls in all_classes(errors.KafkaError) if cls.__module__ in names]
     codes = [cls.code for cls in wire]
