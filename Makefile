@@ -81,8 +81,11 @@ $(VENV)/.bench: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --requirement $@.txt
 	@touch $@
 
+# of minutes, beside Kafka's own programs
+ORACLE_TESTS = $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m oracle tests/oracle
 oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and headrace, writes docs/COMPATIBILITY.md (ONLY='kcat/*'; QUICK=1: a part, for CI)
 	@$(BIN)/python tests/oracle/run.py $(if $(QUICK),--quick,$(if $(ONLY),--only '$(ONLY)',--write)) $(ARGS)
+	$(if $(strip $(ONLY)$(ARGS)),,$(ORACLE_TESTS) -k 'not streams')
 
 bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
@@ -116,7 +119,7 @@ sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JO
 
 oracle-streams: $(STAMP) ## random topologies in Kafka Streams and in headrace.stream, then one application taken over in turn (SEED=n; COUNT=m; ARGS=--show: topologies alone; needs a JDK and Maven)
 	@$(BIN)/python tests/oracle/streams/run.py $(SEED) $(COUNT) $(ARGS)
-	$(if $(strip $(ARGS)),,$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m oracle tests/oracle)
+	$(if $(strip $(ARGS)),,$(ORACLE_TESTS) -k streams)
 
 console-pictures: $(STAMP) ## the pictures of docs/CONSOLE.md, by a headless Chromium
 	@PYTHONPATH=tests/fakes $(BIN)/python tests/fakes/console_pictures.py

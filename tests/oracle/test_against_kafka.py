@@ -18,7 +18,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)
 COMPRESSIONS = [None, "gzip", "snappy", "lz4", "zstd"]
-pytestmark = pytest.mark.usefixtures("apache_kafka", "closed_sockets")
+pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("apache_kafka", "closed_sockets")]
 
 
 def batch(count: int, tag: str, compression: Compression, timestamp_ms: int = NOW) -> bytes:

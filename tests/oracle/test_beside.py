@@ -1,6 +1,5 @@
 """The harness of `make oracle`: differences, normalized values, the tap, and the page."""
 
-import os
 import struct
 import subprocess
 import sys
@@ -162,6 +161,7 @@ def compared_with(against: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
+@pytest.mark.oracle
 def test_planted_difference_is_found_and_nothing_else() -> None:
     """One of two Kafkas has another configuration, which the scenario reads; the exit code is 1."""
     status, lines = compared_with("planted")
@@ -173,7 +173,7 @@ def test_planted_difference_is_found_and_nothing_else() -> None:
     assert "        headrace: 100000" in lines
 
 
-@pytest.mark.skipif("HEADRACE_REQUIRE_KAFKA" not in os.environ, reason="CI plays it")
+@pytest.mark.oracle
 def test_two_equal_kafkas_do_not_differ() -> None:
     """The exit code is 0."""
     status, lines = compared_with("kafka")

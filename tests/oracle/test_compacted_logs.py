@@ -22,7 +22,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)
 KEYS = 7
-pytestmark = pytest.mark.usefixtures("apache_kafka", "closed_sockets")
+pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("apache_kafka", "closed_sockets")]
 BROKER = {
     "log.cleanup.policy": "compact",
     "log.roll.ms": "500",
