@@ -98,8 +98,14 @@ class Execution:
             yield from self._end()
         except GeneratorExit:  # the process has ended
             raise
-        except BaseException:
-            yield from self._end()
+        except BaseException as error:
+            try:
+                yield from self._end()
+            except KeyboardInterrupt:
+                if isinstance(error, KeyboardInterrupt):
+                    raise  # the second one ends the cleanup
+                yield from self._end()
+                raise
             raise
         return self.outcome
 
@@ -213,8 +219,8 @@ class Execution:
     # --- the end -----------------------------------------------------------------------------------------
 
     def _end(self) -> Steps[None]:
-        """Cancel what is in progress after an error or interrupt, and remove the throttles. Idempotent: an
-        interrupt of it begins it again."""
+        """Cancel what is in progress after an error or interrupt, and remove the throttles. Idempotent: the
+        first interrupt of a run begins it again."""
         self.outcome.left += [move.place for move in self._waiting]
         self._waiting.clear()
         if self._active:

@@ -186,6 +186,23 @@ def test_a_cancel_without_a_response_is_not_a_completed_move(cluster: Cluster) -
     assert (cluster.moving, cluster.throttled) == ({}, [])
 
 
+def test_the_first_interrupt_does_not_end_the_cleanup_after_an_error(cluster: Cluster) -> None:
+    """The controller was away for longer than the patience; the operator interrupts the cleanup."""
+    run, has_failed = execution(cluster), [False]
+
+    def before(request: q.Request) -> None:
+        if isinstance(request, q.Reassign) and not has_failed[0]:
+            has_failed[0], cluster.failures = True, 12 * 2  # polls of half a second
+        elif isinstance(request, q.AlterConfigs) and run.outcome.left:
+            cluster.before = lambda _request: None
+            raise KeyboardInterrupt
+
+    cluster.before = before
+    with pytest.raises(KeyboardInterrupt):
+        drive(run.steps(), cluster.perform)
+    assert (cluster.moving, cluster.throttled, run.outcome.is_clean) == ({}, [], True)
+
+
 def test_a_refused_cancel_is_reported(cluster: Cluster) -> None:
     """The move goes on, without a throttle: the outcome is not clean. The next run waits for it."""
     cluster.is_stuck = True
